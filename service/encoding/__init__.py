@@ -1,0 +1,1 @@
+"""Chess: positions, planes, vocabularies and legal slots. python-chess and numpy, nothing else."""

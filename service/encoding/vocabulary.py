@@ -1,0 +1,133 @@
+"""A `Vocabulary`: the moves a network has logits for, and the way between a slot and a move, both directions.
+
+Every vocabulary here is written from the point of view of the side to move: with Black to move, a move is looked up
+with its ranks flipped (square ^ 56).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from service.encoding.position import Position
+from service.errors import MoveOutsideVocabulary, UnsupportedVariant
+
+Entry = tuple[chess.Square, chess.Square, chess.PieceType | None]
+
+_PIECES = 8  # room for a promotion piece (0 none, 2 knight … 5 queen) in a lookup index
+_FLIP = 0o7070  # flips the rank of both squares in `from << 6 | to`
+
+
+class Castling(Enum):
+    """How a vocabulary writes castling."""
+
+    KING_TAKES_ROOK = "king_takes_rook"  # e1h1, as lc0 and Chess960 do
+    KING_TWO_SQUARES = "king_two_squares"  # e1g1, standard chess only
+
+
+class Vocabulary:
+    """`A` moves in a fixed order.
+
+    Parameters
+    ----------
+    name : such as `lc0-1858`
+    entries : for each slot, from-square, to-square and promotion piece, seen by the side to move
+    castling : how castling is written
+    bare_promotion : the piece that a promotion without a letter stands for, or None where every promotion has its own
+    """
+
+    def __init__(
+        self,
+        name: str,
+        entries: Sequence[Entry],
+        *,
+        castling: Castling,
+        bare_promotion: chess.PieceType | None = None,
+    ) -> None:
+        self.name = name
+        self.castling = castling
+        self.bare_promotion = bare_promotion
+        self._entries = tuple(entries)
+        self._slots: list[int] = [-1] * (_PIECES << 12)
+        for slot, (source, target, promotion) in enumerate(self._entries):
+            self._slots[(promotion or 0) << 12 | source << 6 | target] = slot
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({self.name!r}, A={len(self)})"
+
+    @property
+    def chess960(self) -> bool:
+        """Whether castling can be told from an ordinary king move in every Chess960 position."""
+        return self.castling is Castling.KING_TAKES_ROOK
+
+    def slot(self, move: chess.Move, board: chess.Board) -> int:
+        """The slot of a legal `move` of `board`; raises MoveOutsideVocabulary if it has none."""
+        target = move.to_square
+        promotion = move.promotion or 0
+        if board.kings & chess.BB_SQUARES[move.from_square] and board.is_castling(move):
+            target = self._castling_target(move, board)
+        if promotion == self.bare_promotion:
+            promotion = 0
+        index = move.from_square << 6 | target
+        if board.turn == chess.BLACK:
+            index ^= _FLIP
+        slot = self._slots[promotion << 12 | index]
+        if slot < 0:
+            raise MoveOutsideVocabulary(f"{move.uci()} in {board.fen()!r} has no slot in the vocabulary {self.name}")
+        return slot
+
+    def move(self, slot: int, board: chess.Board) -> chess.Move:
+        """The move that `slot` stands for on `board`, as python-chess writes it; it need not be legal there."""
+        source, target, promotion = self._entries[slot]
+        if board.turn == chess.BLACK:
+            source, target = source ^ 0o70, target ^ 0o70
+        if self.bare_promotion is not None and promotion is None and _reaches_last_rank(board, source, target):
+            promotion = self.bare_promotion
+        if self.castling is Castling.KING_TAKES_ROOK and not board.chess960 and _takes_own_rook(board, source, target):
+            target = chess.square(6 if target > source else 2, chess.square_rank(target))
+        return chess.Move(source, target, promotion)
+
+    def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
+        """The legal moves of `position` and their slots `[L]`, in the same order.
+
+        Raises MoveOutsideVocabulary where a legal move has no slot or two share one, UnsupportedVariant for Chess960
+        with a vocabulary that cannot tell its castling moves.
+        """
+        board = position.board
+        if board.chess960 and not self.chess960:
+            raise UnsupportedVariant(
+                f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
+            )
+        moves = tuple(board.legal_moves)
+        slots = np.fromiter((self.slot(move, board) for move in moves), dtype=np.intp, count=len(moves))
+        if len(set(slots.tolist())) != len(moves):
+            raise MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
+        return moves, slots
+
+    def names(self) -> tuple[str, ...]:
+        """UCI-like names of the slots in order, seen by the side to move."""
+        return tuple(chess.Move(*entry).uci() for entry in self._entries)
+
+    def _castling_target(self, move: chess.Move, board: chess.Board) -> chess.Square:
+        """Where a castling move ends as this vocabulary writes it; python-chess gives e1g1 or, in Chess960, e1h1."""
+        if self.castling is Castling.KING_TWO_SQUARES or board.chess960:
+            return move.to_square
+        rook_file = 7 if move.to_square > move.from_square else 0
+        return chess.square(rook_file, chess.square_rank(move.to_square))
+
+
+def _reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
+    """Whether a pawn stands on `source` and `target` is on a first or last rank."""
+    return bool(board.pawns & chess.BB_SQUARES[source] and chess.BB_SQUARES[target] & chess.BB_BACKRANKS)
+
+
+def _takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
+    ours = board.occupied_co[board.turn]
+    return bool(board.kings & ours & chess.BB_SQUARES[source] and board.rooks & ours & chess.BB_SQUARES[target])

@@ -1,0 +1,53 @@
+"""Reads tests/data: perft suites, tricky positions, lc0's slots, Maia-2's moves. Sources: tests/data/README.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+DATA = Path(__file__).parent / "data"
+
+
+@dataclass(frozen=True)
+class Perft:
+    fen: str
+    chess960: bool
+    nodes: dict[int, int]  # by depth
+
+
+@cache
+def perft(name: str) -> tuple[Perft, ...]:
+    """The suite `standard` or `chess960`."""
+    suite = []
+    for line in (DATA / f"perft_{name}.epd").read_text().splitlines():
+        if line and not line.startswith("#"):
+            fen, *fields = (part.strip() for part in line.split(";"))
+            nodes = dict(field[1:].split() for field in fields if field.startswith("D") and field[1].isdigit())
+            suite.append(Perft(fen, name == "chess960", {int(depth): int(count) for depth, count in nodes.items()}))
+    return tuple(suite)
+
+
+@cache
+def tricky() -> tuple[tuple[str, int, frozenset[str]], ...]:
+    """FEN, number of legal moves, flags."""
+    rows = []
+    for line in (DATA / "fens_tricky.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            fen, moves, flags, *_ = (part.strip() for part in line.split("|"))
+            rows.append((fen, int(moves), frozenset(flags.split(","))))
+    return tuple(rows)
+
+
+@cache
+def lc0_slots() -> tuple[tuple[str, dict[str, int]], ...]:
+    """FEN and lc0's policy index of each legal move (UCI, castling as e1g1)."""
+    rows = [json.loads(line) for line in (DATA / "lc0_slots.jsonl").read_text().splitlines()]
+    return tuple((row["fen"], row["slots"]) for row in rows)
+
+
+@cache
+def maia2_moves() -> tuple[str, ...]:
+    """The moves of Maia-2 in the order of its logits."""
+    return tuple((DATA / "maia2_moves.txt").read_text().split())
