@@ -42,7 +42,10 @@ class Position:
         board = _board(START_FEN if fen is None else fen, chess960=chess960)
         for ply, uci in enumerate(moves):
             try:
-                board.push(board.parse_uci(uci))
+                move = board.parse_uci(uci)
+                if not move:  # python-chess lets the null move, 0000, pass as legal
+                    raise chess.IllegalMoveError
+                board.push(move)
             except ValueError as error:
                 why = "is not a UCI move" if isinstance(error, chess.InvalidMoveError) else "is not legal"
                 where = board.fen(en_passant="fen")

@@ -1,4 +1,4 @@
-"""What a user would lose: the position as an lc0 network expects it (lc0's own outputs are compared in tests/test_maia.py)."""
+"""What a user would lose: the position as an lc0 network expects it (its outputs: tests/api/test_maia.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user would lose: a move read from the slot that the network means by it, for both colours and every kind of move."""
+"""What a user would lose: a move read from the slot that the network means by it, both colours, every kind of move."""
 
 from __future__ import annotations
 

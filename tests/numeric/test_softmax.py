@@ -90,8 +90,8 @@ def test_log_softmax_is_the_logarithm_and_temperature_divides_the_logits(batch: 
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_any_float_goes_in_and_float64_is_inside(dtype: type) -> None:
-    logits = np.array([[10.0, 11.0, -3.0, 0.5]], dtype=dtype)
+def test_any_float_goes_in_and_float64_is_inside(dtype: type[np.floating]) -> None:
+    logits: NDArray[np.floating] = np.array([[10.0, 11.0, -3.0, 0.5]], dtype=dtype)
     mask = np.array([[True, True, False, True]])
     policy = kernels.masked_softmax(logits, mask)
     assert policy.dtype == np.float64
@@ -125,7 +125,7 @@ def test_a_temperature_near_zero_gives_the_best_move_all() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_legal_logit_that_is_no_number_is_refused_by_slot(bad: float) -> None:
-    logits = np.zeros((2, 4))
+    logits: NDArray[np.float64] = np.zeros((2, 4))
     logits[1, 2] = bad
     with pytest.raises(InvalidLogits, match=r"row 1, slot 2: the logit of a legal move is (nan|inf)"):
         kernels.masked_softmax(logits, np.ones((2, 4), dtype=bool))
