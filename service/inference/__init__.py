@@ -1,0 +1,1 @@
+"""Networks: the session protocol, onnxruntime sessions, contracts, the registry and the batcher."""

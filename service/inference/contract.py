@@ -1,0 +1,161 @@
+"""The contract of a network, as `models/NAME.toml` writes it. docs/models.md describes every key; a test holds
+it to that.
+
+A file is input from outside, so it is read by pydantic: a key that is missing, misspelt or of another kind is
+an error that names the file and the key.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from service.encoding.lc0_planes import HistoryFill
+from service.encoding.planes import plane_encoder, plane_encoder_names
+from service.encoding.vocabularies import vocabulary, vocabulary_names
+from service.errors import ContractError
+
+
+class Backend(Enum):
+    """What runs the network."""
+
+    ONNX = "onnx"
+    FAKE = "fake"  # logits from a checksum of the position: for trying a client, no file needed
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Network(_Section):
+    """`[network]`: where the network is."""
+
+    backend: Backend = Backend.ONNX
+    file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if not said.")
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
+        None, description="Checked when the model loads, if said."
+    )
+
+    @field_validator("file")
+    @classmethod
+    def _beside(cls, file: str | None) -> str | None:
+        if file is not None and (Path(file).name != file or file in {".", ".."}):
+            raise ValueError(f"must be the name of a file beside the TOML, got {file!r}")
+        return file
+
+
+class Inputs(_Section):
+    """`[inputs]`: the names of the network's inputs."""
+
+    planes: str = Field(description="float32 [B, C, 8, 8]")
+    elo_self: str | None = Field(None, description="float32 [B], rating of the side to move, as a number")
+    elo_opponent: str | None = Field(None, description="float32 [B], rating of its opponent")
+
+
+class Value(_Section):
+    """`[outputs.value]`: win, draw, loss for the side to move."""
+
+    name: str
+    order: Literal["win_draw_loss", "loss_draw_win"] = "win_draw_loss"
+    softmaxed: bool = Field(description="Whether the output holds probabilities already; logits if false.")
+
+
+class Outputs(_Section):
+    """`[outputs]`: the names of the network's outputs."""
+
+    logits: str = Field(description="float [B, A]")
+    value: Value | None = None
+
+
+class EloRange(_Section):
+    """`[elo]`: what stands in for a rating that is not given, and the range that the network knows; others are
+    clamped."""
+
+    default: float = 1500
+    minimum: float = 0
+    maximum: float = 5000
+    scale: str = Field("unknown", description="Whose ratings these are, such as lichess.")
+
+
+class Terms(_Section):
+    """`[contract]`: how positions go in and how logits are read."""
+
+    planes: str
+    vocabulary: str
+    perspective: Literal["side_to_move"] = "side_to_move"
+    history_fill: HistoryFill = HistoryFill.FEN_ONLY
+    trained_with_mask: bool = Field(description="If true, what is on illegal slots is arbitrary and means nothing.")
+
+    @field_validator("planes")
+    @classmethod
+    def _known_planes(cls, name: str) -> str:
+        return _known("plane encoder", name, plane_encoder_names())
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _known_vocabulary(cls, name: str) -> str:
+        return _known("vocabulary", name, vocabulary_names())
+
+
+class Contract(_Section):
+    """What a network expects and returns; with `card`, where it is from."""
+
+    network: Network = Network()
+    contract: Terms
+    inputs: Inputs
+    outputs: Outputs
+    elo: EloRange = EloRange()
+    card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
+
+    @property
+    def takes_elo(self) -> bool:
+        """Whether the network has a rating among its inputs."""
+        return self.inputs.elo_self is not None or self.inputs.elo_opponent is not None
+
+    @property
+    def takes_history(self) -> bool:
+        """Whether the network sees earlier positions."""
+        return plane_encoder(self.contract.planes).uses_history
+
+    @property
+    def slots(self) -> int:
+        """`A`, the size of the vocabulary."""
+        return len(vocabulary(self.contract.vocabulary))
+
+
+def read_contract(file: Path) -> Contract:
+    """The contract in a TOML file; raises ContractError that names the file and the key."""
+    try:
+        with open(file, "rb") as stream:
+            table = tomllib.load(stream)
+    except tomllib.TOMLDecodeError as error:
+        raise ContractError(f"{file.name}: not TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise ContractError(f"{file.name}: not TOML: it is not UTF-8 text") from None
+    except OSError as error:
+        raise ContractError(f"{file.name}: cannot be read: {error.strerror}") from None
+    try:
+        return Contract.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise ContractError(f"{file.name}: {key}: {_words(first['type'], first['msg'])}{more}") from None
+
+
+def _words(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "no such key"
+    if kind == "missing":
+        return "this key is missing"
+    return message.removeprefix("Value error, ")
+
+
+def _known(what: str, name: str, names: tuple[str, ...]) -> str:
+    if name not in names:
+        raise ValueError(f"no {what} {name!r}; there are {', '.join(names)}")
+    return name

@@ -1,0 +1,164 @@
+"""A `Model`: a session under its contract. Position → EncodedPosition → logits `[B, A]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.encoding.encoded import Elo, EncodedPosition
+from service.encoding.planes import PlaneEncoder, plane_encoder
+from service.encoding.position import Position
+from service.encoding.vocabularies import vocabulary
+from service.encoding.vocabulary import Vocabulary
+from service.errors import ContractError, InferenceFailed
+from service.inference.contract import Contract
+from service.inference.session import Array, Session, TensorInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the network said of a batch: logits `[B, A]` as they came; value float64 `[B, 3]` win, draw, loss,
+    if any."""
+
+    logits: NDArray[np.floating]
+    value: NDArray[np.float64] | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network that is read by its contract."""
+
+    name: str
+    digest: str
+    contract: Contract
+    session: Session
+    encoder: PlaneEncoder = field(init=False)
+    vocabulary: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        terms = self.contract.contract
+        object.__setattr__(self, "encoder", plane_encoder(terms.planes, terms.history_fill))
+        object.__setattr__(self, "vocabulary", vocabulary(terms.vocabulary))
+
+    @property
+    def trained_with_mask(self) -> bool:
+        return self.contract.contract.trained_with_mask
+
+    def elo(self, asked: Elo | None) -> Elo | None:
+        """The ratings that the network is given: those asked for, clamped to what it knows, or the contract's
+        default."""
+        if not self.contract.takes_elo:
+            return None
+        known = self.contract.elo
+        if asked is None:
+            return Elo(known.default, known.default)
+        clamped = (min(max(rating, known.minimum), known.maximum) for rating in (asked.self, asked.opponent))
+        return Elo(*clamped)
+
+    def ignored(self, position: Position, asked: Elo | None) -> tuple[str, ...]:
+        """The inputs of a request that this network cannot use."""
+        names = []
+        if position.board.move_stack and not self.contract.takes_history:
+            names.append("history")
+        if asked is not None and not self.contract.takes_elo:
+            names.append("elo")
+        return tuple(names)
+
+    def encode(self, position: Position, elo: Elo | None = None) -> EncodedPosition:
+        """Planes `[C, 8, 8]` and legal slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
+        moves, slots = self.vocabulary.legal_slots(position)
+        return EncodedPosition(position, self.encoder.encode(position), moves, slots, self.elo(elo))
+
+    def evaluate(self, batch: Sequence[EncodedPosition]) -> Evaluation:
+        """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape."""
+        outputs = self.contract.outputs
+        names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
+        logits, *rest = self.session.run(self._feeds(batch), names)
+        if logits.shape != (len(batch), len(self.vocabulary)):
+            raise InferenceFailed(
+                f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "
+                f"expected [B, A] = {(len(batch), len(self.vocabulary))}"
+            )
+        return Evaluation(logits, self._value(rest[0], len(batch)) if outputs.value else None)
+
+    def _feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
+        inputs = self.contract.inputs
+        feeds: dict[str, Array] = {inputs.planes: np.stack([encoded.planes for encoded in batch])}
+        if inputs.elo_self is not None:
+            feeds[inputs.elo_self] = np.array([e.elo.self if e.elo else 0 for e in batch], dtype=np.float32)
+        if inputs.elo_opponent is not None:
+            feeds[inputs.elo_opponent] = np.array([e.elo.opponent if e.elo else 0 for e in batch], dtype=np.float32)
+        return feeds
+
+    def _value(self, raw: Array, rows: int) -> NDArray[np.float64]:
+        """Win, draw, loss for the side to move, `[B, 3]`, whatever the order and form in the network."""
+        terms = self.contract.outputs.value
+        assert terms is not None
+        if raw.shape != (rows, 3):
+            raise InferenceFailed(f"model {self.name}: output {terms.name!r} came as {raw.shape}, expected {(rows, 3)}")
+        value = raw.astype(np.float64)
+        if not np.isfinite(value).all():
+            raise InferenceFailed(f"model {self.name}: output {terms.name!r} holds NaN or infinity")
+        if not terms.softmaxed:
+            value = np.exp(value - value.max(axis=1, keepdims=True))
+            value /= value.sum(axis=1, keepdims=True)
+        return value if terms.order == "win_draw_loss" else np.ascontiguousarray(value[:, ::-1])
+
+
+def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """The inputs and outputs that a contract asks of an ONNX file."""
+    planes = plane_encoder(contract.contract.planes).planes
+    inputs = [TensorInfo(contract.inputs.planes, "float32", (None, planes, 8, 8))]
+    for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
+        if name is not None:
+            inputs.append(TensorInfo(name, "float32", (None,)))
+    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, contract.slots))]
+    if contract.outputs.value:
+        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, 3)))
+    return inputs, outputs
+
+
+def check(model: Model) -> None:
+    """Whether the network keeps its contract: names, shapes, dtypes, and a probe of both sides to move.
+
+    Raises ContractError that names the tensor, or whatever the probe raises.
+    """
+    wanted_inputs, wanted_outputs = expected_tensors(model.contract)
+    _check_tensors("input", wanted_inputs, model.session.inputs)
+    _check_tensors("output", wanted_outputs, model.session.outputs)
+    unfed = {info.name for info in model.session.inputs} - {info.name for info in wanted_inputs}
+    if unfed:
+        raise ContractError(f"the network has inputs that the contract does not feed: {', '.join(sorted(unfed))}")
+    probes = [model.encode(Position.read()), model.encode(Position.read(moves=["e2e4"])), model.encode(Position.read())]
+    evaluation = model.evaluate(probes)
+    for row, probe in enumerate(probes):
+        if not np.isfinite(evaluation.logits[row, probe.slots]).all():
+            raise ContractError(f"the logits of legal moves are not finite in {probe.position.fen!r}")
+    alone = model.evaluate(probes[:1]).logits[0]
+    legal = probes[0].slots
+    if not np.allclose(alone[legal], evaluation.logits[0, legal], rtol=1e-2, atol=1e-2):
+        raise ContractError("the same position gets other logits alone than in a batch of three")
+
+
+def _check_tensors(kind: str, wanted: Sequence[TensorInfo], found: Sequence[TensorInfo]) -> None:
+    by_name = {info.name: info for info in found}
+    for info in wanted:
+        if info.name not in by_name:
+            there = ", ".join(by_name)
+            raise ContractError(f"the contract names the {kind} {info.name!r}; the network has {there}")
+        got = by_name[info.name]
+        dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
+        if got.dtype not in dtypes:
+            raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
+        sizes = zip(info.shape, got.shape, strict=False)
+        if len(got.shape) != len(info.shape) or any(None not in (a, b) and a != b for a, b in sizes):
+            raise ContractError(f"{kind} {info.name!r} is {_shape(got)}; the contract asks for {_shape(info)}")
+        if got.shape[0] is not None:
+            raise ContractError(f"{kind} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a free one")
+
+
+def _shape(info: TensorInfo) -> str:
+    return "[" + ", ".join("B" if size is None else str(size) for size in info.shape) + "]"

@@ -1,0 +1,56 @@
+"""onnxruntime, the only module that imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import onnxruntime as ort
+
+from service.errors import ContractError, InferenceFailed
+from service.inference.session import Array, TensorInfo
+
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+}
+
+
+class OnnxSession:
+    """One onnxruntime session on the CPU with `threads` threads inside an operator and one operator at a time."""
+
+    def __init__(self, file: Path, threads: int) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4  # what goes wrong is raised; the runtime need not print it too
+        try:
+            self._session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's exceptions share no base of their own
+            raise ContractError(f"{file.name}: onnxruntime cannot load it: {_first_line(error)}") from None
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(_info(node) for node in self._session.get_inputs())
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(_info(node) for node in self._session.get_outputs())
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        try:
+            return list(self._session.run(list(outputs), dict(feeds)))
+        except Exception as error:
+            raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
+
+
+def _info(node: ort.NodeArg) -> TensorInfo:
+    shape = tuple(size if isinstance(size, int) else None for size in node.shape)
+    return TensorInfo(node.name, _DTYPES.get(node.type, node.type), shape)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

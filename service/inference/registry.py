@@ -1,0 +1,110 @@
+"""The models of a folder, by name, each with its contract and what its check found; one of them is the default."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.errors import ContractError, ModelError, ModelUnavailable, SettingsError, UnknownModel
+from service.inference import model as models
+from service.inference.contract import Backend, Contract, read_contract
+from service.inference.model import Model
+from service.inference.onnx import OnnxSession
+from service.inference.session import FakeSession, Session
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model of the folder: served if `model` is there, else `failure` says why not."""
+
+    name: str
+    contract: Contract | None
+    model: Model | None
+    failure: str | None
+
+
+class Registry:
+    """Entries by name, read once; `get(None)` is the default model."""
+
+    def __init__(self, entries: Mapping[str, Entry], default: str) -> None:
+        self._entries = dict(entries)
+        self.default = default
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def entry(self, name: str | None) -> Entry:
+        """The entry of that name, the default's if None; raises UnknownModel."""
+        wanted = self.default if name is None else name
+        if wanted not in self._entries:
+            there = ", ".join(self._entries)
+            raise UnknownModel(f"model: no model {wanted!r}; there are {there}")
+        return self._entries[wanted]
+
+    def get(self, name: str | None) -> Model:
+        """The served model of that name; raises UnknownModel or ModelUnavailable."""
+        entry = self.entry(name)
+        if entry.model is None:
+            raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
+        return entry.model
+
+
+def load_registry(folder: Path, default: str | None, threads: int) -> Registry:
+    """Loads and checks each `NAME.toml` of `folder`; raises SettingsError if there is none, or not the default."""
+    if not folder.is_dir():
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder")
+    entries = {file.stem: load_entry(file, threads) for file in sorted(folder.glob("*.toml"))}
+    if not entries:
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx")
+    if default is not None and default not in entries:
+        raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(entries)}")
+    for entry in entries.values():
+        if entry.failure:
+            log.error("model %s is not served: %s", entry.name, entry.failure)
+    return Registry(entries, default or _chosen(entries))
+
+
+def load_entry(file: Path, threads: int) -> Entry:
+    """Loads the model of one TOML file through its check; what fails is told in the entry, not raised."""
+    contract = None
+    try:
+        contract = read_contract(file)
+        session, digest = _session(file, contract, threads)
+        model = Model(file.stem, digest, contract, session)
+        models.check(model)
+    except ModelError as error:
+        return Entry(file.stem, contract, None, str(error))
+    return Entry(file.stem, contract, model, None)
+
+
+def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str]:
+    if contract.network.backend is Backend.FAKE:
+        inputs, outputs = models.expected_tensors(contract)
+        if contract.outputs.value is not None:
+            raise ContractError(f"{file.name}: outputs.value: the fake has no value")
+        return FakeSession(inputs, outputs[0]), "sha256:" + hashlib.sha256(b"fake").hexdigest()
+    network = file.with_name(contract.network.file or f"{file.stem}.onnx")
+    try:
+        with open(network, "rb") as stream:
+            digest = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ContractError(f"{file.name}: network.file: {network.name}: {error.strerror}") from None
+    if contract.network.digest not in (None, digest):
+        raise ContractError(
+            f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
+        )
+    return OnnxSession(network, threads), digest
+
+
+def _chosen(entries: Mapping[str, Entry]) -> str:
+    """The first served model by name, where the settings name none."""
+    served = [name for name, entry in entries.items() if entry.model]
+    chosen = served[0] if served else next(iter(entries))
+    if len(entries) > 1:
+        log.warning("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", chosen, ", ".join(entries))
+    return chosen

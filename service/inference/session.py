@@ -1,0 +1,69 @@
+"""The `Session` protocol: the whole of what the service asks of a runtime, and a deterministic fake that ships."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Name, numpy dtype name and shape of an input or output; a dimension that is free (the batch) is None."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+class Session(Protocol):
+    """Runs one network. Called from one thread at a time."""
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]: ...
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        """The named outputs for a batch of inputs; raises InferenceFailed if the runtime does."""
+        ...
+
+
+class FakeSession:
+    """Logits that depend on each position's planes alone, by a checksum: no file, no runtime, the same everywhere.
+
+    For trying a client or an installation. `scale` spreads the logits; with the default a policy is uneven, but no move
+    is certain.
+    """
+
+    def __init__(self, inputs: Sequence[TensorInfo], logits: TensorInfo, scale: float = 2.0) -> None:
+        self._inputs = tuple(inputs)
+        self._logits = logits
+        self._scale = scale
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return (self._logits,)
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        slots = self._logits.shape[1]
+        assert slots is not None
+        columns = [np.ascontiguousarray(feeds[info.name]) for info in self._inputs]
+        rows = []
+        for row in range(len(columns[0])):
+            seed = 0
+            for column in columns:
+                seed = zlib.crc32(column[row].tobytes(), seed)
+            rows.append(np.random.default_rng(seed).standard_normal(slots) * self._scale)
+        return [np.array(rows, dtype=np.float32).reshape(-1, slots) for _ in outputs]
