@@ -1,0 +1,1 @@
+"""What would have leaked: kinds of leakage, the sketches, the recorder, the store."""
