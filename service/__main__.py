@@ -1,0 +1,5 @@
+"""`python -m service` is `movemask`."""
+
+from service.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""The web: FastAPI app, routers, schemas, the status table, metrics."""

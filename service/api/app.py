@@ -1,0 +1,54 @@
+"""The app: what is put together, in which order. `create_app` is uvicorn's factory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request, Response
+from fastapi_offline import FastAPIOffline
+
+from service import __version__
+from service.api import problems
+from service.api.disconnect import ClientGone
+from service.api.metrics import Metrics
+from service.api.middleware import BodyGuard, Counted
+from service.api.routers import leakage, models, operations, policy
+from service.api.services import running
+from service.settings import Settings
+
+DESCRIPTION = """
+The move distribution of a chess policy network, with every bit of probability on legal moves; and what an
+unmasked or wrongly
+masked softmax would have leaked to illegal ones. Errors are `application/problem+json` (RFC 9457), with a
+stable `type` and a `detail` that names the offending input.
+"""
+
+#: nginx's status for a request whose client closed the connection; nobody reads it but the metrics.
+_CLIENT_CLOSED = 499
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """The app, with `settings` or those of the environment. Models, store and threads are made in its lifespan."""
+    chosen = Settings.read() if settings is None else settings
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with running(chosen, metrics) as services:
+            app.state.services = services
+            yield
+
+    # FastAPIOffline serves the page's own script and style, so that /docs works where no CDN can be reached.
+    app: FastAPI = FastAPIOffline(title="movemask", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    for router in (policy.router, leakage.router, models.router, operations.router):
+        app.include_router(router)
+    problems.install(app, metrics.problem)
+    app.add_exception_handler(ClientGone, _client_gone)
+    app.add_middleware(BodyGuard, limit=chosen.max_body_bytes, metrics=metrics)
+    app.add_middleware(Counted, metrics=metrics)
+    return app
+
+
+async def _client_gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=_CLIENT_CLOSED)

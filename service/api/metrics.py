@@ -1,0 +1,128 @@
+"""Prometheus metrics of one app. docs/metrics.md lists them; a test holds it to that. No label holds a FEN or a move.
+
+With several worker processes (PROMETHEUS_MULTIPROC_DIR set, as `movemask serve --workers` does) a scrape of any of them
+answers for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+
+from service.api import problems
+from service.api.problems import Problem
+from service.audit.leakage import KINDS
+from service.audit.record import AuditRecord
+from service.inference.batcher import BatchRun
+
+MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
+
+
+class Metrics:
+    """All metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        own = CollectorRegistry()
+        self._registry = own
+        self.requests = Counter("movemask_requests", "Requests answered.", ["route", "method", "status"], registry=own)
+        self.request_seconds = Histogram(
+            "movemask_request_seconds", "Time to answer a request.", ["route"], buckets=_SECONDS, registry=own
+        )
+        self.positions = Counter("movemask_positions", "Positions answered.", ["model", "status"], registry=own)
+        self.batches = Counter("movemask_batches", "Runs of a network.", ["model"], registry=own)
+        self.batch_size = Histogram(
+            "movemask_batch_size", "Positions in one run of a network.", ["model"], buckets=_SIZES, registry=own
+        )
+        self.queue_seconds = Histogram(
+            "movemask_queue_seconds",
+            "Time that a request's positions waited for the network.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self.inference_seconds = Histogram(
+            "movemask_inference_seconds", "Time of one run of a network.", ["model"], buckets=_SECONDS, registry=own
+        )
+        self.leakage = Histogram(
+            "movemask_leakage",
+            "Leakage of the answered positions, by kind; trained_with_mask says whether raw means anything.",
+            ["model", "kind", "trained_with_mask"],
+            buckets=_LEAKAGE,
+            registry=own,
+        )
+        self.served_leakage = Counter(
+            "movemask_served_leakage", "Answers withheld because they leaked. Must stay 0.", registry=own
+        )
+        self.rejected = Counter(
+            "movemask_rejected", "Requests refused for want of room or at shutdown.", ["reason"], registry=own
+        )
+        self.invalid = Counter(
+            "movemask_invalid", "Requests, or positions of a batch, that were at fault.", ["problem"], registry=own
+        )
+        self.audit_dropped = Counter("movemask_audit_dropped", "Audit records dropped, unwritten.", registry=own)
+        self.waiting = Gauge(
+            "movemask_waiting_positions",
+            "Positions that waited while the network ran last.",
+            ["model"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+        self.audit_waiting = Gauge(
+            "movemask_audit_waiting",
+            "Audit records that wait to be written.",
+            registry=own,
+            multiprocess_mode="livesum",
+        )
+
+    def ran(self, run: BatchRun) -> None:
+        """Counts one run of a network."""
+        self.batches.labels(run.model).inc()
+        self.batch_size.labels(run.model).observe(run.size)
+        self.inference_seconds.labels(run.model).observe(run.seconds)
+        self.waiting.labels(run.model).set(run.waiting)
+        for seconds in run.queue_seconds:
+            self.queue_seconds.labels(run.model).observe(seconds)
+
+    def answered(self, model: str, statuses: Sequence[str]) -> None:
+        """Counts answered positions by status."""
+        for status in statuses:
+            self.positions.labels(model, status).inc()
+
+    def audited(self, records: Sequence[AuditRecord]) -> None:
+        """Counts the leakage of answered positions; what could not be measured is not counted."""
+        for record in records:
+            for kind in KINDS:
+                value = getattr(record.leakage, kind)
+                if value is not None:
+                    mask = "true" if record.trained_with_mask else "false"
+                    self.leakage.labels(record.model, kind, mask).observe(value)
+
+    def audit_waits(self, waiting: int, dropped: int) -> None:
+        """Keeps count of the audit records that wait and of those that were dropped."""
+        self.audit_waiting.set(waiting)
+        if dropped:
+            self.audit_dropped.inc(dropped)
+
+    def problem(self, found: Problem) -> None:
+        """Counts a problem that a client was answered with, alone or in a batch."""
+        if found.name == problems.SERVED_LEAKAGE:
+            self.served_leakage.inc()
+        elif found.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.rejected.labels(found.name).inc()
+        elif found.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.invalid.labels(found.name).inc()
+
+    def exposition(self) -> bytes:
+        """Everything in Prometheus's text format, of all worker processes if there are several."""
+        if MULTIPROCESS_DIR not in os.environ:
+            return generate_latest(self._registry)
+        everyone = CollectorRegistry()
+        multiprocess.MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
+        return generate_latest(everyone)

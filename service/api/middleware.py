@@ -1,0 +1,100 @@
+"""What stands before the routes: limits on a body, and counts of requests. Plain ASGI, so that a route still
+hears a client go."""
+
+from __future__ import annotations
+
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api import problems
+from service.api.metrics import Metrics
+
+_BODY_METHODS = {"POST", "PUT", "PATCH"}
+
+
+class BodyGuard:
+    """Refuses a body that is not JSON by its type (415) or is larger than `limit` bytes (413), before reading it."""
+
+    def __init__(self, app: ASGIApp, limit: int, metrics: Metrics) -> None:
+        self._app = app
+        self._limit = limit
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] not in _BODY_METHODS:
+            await self._app(scope, receive, send)
+            return
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refused = self._refused(headers)
+        if refused is not None:
+            self._metrics.problem(refused)
+            answer = problems.response(refused)
+            answer.headers["Connection"] = "close"  # the body is not read, so the connection is of no more use
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, self._counted(receive), send)
+
+    def _refused(self, headers: dict[bytes, str]) -> problems.Problem | None:
+        length = headers.get(b"content-length", "")
+        if length.isdigit() and int(length) > self._limit:
+            return self._too_large(f"{length} bytes")
+        media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
+        if media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json")):
+            return None
+        said = f"is {media_type!r}" if media_type else "is missing"
+        return problems.problem(
+            problems.UNSUPPORTED_MEDIA_TYPE, f"Content-Type {said}; send the body with Content-Type: application/json"
+        )
+
+    def _counted(self, receive: Receive) -> Receive:
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._limit:
+                raise problems.ProblemError(self._too_large(f"over {self._limit} bytes"))
+            return message
+
+        return counted
+
+    def _too_large(self, size: str) -> problems.Problem:
+        return problems.problem(
+            problems.BODY_TOO_LARGE, f"body: {size}, at most {self._limit} are taken (MOVEMASK_MAX_BODY_BYTES)"
+        )
+
+
+class Counted:
+    """Counts requests and their time by route, method and status."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        started = time.perf_counter()
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.requests.labels(route, _method(scope), str(status)).inc()
+            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
+
+
+def _method(scope: Scope) -> str:
+    """The method, if it is one that HTTP has: a label must not be made of what a client sends."""
+    known = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+    return scope["method"] if scope["method"] in known else "other"

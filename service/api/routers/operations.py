@@ -1,0 +1,40 @@
+"""`GET /livez`, `/readyz`, `/metrics`: for those who run the service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from service.api import problems
+from service.api.problems import Problem
+from service.api.services import Given
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/livez")
+async def livez() -> dict[str, str]:
+    """Whether the process answers."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", response_model=None, responses={503: {"model": Problem}})
+async def readyz(held: Given) -> dict[str, Any] | Response:
+    """Whether positions can be answered now; and how the audit fares, which does not stop answers."""
+    reasons = held.unready()
+    if reasons:
+        return problems.response(problems.problem(problems.NOT_READY, "; ".join(reasons)))
+    recorder = held.recorder
+    return {
+        "status": "ready",
+        "models": {entry.name: "served" if entry.model else "failed its check" for entry in held.registry},
+        "audit": {"waiting": recorder.waiting, "dropped": recorder.dropped, "failure": recorder.failure},
+    }
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}})
+def metrics(held: Given) -> Response:
+    """Prometheus metrics, of all worker processes."""
+    return Response(held.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,152 @@
+"""`POST /v1/policy`, `/v1/policy/batch`, `/v1/move`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from service.api import problems
+from service.api.disconnect import while_connected
+from service.api.problems import Problem
+from service.api.schemas import (
+    BatchIn,
+    BatchOut,
+    ErrorOut,
+    InvalidItem,
+    MoveChosenOut,
+    MoveIn,
+    PolicyIn,
+    PolicyOut,
+    PositionIn,
+    move_out,
+    policy_out,
+    query_of,
+)
+from service.api.services import Given, Services
+from service.errors import LimitExceeded, MovemaskError
+from service.pipeline import Answer, Query
+
+NDJSON = "application/x-ndjson"
+
+#: Positions of a streamed batch that are evaluated together: small enough that the first lines come soon.
+_STREAMED_TOGETHER = 64
+
+router = APIRouter(tags=["policy"])
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem, "description": text, "content": {problems.CONTENT_TYPE: {}}}
+    for status, text in {
+        400: "The body is not JSON.",
+        404: "No such model.",
+        413: "The body is too large.",
+        415: "The body is not sent as JSON.",
+        422: "A position, move or field is at fault; `detail` names it.",
+        502: "The network gave logits from which no distribution can be made.",
+        503: "No room in the queue, stopping, or the model failed its check; see Retry-After.",
+    }.items()
+}
+
+
+@router.post("/v1/policy", response_model=PolicyOut, responses=_PROBLEMS)
+async def policy(asked: PolicyIn, request: Request, held: Given) -> Response:
+    """The move distribution of a position: every bit of probability on legal moves, most probable first.
+
+    Without a legal move the answer has `status` `checkmate` or `stalemate` and no moves.
+    """
+    answer = await _one(query_of(asked), asked.model, request, held)
+    return _json(policy_out(answer, held.pipeline.model(asked.model), asked.include))
+
+
+@router.post("/v1/move", response_model=MoveChosenOut, responses=_PROBLEMS)
+async def move(asked: MoveIn, request: Request, held: Given) -> Response:
+    """One move: the most probable (`greedy`), or one drawn by its probability (`sample`, with a `seed` to draw
+    it again)."""
+    answer = await _one(query_of(asked), asked.model, request, held)
+    seed = None
+    chosen = None
+    if asked.method == "sample":
+        seed = (
+            secrets.randbits(53) if asked.seed is None else asked.seed
+        )  # 53 bits: what a JSON number holds everywhere
+    if answer.policy is not None:
+        chosen = 0 if seed is None else answer.policy.sample(seed)
+    return _json(move_out(answer, held.pipeline.model(asked.model), asked, chosen, seed))
+
+
+@router.post(
+    "/v1/policy/batch",
+    response_model=BatchOut,
+    responses={**_PROBLEMS, 200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
+)
+async def batch(
+    asked: BatchIn, request: Request, held: Given, accept: Annotated[str, Header()] = "application/json"
+) -> Response:
+    """The same for many positions. What is wrong with one is an `error` in its place; the others are answered.
+
+    With `Accept: application/x-ndjson`, a line for each result as it is ready, in order.
+    """
+    limit = held.settings.max_positions
+    if len(asked.positions) > limit:
+        raise LimitExceeded(f"positions: {len(asked.positions)} positions, at most {limit} are taken")
+    held.pipeline.model(asked.model)
+    if NDJSON in accept:
+        return StreamingResponse(_lines(asked, held), media_type=NDJSON)
+    results = await while_connected(request, _results(asked, asked.positions, held))
+    return _json(BatchOut(results=results))
+
+
+async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
+    for start in range(0, len(asked.positions), _STREAMED_TOGETHER):
+        part = asked.positions[start : start + _STREAMED_TOGETHER]
+        try:
+            results = await _results(asked, part, held)
+        except MovemaskError as error:  # the answer has begun: what stops the rest is said in each place
+            results = [_error(problems.problem_of(error), held) for _ in part]
+        for result in results:
+            yield result.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
+
+
+async def _results(
+    asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], held: Services
+) -> list[PolicyOut | ErrorOut]:
+    queries = [
+        query_of(position, asked.chess960, asked.elo, asked.temperature)
+        for position in positions
+        if isinstance(position, PositionIn)
+    ]
+    outcomes = iter(await held.pipeline.evaluate(queries, asked.model) if queries else [])
+    model = held.pipeline.model(asked.model)
+    results: list[PolicyOut | ErrorOut] = []
+    for position in positions:
+        if isinstance(position, InvalidItem):
+            results.append(_error(problems.invalid_request(position.errors), held))
+            continue
+        outcome = next(outcomes)
+        if isinstance(outcome, Answer):
+            held.metrics.answered(model.name, [outcome.status])
+            results.append(policy_out(outcome, model, asked.include))
+        else:
+            results.append(_error(problems.problem_of(outcome), held))
+    return results
+
+
+async def _one(query: Query, name: str | None, request: Request, held: Services) -> Answer:
+    outcome = (await while_connected(request, held.pipeline.evaluate([query], name)))[0]
+    if isinstance(outcome, MovemaskError):
+        raise outcome
+    held.metrics.answered(held.pipeline.model(name).name, [outcome.status])
+    return outcome
+
+
+def _error(found: Problem, held: Services) -> ErrorOut:
+    held.metrics.problem(found)
+    return ErrorOut(error=found)
+
+
+def _json(out: BaseModel) -> Response:
+    return Response(out.model_dump_json(exclude_unset=True, by_alias=True), media_type="application/json")

@@ -1,0 +1,88 @@
+"""`Services`: everything that a running app holds, made in its lifespan and handed to the routes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.api.metrics import Metrics
+from service.audit.record import AuditRecord
+from service.audit.recorder import Recorder
+from service.audit.store import Store
+from service.inference.batcher import Batcher
+from service.inference.registry import Registry, load_registry
+from service.pipeline import Pipeline
+from service.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    settings: Settings
+    registry: Registry
+    batchers: dict[str, Batcher]
+    pipeline: Pipeline
+    store: Store
+    recorder: Recorder
+    metrics: Metrics
+
+    def unready(self) -> list[str]:
+        """Why requests cannot be answered now; empty if they can."""
+        reasons = []
+        default = self.registry.entry(None)
+        if default.model is None:
+            reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
+        reasons += [f"the thread of model {name!r} has stopped" for name, one in self.batchers.items() if not one.alive]
+        return reasons
+
+
+@contextmanager
+def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
+    """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
+    is lost."""
+    store = Store(
+        settings.database_url, keep_seconds=settings.audit_keep_days * 86400, keep_worst=settings.audit_keep_worst
+    )
+    recorder = Recorder(
+        store,
+        flush_seconds=settings.audit_flush_seconds,
+        max_waiting=settings.audit_buffer,
+        watch=metrics.audit_waits,
+    )
+    executor = ThreadPoolExecutor(2, thread_name_prefix="positions")
+    batchers: dict[str, Batcher] = {}
+    try:
+        registry = load_registry(settings.models_dir, settings.default_model, settings.threads)
+        for entry in registry:
+            if entry.model is not None:
+                batchers[entry.name] = Batcher(
+                    entry.model, max_batch=settings.max_batch, max_waiting=settings.max_queue, watch=metrics.ran
+                )
+
+        def record(records: Sequence[AuditRecord]) -> None:
+            recorder.record(records)
+            metrics.audited(records)
+
+        pipeline = Pipeline(
+            lambda name: batchers[registry.get(name).name], record, executor, max_moves=settings.max_moves
+        )
+        yield Services(settings, registry, batchers, pipeline, store, recorder, metrics)
+    finally:
+        for batcher in batchers.values():
+            batcher.close()
+        executor.shutdown()
+        recorder.close()
+        store.close()
+
+
+def services(request: Request) -> Services:
+    """The app's services, for a route."""
+    found: Services = request.app.state.services
+    return found
+
+
+Given = Annotated[Services, Depends(services)]

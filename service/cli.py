@@ -1,0 +1,211 @@
+"""`movemask serve | predict | models list`: thin commands over the same pipeline as the web."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import uvicorn
+
+from service import __version__
+from service.api.metrics import MULTIPROCESS_DIR
+from service.api.schemas import Include, policy_out
+from service.audit.store import Store
+from service.encoding.encoded import Elo
+from service.errors import MovemaskError, SettingsError
+from service.inference.batcher import Batcher
+from service.inference.model import Model
+from service.inference.registry import Registry, load_registry
+from service.pipeline import Answer, Pipeline, Query
+from service.settings import PREFIX, Settings
+
+_BAR = 30  # characters of a probability of 1
+
+
+class _Group(click.Group):
+    """Shows our own errors as one line and exits with 1; anything else is a bug and keeps its trace."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except MovemaskError as error:
+            raise click.ClickException(str(error)) from None
+
+
+def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """A flag for each field of Settings, its help the field's description."""
+    for name, field in reversed(Settings.model_fields.items()):
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            help=f"{field.description} [{PREFIX}{name.upper()}]",
+            metavar=getattr(field.annotation, "__name__", "text").upper(),
+        )(command)
+    return command
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="movemask")
+def main() -> None:
+    """Masked policy inference for chess networks, and an audit of what leaks without the mask."""
+
+
+@main.command()
+@_settings_flags
+def serve(**flags: str | None) -> None:
+    """Serve the HTTP API. Each flag is also an environment variable, named in brackets; the flag wins."""
+    settings = Settings.read(**flags)
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s:     %(message)s")
+    if not settings.models_dir.is_dir():
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(settings.models_dir)!r} is not a folder")
+    # Opened once before any worker: its tables are then there for all, and a wrong URL is told at once.
+    Store(settings.database_url, keep_seconds=1, keep_worst=1).close()
+    os.environ.update(settings.environment())
+    # uvicorn stops in order on SIGTERM and then raises it again, which would end the process with 143.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with ExitStack() as stack:
+        if settings.workers > 1:
+            os.environ[MULTIPROCESS_DIR] = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-"))
+        uvicorn.run(
+            "service.api.app:create_app",
+            factory=True,
+            host=settings.host,
+            port=settings.port,
+            workers=settings.workers,
+            log_level=settings.log_level,
+            access_log=settings.log_level == "debug",
+            timeout_graceful_shutdown=round(settings.drain_seconds),
+            server_header=False,
+        )
+
+
+@main.command()
+@click.argument("fen", required=False)
+@click.option(
+    "--moves", default="", help="UCI moves played from FEN (the start position if none), separated by spaces."
+)
+@click.option(
+    "--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings of the side to move and its opponent."
+)
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
+@click.option("--model", help="Name of the model; the default if left out.")
+@click.option(
+    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+)
+@click.option("--json", "as_json", is_flag=True, help="The whole answer as JSON, as POST /v1/policy gives it.")
+def predict(
+    fen: str | None,
+    moves: str,
+    elo: tuple[float, float] | None,
+    temperature: float,
+    chess960: bool,
+    top: int,
+    model: str | None,
+    models_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Show the move distribution of FEN (the start position if left out)."""
+    registry = _registry(models_dir)
+    query = Query(fen, tuple(moves.split()), chess960, Elo(*elo) if elo else None, temperature)
+    answer, served = asyncio.run(_evaluate(registry, query, model))
+    include: list[Include] = ["san", "logit", "statistics"]
+    out = policy_out(answer, served, include)
+    click.echo(
+        out.model_dump_json(exclude_unset=True, by_alias=True, indent=2) if as_json else _table(answer, served, top)
+    )
+
+
+@main.group()
+def models() -> None:
+    """The networks of a folder."""
+
+
+@models.command("list")
+@click.option(
+    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+)
+@click.option("--json", "as_json", is_flag=True)
+def list_models(models_dir: Path | None, as_json: bool) -> None:
+    """List the models, whether each keeps its contract, and which is the default."""
+    registry = _registry(models_dir)
+    rows = [
+        {
+            "name": entry.name,
+            "default": entry.name == registry.default,
+            "served": entry.model is not None,
+            "planes": entry.contract.contract.planes if entry.contract else None,
+            "vocabulary": entry.contract.contract.vocabulary if entry.contract else None,
+            "digest": entry.model.digest if entry.model else None,
+            "failure": entry.failure,
+        }
+        for entry in registry
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        mark = "*" if row["default"] else " "
+        said = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
+        click.echo(f"{mark} {row['name']:<24} {said}")
+
+
+def _registry(models_dir: Path | None) -> Registry:
+    settings = Settings.read(models_dir=models_dir)
+    return load_registry(settings.models_dir, settings.default_model, settings.threads)
+
+
+async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple[Answer, Model]:
+    """One answer, through the same pipeline as the web; nothing is recorded."""
+    model = registry.get(name)
+    batcher = Batcher(model, max_batch=1, max_waiting=1)
+    with ThreadPoolExecutor(1) as executor:
+        try:
+            pipeline = Pipeline(lambda _: batcher, lambda _: None, executor, max_moves=len(query.moves))
+            outcome = (await pipeline.evaluate([query]))[0]
+        finally:
+            batcher.close()
+    if isinstance(outcome, MovemaskError):
+        raise outcome
+    return outcome, model
+
+
+def _table(answer: Answer, model: Model, top: int) -> str:
+    lines = [f"{answer.position.fen}", f"{answer.position.turn} to move, {answer.status}; {model.name}"]
+    if answer.elo:
+        lines[-1] += f", Elo {answer.elo.self:g} against {answer.elo.opponent:g}"
+    if answer.ignored:
+        lines.append(f"ignored: {', '.join(answer.ignored)} (this network cannot use it)")
+    if answer.policy is None or answer.leakage is None:
+        return "\n".join(lines)
+    lines.append("")
+    for move, probability in list(zip(answer.policy.moves, answer.policy.probabilities, strict=True))[:top]:
+        bar = "█" * round(_BAR * probability)
+        lines.append(f"{answer.position.board.san(move):<8} {move.uci():<6} {100 * probability:6.2f} %  {bar}".rstrip())
+    rest = len(answer.policy.moves) - top
+    if rest > 0:
+        lines.append(f"{f'{rest} more':<15} {100 * float(sum(answer.policy.probabilities[top:])):6.2f} %")
+    lines.append("")
+    if answer.value:
+        win, draw, loss = (100 * share for share in answer.value)
+        lines.append(f"win {win:.1f} %  draw {draw:.1f} %  loss {loss:.1f} %, for {answer.position.turn}")
+    leakage = answer.leakage
+    raw = "not measurable" if leakage.raw is None else f"{leakage.raw:.2e}"
+    masked = " (trained with the mask: raw means nothing)" if model.trained_with_mask else ""
+    lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage.multiplied:.2e}, served {leakage.served:g}")
+    for illegal in answer.leakage.illegal[:3]:
+        if illegal.probability >= 0.001:
+            lines.append(f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax")
+    return "\n".join(lines)

@@ -1,0 +1,222 @@
+"""The story on one page: queries → positions → network → policy and leakage → audit → answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.audit import leakage as audit
+from service.audit.leakage import Leakage
+from service.audit.record import AuditRecord
+from service.encoding.encoded import Elo, EncodedPosition
+from service.encoding.position import Position
+from service.errors import InvalidLogits, MovemaskError
+from service.inference.batcher import Batcher, Inferred
+from service.inference.model import Model
+from service.policy import Policy, legal_of, policies
+
+#: Illegal moves that are named for each position.
+ILLEGAL_MOVES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One position that is asked about, as it came; `temperature` is finite and above 0."""
+
+    fen: str | None = None
+    moves: tuple[str, ...] = ()
+    chess960: bool = False
+    elo: Elo | None = None
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds that a query waited for the network, and that the network took for its batch."""
+
+    queue: float
+    inference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of one position. Without a legal move, `policy`, `leakage` and `timing` are None: nothing was run.
+
+    `value` is win, draw, loss for the side to move, None if the network has none.
+    """
+
+    position: Position
+    status: str
+    policy: Policy | None
+    leakage: Leakage | None
+    value: tuple[float, float, float] | None
+    elo: Elo | None
+    ignored: tuple[str, ...]
+    timing: Timing | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A query whose position is read and encoded."""
+
+    query: Query
+    encoded: EncodedPosition
+
+
+Outcome = Answer | MovemaskError
+
+
+class Pipeline:
+    """Evaluates queries on models.
+
+    Parameters
+    ----------
+    batcher_of : the batcher of a model by name (None: the default), or an error of the registry
+    record : takes audit records and returns at once
+    executor : where positions are read and distributions made, off the event loop
+    max_moves : limit of `Query.moves`
+    """
+
+    def __init__(
+        self,
+        batcher_of: Callable[[str | None], Batcher],
+        record: Callable[[Sequence[AuditRecord]], None],
+        executor: Executor,
+        *,
+        max_moves: int,
+    ) -> None:
+        self._batcher_of = batcher_of
+        self._record = record
+        self._executor = executor
+        self._max_moves = max_moves
+
+    def model(self, name: str | None) -> Model:
+        """The served model of that name; raises UnknownModel or ModelUnavailable."""
+        return self._batcher_of(name).model
+
+    async def evaluate(self, queries: Sequence[Query], model: str | None = None) -> list[Outcome]:
+        """An answer or an error for each query, in order; raises only what stops them all (model, queue)."""
+        batcher = self._batcher_of(model)
+        loop = asyncio.get_running_loop()
+        prepared = await loop.run_in_executor(self._executor, self._prepare, batcher.model, queries)
+        ready = [item for item in prepared if isinstance(item, _Ready) and item.encoded.moves]
+        answered: Iterator[Outcome] = iter(())
+        if ready:
+            inferred = await batcher.submit([item.encoded for item in ready])
+            outcomes = await loop.run_in_executor(self._executor, answers, batcher.model, ready, inferred)
+            self._audit(batcher.model, outcomes)
+            answered = iter(outcomes)
+        return [
+            item
+            if isinstance(item, MovemaskError)
+            else next(answered)
+            if item.encoded.moves
+            else _terminal(batcher.model, item)
+            for item in prepared
+        ]
+
+    def _prepare(self, model: Model, queries: Sequence[Query]) -> list[_Ready | MovemaskError]:
+        prepared: list[_Ready | MovemaskError] = []
+        for query in queries:
+            try:
+                position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
+                prepared.append(_Ready(query, model.encode(position, query.elo)))
+            except MovemaskError as error:
+                prepared.append(error)
+        return prepared
+
+    def _audit(self, model: Model, outcomes: Sequence[Outcome]) -> None:
+        now = time.time()
+        records = [
+            AuditRecord(
+                time=now,
+                model=model.name,
+                digest=model.digest,
+                trained_with_mask=model.trained_with_mask,
+                fen=answer.position.fen,
+                chess960=answer.position.board.chess960,
+                turn=answer.position.turn,
+                legal_moves=len(answer.policy.moves),
+                leakage=answer.leakage,
+            )
+            for answer in outcomes
+            if isinstance(answer, Answer) and answer.policy is not None and answer.leakage is not None
+        ]
+        self._record(records)
+
+
+def answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[Outcome]:
+    """Logits `[B, A]` → policies, leakage and finished answers; a row whose logits are unusable spoils only itself."""
+    try:
+        return _answers(model, ready, inferred)
+    except MovemaskError:
+        return [_alone(model, item, inferred, row) for row, item in enumerate(ready)]
+
+
+def _alone(model: Model, item: _Ready, inferred: Inferred, row: int) -> Outcome:
+    value = None if inferred.value is None else inferred.value[row : row + 1]
+    own = Inferred(inferred.logits[row : row + 1], value, inferred.queue_seconds, inferred.inference_seconds)
+    try:
+        return _answers(model, [item], own)[0]
+    except InvalidLogits as error:
+        return InvalidLogits(f"model {model.name}: {error}, in {item.encoded.position.fen!r}")
+    except MovemaskError as error:
+        return error
+
+
+def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[Outcome]:
+    batch = [item.encoded for item in ready]
+    logits = inferred.logits
+    legal = legal_of(batch, logits)
+    made = policies(batch, legal, [item.query.temperature for item in ready])
+    served = [
+        audit.served(encoded.position.board, policy.moves, policy.probabilities)
+        for encoded, policy in zip(batch, made, strict=True)
+    ]
+    leaked = audit.leakages(
+        [encoded.position for encoded in batch],
+        model.vocabulary,
+        logits,
+        legal.slots,
+        legal.indptr,
+        served,
+        illegal_moves=ILLEGAL_MOVES_SHOWN,
+    )
+    timing = Timing(inferred.queue_seconds, inferred.inference_seconds)
+    return [
+        Answer(
+            position=item.encoded.position,
+            status="ongoing",
+            policy=policy,
+            leakage=leakage,
+            value=None if inferred.value is None else _triple(inferred.value[row]),
+            elo=item.encoded.elo,
+            ignored=model.ignored(item.encoded.position, item.query.elo),
+            timing=timing,
+        )
+        for row, (item, policy, leakage) in enumerate(zip(ready, made, leaked, strict=True))
+    ]
+
+
+def _terminal(model: Model, item: _Ready) -> Answer:
+    position = item.encoded.position
+    return Answer(
+        position=position,
+        status=position.status(has_legal_moves=False),
+        policy=None,
+        leakage=None,
+        value=None,
+        elo=item.encoded.elo,
+        ignored=model.ignored(position, item.query.elo),
+        timing=None,
+    )
+
+
+def _triple(row: NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(row[0]), float(row[1]), float(row[2])

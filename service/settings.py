@@ -1,0 +1,76 @@
+"""The one `Settings`: MOVEMASK_* variables, which `movemask serve` has as flags too. docs/settings.md lists
+them; a test holds it to that. Read here and nowhere else; handed down to what needs them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.errors import SettingsError
+
+PREFIX = "MOVEMASK_"
+
+
+def shipped_models() -> Path:
+    """The folder of the shipped network: inside an installed package, or `models/` of a checkout."""
+    package = Path(__file__).parent
+    installed = package / "shipped_models"
+    return installed if installed.is_dir() else package.parent / "models"
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Settings(BaseSettings):
+    """Each field is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(1, ge=1, le=64, description="Worker processes, each with its own copy of the models.")
+    log_level: Annotated[str, Field(pattern="^(critical|error|warning|info|debug)$")] = Field(
+        "info", description="critical, error, warning, info or debug."
+    )
+
+    models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
+    default_model: str | None = Field(None, description="Model for requests that name none; else the first by name.")
+    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Threads of a network's session.")
+
+    database_url: str = Field("sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE.")
+    audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest that an audit record waits to be written.")
+    audit_buffer: int = Field(
+        100_000, ge=1, description="Audit records that wait while the database cannot be written."
+    )
+    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals are for good.")
+    audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
+
+    max_batch: int = Field(128, ge=1, le=4096, description="Positions in one run of the network.")
+    max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
+    max_positions: int = Field(1024, ge=1, le=1024, description="Positions in one batch request.")
+    max_moves: int = Field(1024, ge=0, description="Moves in one request's `moves`.")
+    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request's body.")
+    drain_seconds: float = Field(20, gt=0, description="How long requests under way get to finish at shutdown.")
+
+    @classmethod
+    def read(cls, **flags: object) -> Settings:
+        """From the environment, with flags (those that are not None) before it; raises SettingsError naming
+        the variable."""
+        try:
+            return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise SettingsError(f"{name}: {first['msg']}, got {first['input']!r}") from None
+
+    def environment(self) -> dict[str, str]:
+        """The variables that `read` makes these settings of again: how they reach worker processes."""
+        values = self.model_dump(mode="json")
+        return {PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}

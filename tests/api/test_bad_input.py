@@ -1,0 +1,176 @@
+"""What a user would lose: an error that names what is wrong, whatever is sent, and a log without crashes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api import problems
+from service.pipeline import Pipeline
+from tests.conftest import Serve
+from tests.networks import batcher, fixed_model
+
+JSON = {"Content-Type": "application/json"}
+
+
+def refused(answer: Any, status: int, name: str, *words: str) -> Any:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == problems.CONTENT_TYPE
+    body = answer.json()
+    assert body["type"] == problems.TYPE_PREFIX + name
+    assert body["status"] == status
+    assert body["title"]
+    for word in words:
+        assert word in body["detail"]
+    return body
+
+
+@pytest.fixture(autouse=True)
+def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
+    yield
+    assert [entry for entry in caplog.records if entry.levelno >= logging.ERROR or entry.exc_info] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "name", "word"),
+    [
+        ({"fen": "x y z"}, 422, "invalid-fen", "'x y z'"),
+        ({"fen": ""}, 422, "invalid-fen", "fen"),
+        ({"fen": "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"}, 422, "invalid-fen", "cut short: no side to move"),
+        ({"fen": "kk6/8/8/8/8/8/8/KK6 w - - 0 1"}, 422, "invalid-position", "TOO_MANY_KINGS"),
+        ({"fen": "P3k3/8/8/8/8/8/8/4K3 w - - 0 1"}, 422, "invalid-position", "PAWNS_ON_BACKRANK"),
+        ({"fen": "x" * 100_000}, 422, "invalid-request", "fen: String should have at most 200 characters"),
+        ({"moves": ["e2e4", "e2e4"]}, 422, "illegal-move", "moves[1]: 'e2e4' is not legal"),
+        ({"moves": ["Nf3"]}, 422, "illegal-move", "moves[0]: 'Nf3' is not a UCI move"),
+        ({"moves": ["0000"]}, 422, "illegal-move", "moves[0]: '0000'"),
+        ({"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 300}, 422, "limit-exceeded", "1200 moves, at most 1024"),
+        ({"moves": "e2e4"}, 422, "invalid-request", "moves: Input should be a valid list, got 'e2e4'"),
+        ({"model": "maia-9"}, 404, "unknown-model", "'maia-9'; there are fake"),
+        ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
+        ({"temperature": -1}, 422, "invalid-request", "temperature"),
+        ({"temperature": "hot"}, 422, "invalid-request", "temperature: Input should be a valid number, got 'hot'"),
+        ({"temperature": True}, 422, "invalid-request", "temperature"),
+        ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
+        ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
+        ({"include": ["sans"]}, 422, "invalid-request", "include[0]"),
+        ({"fenn": "x"}, 422, "invalid-request", "fenn: no such field"),
+        ([], 422, "invalid-request", "body"),
+    ],
+)
+def test_policy(client: TestClient, body: Any, status: int, name: str, word: str) -> None:
+    refused(client.post("/v1/policy", json=body), status, name, word)
+    if isinstance(body, dict):
+        refused(client.post("/v1/move", json=body), status, name, word)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "name", "word"),
+    [
+        (b'{"temperature": NaN}', 422, "invalid-request", "temperature: Input should be a finite number, got nan"),
+        (b'{"temperature": 1e999}', 422, "invalid-request", "got inf"),
+        (b'{"fen": ', 400, "malformed-json", "Expecting value at character"),
+        (b"", 422, "invalid-request", "body: is missing"),
+        (b"null", 422, "invalid-request", "body"),
+        (b"\xff\xfe", 400, "malformed-json", "body"),
+        (b"[" * 100_000, 400, "malformed-json", "body"),
+        (b'{"temperature": ' + b"9" * 10_000 + b"}", 400, "malformed-json", "body"),
+        (b'{"fen": "\\ud800"}', 422, "invalid-", "fen"),
+    ],
+)
+def test_bytes_that_are_not_json_or_not_quite(
+    client: TestClient, body: bytes, status: int, name: str, word: str
+) -> None:
+    answer = client.post("/v1/policy", content=body, headers=JSON)
+    assert answer.status_code == status
+    assert answer.json()["type"].startswith(problems.TYPE_PREFIX + name)
+    assert word in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
+def test_a_wrong_content_type_says_which_to_send(client: TestClient, content_type: str) -> None:
+    answer = client.post("/v1/policy", content=b"{}", headers={"Content-Type": content_type})
+    refused(answer, 415, "unsupported-media-type", "send the body with Content-Type: application/json")
+
+
+def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestClient) -> None:
+    answer = client.post("/v1/policy", content=b" " * 100_000_000, headers=JSON)
+    refused(answer, 413, "body-too-large", "100000000 bytes, at most 8388608")
+
+    def chunks() -> Any:
+        for _ in range(100):
+            yield b" " * 1_000_000
+
+    refused(client.post("/v1/policy", content=chunks(), headers=JSON), 413, "body-too-large", "8388608")
+
+
+def test_1025_positions(client: TestClient) -> None:
+    answer = client.post("/v1/policy/batch", json={"positions": [{}] * 1025})
+    refused(answer, 422, "limit-exceeded", "1025 positions, at most 1024")
+    refused(client.post("/v1/policy/batch", json={"positions": []}), 422, "invalid-request", "positions")
+    refused(client.post("/v1/policy/batch", json={"positions": "x"}), 422, "invalid-request", "positions")
+    refused(client.post("/v1/policy/batch", json={"positions": [{}], "model": "x"}), 404, "unknown-model")
+
+
+def test_limits_are_settings(serve: Serve) -> None:
+    client = serve(max_positions=2, max_moves=1, max_body_bytes=1024)
+    refused(client.post("/v1/policy/batch", json={"positions": [{}] * 3}), 422, "limit-exceeded", "at most 2")
+    refused(client.post("/v1/policy", json={"moves": ["e2e4", "e7e5"]}), 422, "limit-exceeded", "at most 1")
+    refused(client.post("/v1/policy", json={"fen": " " * 2000}), 413, "body-too-large", "at most 1024")
+
+
+def test_routes_that_are_not_there(client: TestClient) -> None:
+    refused(client.get("/v2/policy"), 404, "not-found", "GET /v2/policy")
+    refused(client.get("/v1/policy"), 405, "method-not-allowed", "GET /v1/policy")
+    refused(client.get("/v1/models/x"), 404, "unknown-model", "'x'; there are fake")
+    refused(client.get("/v1/leakage/worst", params={"kind": "served"}), 422, "unknown-kind", "'served'")
+    refused(client.get("/v1/leakage/worst", params={"limit": 0}), 422, "invalid-request", "limit")
+    refused(client.get("/v1/leakage", params={"model": "x"}), 404, "unknown-model")
+
+
+def test_what_a_hostile_client_sends_is_not_echoed_whole(client: TestClient) -> None:
+    answer = client.post("/v1/policy", json={"model": 5, "temperature": "9" * 100_000})
+    assert len(answer.content) < 2_000
+
+
+class TestFaultyNetworks:
+    """A network that gives no usable logits is a 502 that names the slot."""
+
+    @pytest.fixture(autouse=True)
+    def no_crash_is_logged(self) -> None:
+        """Here errors are logged: they are the operator's."""
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_legal_logits_that_are_no_numbers(self, client: TestClient, bad: float) -> None:
+        model = fixed_model(np.full(1880, bad, dtype=np.float32))
+        with_model(client, model)
+        body = refused(client.post("/v1/policy", json={}), 502, "model-error", "model fixed", "slot", "legal move")
+        assert "rnbqkbnr" in body["detail"]
+
+    def test_one_bad_row_spoils_only_itself(self, client: TestClient) -> None:
+        logits = np.zeros(1880, dtype=np.float32)
+        model = fixed_model(logits)
+        start = model.encode(problems_position())
+        logits[start.slots[0]] = np.nan
+        with_model(client, model)
+        bare = "7k/8/8/8/8/8/8/K7 w - - 0 1"
+        results = client.post("/v1/policy/batch", json={"positions": [{"fen": bare}, {}, {"fen": bare}]}).json()
+        kinds = ["error" if "error" in result else result["status"] for result in results["results"]]
+        assert kinds == ["ongoing", "error", "ongoing"]
+
+
+def problems_position() -> Any:
+    from service.encoding.position import Position
+
+    return Position.read()
+
+
+def with_model(client: TestClient, model: Any) -> None:
+    """Puts another model behind the running app."""
+    held = client.app.state.services  # type: ignore[attr-defined]
+    own = batcher(model)
+    pipeline = Pipeline(lambda _: own, held.pipeline._record, held.pipeline._executor, max_moves=10)
+    object.__setattr__(held, "pipeline", pipeline)

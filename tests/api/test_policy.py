@@ -1,0 +1,250 @@
+"""What a user would lose: a distribution over exactly the legal moves, for every kind of position."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import Serve
+from tests.ground_truth import perft, tricky
+from tests.networks import ONNX_TOML, write_fake, write_onnx
+
+
+def asked(client: TestClient, path: str = "/v1/policy", **body: Any) -> Any:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def check(answer: Any, board: chess.Board) -> None:
+    """The promises of every answer."""
+    moves = [move["uci"] for move in answer["moves"]]
+    assert sorted(moves) == sorted(move.uci() for move in board.legal_moves)
+    probabilities = [move["probability"] for move in answer["moves"]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert answer["turn"] == ("white" if board.turn else "black")
+    if moves:
+        assert abs(sum(probabilities) - 1) < 1e-12
+        assert answer["leakage"]["served"] == 0.0
+        assert answer["status"] == "ongoing"
+
+
+def test_the_start_position(client: TestClient) -> None:
+    answer = asked(client)
+    check(answer, chess.Board())
+    assert len(answer["moves"]) == 20
+    assert answer["fen"] == chess.STARTING_FEN
+    assert answer["model"]["name"] == "fake"
+    assert answer["model"]["digest"].startswith("sha256:")
+    assert set(answer["moves"][0]) == {"uci", "probability"}
+    assert set(answer["leakage"]) == {"raw", "multiplied", "served", "trained_with_mask"}
+    assert set(answer["timing"]) == {"queue_ms", "inference_ms"}
+    assert answer["ignored"] == []
+    assert "value" not in answer
+    assert "statistics" not in answer
+
+
+@pytest.mark.parametrize(
+    "fen",
+    [
+        "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1",
+        "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1",
+        "8/8/8/3pP3/8/8/8/K6k w - d6 0 1",
+        "K6k/8/8/8/3Pp3/8/8/8 b - d3 0 1",
+        "1n5k/P7/8/8/8/8/p7/1N5K w - - 0 1",
+        "1n5k/P7/8/8/8/8/p7/1N5K b - - 0 1",
+        "R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1",
+    ],
+)
+def test_castling_en_passant_promotion_both_colours_and_218_moves(client: TestClient, fen: str) -> None:
+    check(asked(client, fen=fen), chess.Board(fen))
+
+
+@pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
+def test_every_tricky_position(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
+    write_fake(tmp_path / "m", planes=planes, vocabulary=words)
+    client = serve(tmp_path / "m")
+    fens = [fen for fen, _, flags in tricky() if not any(flag.startswith("python-chess") for flag in flags)]
+    results = asked(client, "/v1/policy/batch", positions=[{"fen": fen} for fen in fens])["results"]
+    for fen, answer in zip(fens, results, strict=True):
+        check(answer, chess.Board(fen))
+
+
+@pytest.mark.parametrize(
+    ("fen", "status"),
+    [
+        ("r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4", "checkmate"),
+        ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "stalemate"),
+    ],
+)
+def test_a_finished_game_is_an_answer(client: TestClient, fen: str, status: str) -> None:
+    answer = asked(client, fen=fen, include=["san", "statistics"])
+    assert (answer["status"], answer["moves"]) == (status, [])
+    assert "leakage" not in answer
+    assert asked(client, "/v1/move", fen=fen)["move"] is None
+
+
+def test_moves_lead_to_the_position(client: TestClient) -> None:
+    board = chess.Board()
+    for uci in ("e2e4", "c7c5"):
+        board.push_uci(uci)
+    answer = asked(client, moves=["e2e4", "c7c5"])
+    check(answer, board)
+    assert answer["fen"] == board.fen(en_passant="fen")
+    assert answer["ignored"] == ["history"]
+    later = asked(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", moves=["a7a8q", "e8e7"])
+    assert later["fen"].startswith("Q7/4k3")
+
+
+def test_chess960_castles_by_taking_the_rook(client: TestClient) -> None:
+    castles = 0
+    for row in perft("chess960")[:60]:
+        board = chess.Board(row.fen, chess960=True)
+        answer = asked(client, fen=row.fen, chess960=True)
+        check(answer, board)
+        ours = [move["uci"] for move in answer["moves"]]
+        castles += sum(move.uci() in ours for move in board.legal_moves if board.is_castling(move))
+    assert castles > 0
+
+
+def test_chess960_of_a_network_that_cannot_is_refused(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", vocabulary="maia2-1880")
+    answer = serve(tmp_path / "m").post("/v1/policy", json={"fen": perft("chess960")[0].fen, "chess960": True})
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:movemask:problem:unsupported-variant"
+
+
+def test_what_is_included_on_request(client: TestClient) -> None:
+    answer = asked(client, include=["san", "logit", "statistics"])
+    board = chess.Board()
+    logits = np.array([move["logit"] for move in answer["moves"]])
+    probabilities = np.array([move["probability"] for move in answer["moves"]])
+    for move in answer["moves"]:
+        assert board.parse_san(move["san"]) == chess.Move.from_uci(move["uci"])
+    np.testing.assert_allclose(probabilities, np.exp(logits) / np.exp(logits).sum(), rtol=1e-12)
+    statistics = answer["statistics"]
+    assert statistics["maximum"] == probabilities[0]
+    assert statistics["entropy"] == pytest.approx(-(probabilities * np.log(probabilities)).sum())
+    assert statistics["effective_moves"] == pytest.approx(np.exp(statistics["entropy"]))
+
+
+def test_temperature_divides_the_logits(client: TestClient) -> None:
+    answer = asked(client, include=["logit"], temperature=2.5)
+    weights = np.exp(np.array([move["logit"] for move in answer["moves"]]) / 2.5)
+    np.testing.assert_allclose([move["probability"] for move in answer["moves"]], weights / weights.sum(), rtol=1e-12)
+
+
+def test_elo_reaches_the_network_and_what_was_used_is_said(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", elo=True)
+    client = serve(tmp_path / "m")
+    one, two = (asked(client, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
+    assert one["elo"] == {"self": 1100, "opponent": 1100}
+    assert one["moves"] != two["moves"]
+    assert asked(client)["elo"] == {"self": 1500, "opponent": 1500}
+
+
+def test_elo_that_the_network_cannot_use_is_said_to_be_ignored(client: TestClient) -> None:
+    assert asked(client, elo={"self": 1100, "opponent": 1100})["ignored"] == ["elo"]
+
+
+def test_value_is_of_the_side_to_move(serve: Serve, tmp_path: Path) -> None:
+    models = tmp_path / "m"
+    models.mkdir()
+    (models / "net.toml").write_text(ONNX_TOML)
+    write_onnx(models / "net.onnx")
+    value = asked(serve(models))["value"]
+    assert set(value) == {"win", "draw", "loss"}
+    assert sum(value.values()) == pytest.approx(1)
+
+
+def test_a_model_is_chosen_by_name(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", "a")
+    write_fake(tmp_path / "m", "b", planes="lc0-112", vocabulary="lc0-1858")
+    client = serve(tmp_path / "m", default_model="b")
+    assert asked(client)["model"]["name"] == "b"
+    assert asked(client, model="a")["model"]["name"] == "a"
+
+
+class TestBatch:
+    """Results in order; what is wrong with one stays in its place."""
+
+    def test_one_bad_fen_answers_the_other_1023(self, client: TestClient) -> None:
+        positions: list[dict[str, Any]] = [{"moves": [["e2e4"], ["d2d4"], ["c2c4"]][i % 3]} for i in range(1024)]
+        positions[500] = {"fen": "not a fen"}
+        results = asked(client, "/v1/policy/batch", positions=positions)["results"]
+        assert len(results) == 1024
+        assert results[500]["error"]["type"] == "urn:movemask:problem:invalid-fen"
+        assert results[500]["error"]["detail"].startswith("fen: 'not a fen'")
+        for index, answer in enumerate(results):
+            if index != 500:
+                board = chess.Board()
+                board.push_uci(positions[index]["moves"][0])
+                check(answer, board)
+
+    def test_items_of_every_wrong_shape_are_errors_in_their_place(self, client: TestClient) -> None:
+        mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+        positions = [{"fen": 5}, 7, None, {"fenn": "x"}, {"fen": mate}, {"temperature": 0}, {"moves": ["e2e5"]}, {}]
+        results = asked(client, "/v1/policy/batch", positions=positions)["results"]
+        kinds = [result.get("error", {}).get("type", "ok").rpartition(":")[2] for result in results]
+        invalid = "invalid-request"
+        assert kinds == [invalid, invalid, invalid, invalid, "ok", invalid, "illegal-move", "ok"]
+        assert results[3]["error"]["detail"] == "fenn: no such field"
+
+    def test_same_numbers_as_one_by_one(self, client: TestClient) -> None:
+        moves = [["e2e4"], ["g1f3", "g8f6"], []]
+        together = asked(client, "/v1/policy/batch", positions=[{"moves": line} for line in moves])["results"]
+        for line, answer in zip(moves, together, strict=True):
+            assert asked(client, moves=line)["moves"] == answer["moves"]
+
+    def test_what_the_batch_says_holds_for_items_that_say_nothing(self, serve: Serve, tmp_path: Path) -> None:
+        write_fake(tmp_path / "m", elo=True)
+        client = serve(tmp_path / "m")
+        results = asked(
+            client,
+            "/v1/policy/batch",
+            positions=[{}, {"elo": {"self": 900, "opponent": 950}, "temperature": 1.0}],
+            elo={"self": 2000, "opponent": 2100},
+            temperature=3.0,
+            include=["san"],
+        )["results"]
+        assert results[0]["elo"] == {"self": 2000, "opponent": 2100}
+        assert results[1]["elo"] == {"self": 900, "opponent": 950}
+        assert (
+            results[0]["moves"]
+            == asked(client, elo={"self": 2000, "opponent": 2100}, temperature=3.0, include=["san"])["moves"]
+        )
+
+    def test_lines_as_they_are_ready(self, client: TestClient) -> None:
+        body = {"positions": [{"moves": ["e2e4"]}] * 99 + [{"fen": "x"}]}
+        answer = client.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
+        assert answer.headers["content-type"].startswith("application/x-ndjson")
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        assert len(lines) == 100
+        assert len(lines[0]["moves"]) == 20
+        assert lines[99]["error"]["status"] == 422
+
+
+class TestMove:
+    """One move."""
+
+    def test_greedy_is_the_most_probable(self, client: TestClient) -> None:
+        best = asked(client, include=["san"])["moves"][0]
+        assert asked(client, "/v1/move", include=["san"])["move"] == best
+
+    def test_a_seed_draws_the_same_move_again(self, client: TestClient) -> None:
+        first = asked(client, "/v1/move", method="sample")
+        again = asked(client, "/v1/move", method="sample", seed=first["seed"])
+        assert again["move"] == first["move"]
+
+    def test_seeds_draw_moves_with_their_probabilities(self, client: TestClient) -> None:
+        policy = {move["uci"]: move["probability"] for move in asked(client)["moves"]}
+        drawn = [asked(client, "/v1/move", method="sample", seed=seed)["move"]["uci"] for seed in range(400)]
+        best = max(policy, key=lambda uci: policy[uci])
+        share = drawn.count(best) / len(drawn)
+        assert abs(share - policy[best]) < 4 * (policy[best] * (1 - policy[best]) / len(drawn)) ** 0.5

@@ -1,0 +1,41 @@
+"""Apps and clients for the tests of the web: the real app, its real store, the shipped fake or a network made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.app import create_app
+from service.settings import Settings
+from tests.networks import write_fake
+
+Serve = Callable[..., TestClient]
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts an app on a models folder (one fake if none is given) with the given settings; hands out its client."""
+    with ExitStack() as stack:
+
+        def start(models: Path | None = None, **settings: Any) -> TestClient:
+            if models is None:
+                models = tmp_path / "models"
+                write_fake(models)
+            chosen = {"models_dir": models, "database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, **settings}
+            app = create_app(Settings.read(**chosen))
+            return stack.enter_context(TestClient(app, raise_server_exceptions=False))
+
+        yield start
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    """A client of the app on the fake."""
+    return serve()
