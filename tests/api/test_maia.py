@@ -1,0 +1,66 @@
+"""What a user would lose: Maia-1 served as lc0 reads it. Needs the lc0 export, which is not in this repository."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT, Serve
+
+MAIA = ROOT.parent / "shared" / "maia1"
+EXPORT, REFERENCE = MAIA / "maia-1500.lc0-export.onnx", MAIA / "lc0_reference.jsonl.gz"
+
+pytestmark = pytest.mark.skipif(not EXPORT.exists(), reason="maia-1500: ../shared/maia1 is not here")
+
+TOML = (ROOT / "docs" / "examples" / "maia-1500.toml").read_text()
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    shutil.copy(EXPORT, folder / "maia-1500.onnx")
+    (folder / "maia-1500.toml").write_text(TOML)
+    return folder
+
+
+def reference() -> list[Any]:
+    with gzip.open(REFERENCE, "rt") as rows:
+        return [json.loads(row) for row in rows]
+
+
+def test_every_probability_is_lc0s_within_1e_4_on_all_200_positions(serve: Serve, models: Path) -> None:
+    rows = reference()
+    assert len(rows) == 200
+    client = serve(models)
+    results = client.post("/v1/policy/batch", json={"positions": [{"fen": row["fen"]} for row in rows]}).json()
+    for row, answer in zip(rows, results["results"], strict=True):
+        expected = dict(zip(row["legal"], row["maia-1500"]["probability"], strict=True))
+        found = {move["uci"]: move["probability"] for move in answer["moves"]}
+        assert found == pytest.approx(expected, abs=1e-4), row["fen"]
+        value = answer["value"]
+        assert value["win"] - value["loss"] == pytest.approx(row["maia-1500"]["q"], abs=1e-4)
+        assert value["draw"] == pytest.approx(row["maia-1500"]["d"], abs=1e-4)
+
+
+def test_the_known_leak_is_huge_and_nothing_of_it_is_served(serve: Serve, models: Path) -> None:
+    client = serve(models)
+    answer = client.post("/v1/policy", json={"fen": "r5K1/6P1/6k1/2R5/P7/8/P7/8 w - - 1 51"}).json()
+    assert [move["uci"] for move in answer["moves"]] == ["c5c8"]
+    assert answer["leakage"]["raw"] > 0.99
+    assert answer["leakage"]["multiplied"] > 0.7
+    assert answer["leakage"]["served"] == 0.0
+
+
+def test_history_changes_the_answer_and_is_not_ignored(serve: Serve, models: Path) -> None:
+    client = serve(models)
+    moves = ["e2e4", "e7e5", "g1f3", "b8c6"]
+    game = client.post("/v1/policy", json={"moves": moves}).json()
+    bare = client.post("/v1/policy", json={"fen": game["fen"]}).json()
+    assert game["ignored"] == []
+    assert game["moves"] != bare["moves"]

@@ -1,0 +1,120 @@
+"""What an operator would lose: probes that tell the truth, metrics that count, and a page that explains itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from service.errors import StoreError
+from tests.conftest import Serve
+from tests.networks import write_fake
+
+
+def sample(client: TestClient, line: str) -> float:
+    """The value of one metric line."""
+    for row in client.get("/metrics").text.splitlines():
+        if row.startswith(line + " "):
+            return float(row.rpartition(" ")[2])
+    raise AssertionError(f"no {line}")
+
+
+def test_alive_and_ready(client: TestClient) -> None:
+    assert client.get("/livez").json() == {"status": "alive"}
+    ready = client.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.json()["models"] == {"fake": "served"}
+    assert ready.json()["audit"] == {"waiting": 0, "dropped": 0, "failure": None}
+
+
+def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", "good")
+    (tmp_path / "m" / "bad.toml").write_text("[contract]\n")
+    client = serve(tmp_path / "m", default_model="bad")
+    assert client.get("/livez").status_code == 200
+    ready = client.get("/readyz")
+    assert ready.status_code == 503
+    assert "'bad' failed its check: bad.toml: contract.planes: this key is missing" in ready.json()["detail"]
+    answer = client.post("/v1/policy", json={})
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:model-unavailable")
+    assert client.post("/v1/policy", json={"model": "good"}).status_code == 200
+    entry = client.get("/v1/models/bad").json()
+    assert (entry["served"], entry["default"]) == (False, True)
+    assert "this key is missing" in entry["failure"]
+
+
+def test_models_tell_their_contract_and_card(client: TestClient) -> None:
+    (entry,) = client.get("/v1/models").json()["models"]
+    assert entry == client.get("/v1/models/fake").json()
+    assert entry["default"]
+    assert entry["served"]
+    assert entry["contract"]["contract"]["vocabulary"] == "movemask-1880"
+    assert entry["digest"].startswith("sha256:")
+
+
+def test_a_database_in_trouble_does_not_stop_answers_and_is_told(client: TestClient, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "audit.db") as other:
+        other.execute("ALTER TABLE position RENAME TO gone")
+    other.close()
+    assert client.post("/v1/policy", json={}).status_code == 200
+    figures = client.get("/v1/leakage")
+    assert figures.status_code == 200
+    ready = client.get("/readyz").json()
+    assert ready["status"] == "ready"
+    assert ready["audit"]["waiting"] == 1
+    assert "no such table: position" in ready["audit"]["failure"]
+    with sqlite3.connect(tmp_path / "audit.db") as other:
+        other.execute("ALTER TABLE gone RENAME TO position")
+    other.close()
+
+
+def test_an_unreadable_audit_is_a_503(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise StoreError("the audit store cannot be read: disk I/O error")
+
+    monkeypatch.setattr(type(client.app.state.services.store), "figures", broken)  # type: ignore[attr-defined]
+    answer = client.get("/v1/leakage")
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:audit-unavailable")
+
+
+def test_metrics_count_what_happened(client: TestClient) -> None:
+    client.post("/v1/policy", json={})
+    client.post("/v1/policy/batch", json={"positions": [{}, {"fen": "x"}, {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}]})
+    client.post("/v1/policy", json={"fen": "x"})
+    client.get("/nowhere")
+    ok = 'movemask_requests_total{method="POST",route="/v1/policy",status="200"}'
+    assert sample(client, ok) == 1
+    assert sample(client, ok.replace("200", "422")) == 1
+    assert sample(client, 'movemask_requests_total{method="GET",route="other",status="404"}') == 1
+    assert sample(client, 'movemask_positions_total{model="fake",status="ongoing"}') == 2
+    assert sample(client, 'movemask_positions_total{model="fake",status="stalemate"}') == 1
+    assert sample(client, 'movemask_invalid_total{problem="invalid-fen"}') == 2
+    assert sample(client, 'movemask_batches_total{model="fake"}') == 2
+    assert sample(client, 'movemask_batch_size_sum{model="fake"}') == 2
+    assert sample(client, 'movemask_queue_seconds_count{model="fake"}') == 2
+    assert sample(client, 'movemask_inference_seconds_count{model="fake"}') == 2
+    leakage = 'movemask_leakage_count{kind="raw",model="fake",trained_with_mask="false"}'
+    assert sample(client, leakage) == 2
+    assert sample(client, "movemask_served_leakage_total") == 0
+    assert "rnbqkbnr" not in client.get("/metrics").text
+
+
+def test_the_api_page_works_without_a_cdn_and_its_examples_run(client: TestClient) -> None:
+    page = client.get("/docs")
+    assert page.status_code == 200
+    assert "https://" not in page.text
+    schema = client.get("/openapi.json").json()
+    ran = 0
+    for path, methods in schema["paths"].items():
+        for body in (method["requestBody"] for method in methods.values() if "requestBody" in method):
+            reference = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+            for example in schema["components"]["schemas"][reference]["examples"]:
+                answer = client.post(path, json=example)
+                assert answer.status_code == 200, answer.text
+                ran += 1
+    assert ran >= 5
+    item = schema["components"]["schemas"]["BatchIn"]["properties"]["positions"]["items"]
+    assert item == {"$ref": "#/components/schemas/PositionIn"}

@@ -1,0 +1,114 @@
+"""What a user would lose: a clear word when there is no room, and no work for a client that has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from service.api.app import create_app
+from service.settings import Settings
+from tests.inference.test_batcher import Gated, begun
+from tests.networks import write_fake
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    write_fake(tmp_path / "m")
+    url = f"sqlite:///{tmp_path}/audit.db"
+    return Settings.read(models_dir=tmp_path / "m", database_url=url, threads=1, max_queue=2, max_batch=4)
+
+
+def gated(app: Any) -> Gated:
+    """Puts a gate before the app's network."""
+    held = app.state.services
+    gate = Gated(held.batchers["fake"].model.session)
+    object.__setattr__(held.batchers["fake"].model, "session", gate)
+    return gate
+
+
+def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings) -> None:
+    async def story() -> None:
+        app = create_app(settings)
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
+        ):
+            gate = gated(app)
+            batcher = app.state.services.batchers["fake"]
+            first = asyncio.create_task(web.post("/v1/policy", json={}))
+            await begun(gate)
+            rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
+            while batcher.waiting < 2:
+                await asyncio.sleep(0.001)
+            refused = await web.post("/v1/policy", json={})
+            assert refused.status_code == 503
+            assert int(refused.headers["Retry-After"]) >= 1
+            assert refused.json()["type"] == "urn:movemask:problem:overloaded"
+            assert "the queue takes 2" in refused.json()["detail"]
+            gate.open.set()
+            for answer in await asyncio.gather(first, *rest):
+                assert answer.status_code == 200
+            metrics = (await web.get("/metrics")).text
+            assert 'movemask_rejected_total{reason="overloaded"} 1.0' in metrics
+
+    asyncio.run(story())
+
+
+def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings) -> None:
+    async def story() -> None:
+        app = create_app(settings)
+        body = b'{"moves": ["e2e4"]}'
+        sent: list[Any] = []
+        gone = asyncio.Event()
+
+        async def receive() -> Any:
+            if not sent:
+                sent.append("body")
+                return {"type": "http.request", "body": body, "more_body": False}
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async with app.router.lifespan_context(app):
+            gate = gated(app)
+            batcher = app.state.services.batchers["fake"]
+            transport = httpx2.ASGITransport(app)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
+                first = asyncio.create_task(web.post("/v1/policy", json={}))
+                await begun(gate)
+                headers = [(b"content-type", b"application/json")]
+                scope = {
+                    "type": "http",
+                    "asgi": {"version": "3.0"},
+                    "http_version": "1.1",
+                    "method": "POST",
+                    "path": "/v1/policy",
+                    "raw_path": b"/v1/policy",
+                    "query_string": b"",
+                    "root_path": "",
+                    "scheme": "http",
+                    "headers": headers,
+                    "client": ("t", 1),
+                    "server": ("t", 80),
+                }
+                second = asyncio.create_task(app(scope, receive, send))
+                while batcher.waiting < 1:
+                    await asyncio.sleep(0.001)
+                gone.set()
+                await second
+                assert batcher.waiting == 0
+                gate.open.set()
+                assert (await first).status_code == 200
+            assert gate.sizes == [1]
+            assert sent[1]["status"] == 499
+
+    asyncio.run(story())
+    assert threading.active_count() < 50

@@ -1,0 +1,102 @@
+"""What a user would lose at the terminal: a table to read, JSON for machines, and errors of one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import chess
+import pytest
+from click.testing import CliRunner, Result
+
+from service.cli import main
+from service.settings import Settings
+from tests.networks import write_fake
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> str:
+    write_fake(tmp_path / "m", "rated", elo=True)
+    return str(tmp_path / "m")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def test_predict_shows_moves_and_leakage(models: str) -> None:
+    result = run("predict", chess.STARTING_FEN, "--models-dir", models, "--top", "3", "--elo", "1200", "1300")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == chess.STARTING_FEN
+    assert lines[1] == "white to move, ongoing; rated, Elo 1200 against 1300"
+    assert sum(" % " in line for line in lines[3:6]) == 3
+    assert lines[6].startswith("17 more")
+    assert "leakage: raw" in result.output
+
+
+def test_predict_as_json_is_what_the_web_answers(models: str) -> None:
+    result = run("predict", "--moves", "e2e4 e7e5", "--models-dir", models, "--json")
+    answer = json.loads(result.output)
+    assert answer["turn"] == "white"
+    assert len(answer["moves"]) == 29
+    assert abs(sum(move["probability"] for move in answer["moves"]) - 1) < 1e-12
+    assert answer["moves"][0]["san"]
+    assert answer["elo"] == {"self": 1500, "opponent": 1500}
+
+
+def test_predict_of_a_mate(models: str) -> None:
+    mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
+    assert "black to move, checkmate" in run("predict", mate, "--models-dir", models).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("predict", "x"), "Error: fen: 'x' is cut short"),
+        (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
+        (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
+        (("predict", "--temperature", "0"), "Invalid value for '--temperature'"),
+        (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
+        (
+            ("serve", "--port", "99999"),
+            "Error: MOVEMASK_PORT: Input should be less than or equal to 65535, got '99999'",
+        ),
+        (("serve", "--workers", "none"), "Error: MOVEMASK_WORKERS: "),
+        (("serve", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
+        (("serve", "--database-url", "mysql://x"), "Error: MOVEMASK_DATABASE_URL: 'mysql://x': only sqlite"),
+        (("serve", "--log-level", "loud"), "Error: MOVEMASK_LOG_LEVEL: "),
+    ],
+)
+def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], words: str) -> None:
+    if arguments[0] == "predict" and "--models-dir" not in arguments:
+        arguments = (*arguments, "--models-dir", models)
+    result = run(*arguments)
+    assert result.exit_code != 0
+    assert words in result.output
+
+
+def test_models_list(models: str) -> None:
+    (Path(models) / "bad.toml").write_text("[contract]\n")
+    result = run("models", "list", "--models-dir", models)
+    assert "* rated" in result.output
+    assert "bad.toml: contract.planes: this key is missing" in result.output
+    rows = json.loads(run("models", "list", "--models-dir", models, "--json").output)
+    assert [(row["name"], row["served"], row["default"]) for row in rows] == [
+        ("bad", False, False),
+        ("rated", True, True),
+    ]
+
+
+def test_serve_has_a_flag_for_every_setting() -> None:
+    shown = run("serve", "--help").output
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}" in shown
+        assert f"MOVEMASK_{name.upper()}" in shown
+
+
+def test_the_shipped_network_answers() -> None:
+    answer = json.loads(run("predict", "--json").output)
+    assert len(answer["moves"]) == 20
+    best = {move["uci"] for move in answer["moves"][:4]}
+    assert best & {"e2e4", "d2d4"}
