@@ -151,13 +151,28 @@ class TimingOut(BaseModel):
     inference_ms: float
 
 
-class PositionOut(BaseModel):
-    """What is said of a position, whichever call asked. Without a legal move there is no leakage, value or timing."""
+class _Head(BaseModel):
+    """Which network, which position."""
 
     model: ModelOut
     fen: str
     turn: Literal["white", "black"]
     status: Literal["ongoing", "checkmate", "stalemate"]
+
+
+class _Moves(BaseModel):
+    moves: list[MoveOut] = Field(description="Every legal move, most probable first.")
+
+
+class _Chosen(BaseModel):
+    move: MoveOut | None = Field(description="null where there is no legal move.")
+    method: Literal["greedy", "sample"]
+    seed: int | None = Field(None, description="What `sample` drew with.")
+
+
+class _Tail(BaseModel):
+    """What else is known. Without a legal move there is no leakage, value or timing."""
+
     value: ValueOut | None = None
     leakage: LeakageOut | None = None
     statistics: StatisticsOut | None = None
@@ -166,14 +181,13 @@ class PositionOut(BaseModel):
     timing: TimingOut | None = None
 
 
-class PolicyOut(PositionOut):
-    moves: list[MoveOut]
+# Fields come in the order of the bases from right to left: the moves stand before what is less often read.
+class PolicyOut(_Tail, _Moves, _Head):
+    """The policy of a position."""
 
 
-class MoveChosenOut(PositionOut):
-    move: MoveOut | None = Field(description="null where there is no legal move.")
-    method: Literal["greedy", "sample"]
-    seed: int | None = Field(None, description="What `sample` drew with.")
+class MoveChosenOut(_Tail, _Chosen, _Head):
+    """The move that was chosen."""
 
 
 class ErrorOut(BaseModel):

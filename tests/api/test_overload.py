@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
+from fastapi.testclient import TestClient
 
 from service.api.app import create_app
 from service.settings import Settings
@@ -112,3 +114,27 @@ def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Setti
 
     asyncio.run(story())
     assert threading.active_count() < 50
+
+
+def test_a_stopping_server_finishes_what_it_has_begun_and_writes_the_audit(settings: Settings) -> None:
+    app = create_app(settings)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=30))
+    running = threading.Thread(target=server.run)
+    running.start()
+    while not server.started:
+        running.join(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    gate = gated(app)
+    answers: list[httpx2.Response] = []
+    url = f"http://127.0.0.1:{port}/v1/policy"
+    client = threading.Thread(target=lambda: answers.append(httpx2.post(url, json={}, timeout=30)))
+    client.start()
+    assert gate.begun.acquire(timeout=30)
+    server.should_exit = True
+    gate.open.set()
+    client.join(30)
+    running.join(30)
+    assert not running.is_alive()
+    assert [answer.status_code for answer in answers] == [200]
+    with TestClient(create_app(settings)) as again:
+        assert again.get("/v1/leakage").json()["models"]["fake"]["positions"] == 1

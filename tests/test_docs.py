@@ -1,0 +1,154 @@
+"""What a reader would lose: documents that say what is so. What can be run is run, what can be listed is compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from service.api import problems
+from service.api.app import create_app
+from service.api.metrics import Metrics
+from service.encoding.planes import plane_encoder_names
+from service.encoding.vocabularies import vocabulary_names
+from service.inference.contract import Contract, read_contract
+from service.settings import PREFIX, Settings, shipped_models
+from tests.conftest import ROOT, Serve
+
+README = (ROOT / "README.md").read_text()
+
+
+def doc(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def first_column(text: str) -> set[str]:
+    """Everything in backticks in the first column of the tables."""
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+@pytest.fixture
+def shipped(serve: Serve) -> TestClient:
+    return serve(shipped_models(), default_model="movemask-1")
+
+
+def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
+    command = re.search(r"curl -s localhost:8000(\S+) .*? -d '(.*?)'", README, re.S)
+    shown = re.search(r"```json\n(.*?)```", README, re.S)
+    assert command
+    assert shown
+    answer = shipped.post(command[1], json=json.loads(command[2])).json()
+    expected = json.loads(shown[1])
+    for out in (answer, expected):
+        assert set(out.pop("timing")) == {"queue_ms", "inference_ms"}
+    assert list(answer) == list(expected)
+    moves, expected_moves = answer.pop("moves"), expected.pop("moves")
+    assert [(m["uci"], m["san"]) for m in moves] == [(m["uci"], m["san"]) for m in expected_moves]
+    probabilities = [m["probability"] for m in moves]
+    assert probabilities == pytest.approx([m["probability"] for m in expected_moves], rel=1e-4)
+    for part in ("value", "leakage"):
+        assert answer.pop(part) == pytest.approx(expected.pop(part), rel=1e-4)
+    assert answer == expected
+
+
+def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
+    measured = shipped.get("/v1/models/movemask-1").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-1`"))
+    assert f"{100 * measured['top1']:.1f} %" in row
+    assert f"| {measured['cross_entropy']:.3f} |" in row
+    assert f"| {measured['raw_leakage_mean']} |" in row
+    assert f"{measured['positions']:,} positions" in README
+    assert measured["command"] in README
+
+
+def test_every_setting_is_listed_with_its_default() -> None:
+    text = doc("settings.md")
+    assert {name for name in first_column(text) if name.startswith(PREFIX)} == {
+        PREFIX + name.upper() for name in Settings.model_fields
+    }
+    for name, field in Settings.model_fields.items():
+        if field.default_factory is None and field.default is not None:
+            row = next(line for line in text.splitlines() if line.startswith(f"| `{PREFIX}{name.upper()}`"))
+            assert row.split("|")[2].strip().startswith(f"{field.default:g}" if name == "x" else str(field.default))
+
+
+def test_every_endpoint_is_listed() -> None:
+    schema = create_app(Settings.read()).openapi()
+    found = {f"{method.upper()} {path}" for path, methods in schema["paths"].items() for method in methods}
+    table = README[README.index("## Endpoints") : README.index("## Models")]
+    assert {name for name in first_column(table) if " /" in name} == found
+
+
+def test_every_metric_is_listed_with_its_labels() -> None:
+    listed = {name.removesuffix("_total") for name in first_column(doc("metrics.md"))}
+    made = [metric for metric in vars(Metrics()).values() if hasattr(metric, "_labelnames")]
+    assert {metric._name for metric in made} == listed
+    for metric in made:
+        row = next(line for line in doc("metrics.md").splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
+        assert tuple(re.findall(r"`(\w+)`", row.split("|")[2])) == metric._labelnames
+
+
+def test_every_problem_is_listed_with_its_status() -> None:
+    text = doc("errors.md")
+    others = (
+        problems.MALFORMED_JSON,
+        problems.INVALID_REQUEST,
+        problems.BODY_TOO_LARGE,
+        problems.UNSUPPORTED_MEDIA_TYPE,
+        problems.INTERNAL_ERROR,
+        problems.NOT_READY,
+    )
+    table = [(name, status) for _, status, name in problems.TABLE] + [(name, status) for status, name in others]
+    for name, status in table:
+        row = next((line for line in text.splitlines() if line.startswith("|") and f"`{name}`" in line), None)
+        assert row is not None, name
+        assert str(status.value) in row
+    assert first_column(text) - {name for name, _ in table} == {
+        "not-found",
+        "method-not-allowed",
+        "type",
+        "urn:movemask:problem:",
+    }
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
+    """Dotted names of all keys of a contract."""
+    found = set()
+    for name, field in model.model_fields.items():
+        kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
+        nested = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
+        found |= keys(nested, f"{prefix}{name}.") if nested else {prefix + name}
+    return found
+
+
+def test_every_key_of_a_contract_and_every_name_it_may_hold_is_listed() -> None:
+    text = doc("models.md")
+    assert keys(Contract) <= first_column(text)
+    for name in (*plane_encoder_names(), *vocabulary_names()):
+        assert f"`{name}`" in text
+        assert f"`{name}`" in README
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs" / "examples").glob("*.toml")), ids=lambda file: file.name)
+def test_the_example_contracts_can_be_read(file: Path) -> None:
+    assert read_contract(file).card
+
+
+def test_links_lead_somewhere() -> None:
+    for file in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "training").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
+            assert (file.parent / target).exists(), f"{file.name}: {target}"
+
+
+def test_the_licence_is_said_where_it_is_looked_for() -> None:
+    project: Any = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "GPL-3.0-or-later"
+    assert "GPL-3.0-or-later" in README
+    assert "GNU GENERAL PUBLIC LICENSE" in (ROOT / "LICENSE").read_text()
