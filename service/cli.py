@@ -70,7 +70,7 @@ def serve(**flags: str | None) -> None:
     if not settings.models_dir.is_dir():
         raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(settings.models_dir)!r} is not a folder")
     # Opened once before any worker: its tables are then there for all, and a wrong URL is told at once.
-    Store(settings.database_url, keep_seconds=1, keep_worst=1).close()
+    Store(settings.database_url, keep_seconds=1, keep_positions=1, keep_worst=1).close()
     os.environ.update(settings.environment())
     # uvicorn stops in order on SIGTERM and then raises it again, which would end the process with 143.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -85,7 +85,7 @@ def serve(**flags: str | None) -> None:
             workers=settings.workers,
             log_level=settings.log_level,
             access_log=settings.log_level == "debug",
-            timeout_graceful_shutdown=round(settings.drain_seconds),
+            timeout_graceful_shutdown=settings.drain_seconds,
             server_header=False,
         )
 

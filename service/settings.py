@@ -50,6 +50,7 @@ class Settings(BaseSettings):
         100_000, ge=1, description="Audit records that wait while the database cannot be written."
     )
     audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals are for good.")
+    audit_keep_positions: int = Field(1_000_000, ge=1, description="Single positions kept at most, the newest.")
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
     max_batch: int = Field(128, ge=1, le=4096, description="Positions in one run of the network.")
@@ -57,7 +58,7 @@ class Settings(BaseSettings):
     max_positions: int = Field(1024, ge=1, le=1024, description="Positions in one batch request.")
     max_moves: int = Field(1024, ge=0, description="Moves in one request's `moves`.")
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request's body.")
-    drain_seconds: float = Field(20, gt=0, description="How long requests under way get to finish at shutdown.")
+    drain_seconds: int = Field(20, ge=1, description="How long requests under way get to finish at shutdown.")
 
     @classmethod
     def read(cls, **flags: object) -> Settings:

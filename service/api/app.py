@@ -40,7 +40,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             yield
 
     # FastAPIOffline serves the page's own script and style, so that /docs works where no CDN can be reached.
-    app: FastAPI = FastAPIOffline(title="movemask", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    app: FastAPI = FastAPIOffline(
+        title="movemask",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        responses=problems.documented(422),
+    )
     for router in (policy.router, leakage.router, models.router, operations.router):
         app.include_router(router)
     problems.install(app, metrics.problem)

@@ -50,6 +50,22 @@ NOT_READY = (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready")
 
 _LONGEST_INPUT = 80
 
+_DESCRIPTIONS = {
+    400: "The body is not JSON.",
+    404: "No such model.",
+    413: "The body is too large.",
+    415: "The body is not sent as JSON.",
+    422: "A position, move, field or parameter is at fault; `detail` names it.",
+    502: "The network gave logits from which no distribution can be made.",
+    503: "Not now: no room, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
+}
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's word for problems of these statuses."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {status: {"description": _DESCRIPTIONS[status], "content": {CONTENT_TYPE: schema}} for status in statuses}
+
 
 class FieldError(BaseModel):
     """One field of the body or query that is wrong."""

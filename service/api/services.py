@@ -45,7 +45,10 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
     """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
     is lost."""
     store = Store(
-        settings.database_url, keep_seconds=settings.audit_keep_days * 86400, keep_worst=settings.audit_keep_worst
+        settings.database_url,
+        keep_seconds=settings.audit_keep_days * 86400,
+        keep_positions=settings.audit_keep_positions,
+        keep_worst=settings.audit_keep_worst,
     )
     recorder = Recorder(
         store,

@@ -108,6 +108,10 @@ class Recorder:
                     self._wake.wait_for(lambda: self._closing, retry)
                 retry = min(2 * retry, _LONGEST_RETRY)
                 continue
+            except Exception:  # a bug; what can never be written must not stop what can
+                log.exception("%d audit records cannot be written and are dropped", len(batch))
+                self._drop(len(batch))
+                continue
             if self.failure is not None:
                 log.warning("the audit store can be written again")
             retry = 0.1
@@ -132,6 +136,13 @@ class Recorder:
             batch = [self._waiting.popleft() for _ in range(min(_PER_WRITE, len(self._waiting)))]
             self._writing = len(batch)
             return batch
+
+    def _drop(self, lost: int) -> None:
+        with self._wake:
+            self._writing = 0
+            self._wake.notify_all()
+        self.dropped += lost
+        self._tell(lost)
 
     def _tell(self, lost: int) -> None:
         if self._watch is not None:

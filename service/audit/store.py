@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from service.audit.leakage import KINDS
 from service.audit.record import AuditRecord
@@ -73,30 +73,40 @@ class Store:
     Parameters
     ----------
     keep_seconds : how long single positions are kept; totals, sketches and the worst are kept for good
+    keep_positions : how many of the newest single positions are kept at most
     keep_worst : how many positions are kept per model and kind
     """
 
-    def __init__(self, url: str, *, keep_seconds: float, keep_worst: int) -> None:
+    def __init__(self, url: str, *, keep_seconds: float, keep_positions: int, keep_worst: int) -> None:
         self._keep_seconds = keep_seconds
+        self._keep_positions = keep_positions
         self._keep_worst = keep_worst
         self._engine = prepared(url)
 
     def write(self, records: Sequence[AuditRecord]) -> None:
-        """Adds records in one transaction; raises StoreError, and then nothing of them is written."""
+        """Adds records in one transaction; raises StoreError, and then nothing of them is written but may be later.
+
+        What could never be written is a bug of ours: SQLAlchemy's own error is then let through.
+        """
         try:
             with self._engine.begin() as connection:
                 for (name, digest), group in _by_model(records).items():
                     model = _model_id(connection, name, digest, group)
                     self._write_model(connection, model, group)
+        except (DataError, IntegrityError, ProgrammingError):
+            raise
         except SQLAlchemyError as error:
             raise StoreError(f"the audit store cannot be written: {_reason(error)}") from error
 
     def prune(self) -> None:
-        """Forgets single positions past their time."""
+        """Forgets single positions past their time, and the oldest past their number."""
         oldest = time.time() - self._keep_seconds
+        surplus = sa.select(sa.func.max(POSITION.c.id) - self._keep_positions).scalar_subquery()
         try:
             with self._engine.begin() as connection:
-                connection.execute(sa.delete(POSITION).where(POSITION.c.time < oldest))
+                connection.execute(
+                    sa.delete(POSITION).where(sa.or_(POSITION.c.time < oldest, POSITION.c.id <= surplus))
+                )
         except SQLAlchemyError as error:
             raise StoreError(f"the audit store cannot be pruned: {_reason(error)}") from error
 

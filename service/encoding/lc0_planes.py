@@ -32,6 +32,7 @@ _BLOCK = 13
 _REPEATED = 12
 _OUR_PAWNS, _THEIR_PAWNS = 0, 6
 _CASTLING, _BLACK, _RULE50, _ONES = 104, 108, 109, 111
+_LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
 _START = chess.Board()
 
@@ -65,7 +66,7 @@ def encode(position: Position, fill: HistoryFill = HistoryFill.FEN_ONLY) -> NDAr
         planes[_CASTLING + offset] = board.has_queenside_castling_rights(side)
         planes[_CASTLING + offset + 1] = board.has_kingside_castling_rights(side)
     planes[_BLACK] = board.turn == chess.BLACK
-    planes[_RULE50] = board.halfmove_clock
+    planes[_RULE50] = min(board.halfmove_clock, _LONGEST_CLOCK)
     planes[_ONES] = 1.0
     return planes
 

@@ -55,6 +55,6 @@ def encode(position: Position) -> NDArray[np.float32]:
     """float32 `[18, 8, 8]` of one position."""
     board = position.board
     planes: NDArray[np.float32] = expand(
-        bitboards(board)[None], np.array([board.halfmove_clock]), np.array([board.turn == chess.BLACK])
+        bitboards(board)[None], np.array([min(board.halfmove_clock, 100)]), np.array([board.turn == chess.BLACK])
     )[0]
     return planes

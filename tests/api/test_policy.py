@@ -90,6 +90,13 @@ def test_a_finished_game_is_an_answer(client: TestClient, fen: str, status: str)
     assert asked(client, "/v1/move", fen=fen)["move"] is None
 
 
+@pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
+def test_counters_of_a_hundred_digits_are_numbers_too(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
+    write_fake(tmp_path / "m", planes=planes, vocabulary=words)
+    fen = f"4k3/8/8/8/8/8/8/4K2R w K - {10**60} {10**60}"
+    check(asked(serve(tmp_path / "m"), fen=fen), chess.Board(fen))
+
+
 def test_moves_lead_to_the_position(client: TestClient) -> None:
     board = chess.Board()
     for uci in ("e2e4", "c7c5"):

@@ -15,7 +15,7 @@ from tests.audit.records import record
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_worst=10)
+    made = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=10_000, keep_worst=10)
     yield made
     made.close()
 
@@ -84,3 +84,17 @@ def test_closing_on_a_broken_database_says_what_was_lost(
     recorder.record([record()])
     recorder.close(timeout=10)
     assert "1 audit records were not written" in caplog.text
+
+
+def test_a_record_that_can_never_be_written_does_not_stop_the_others(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=10)
+    recorder.record([record(fen=object())])  # type: ignore[arg-type]
+    assert recorder.flush(10)
+    assert recorder.dropped == 1
+    recorder.record([record()])
+    assert recorder.flush(10)
+    assert count(store) == 1
+    recorder.close()
+    assert "1 audit records cannot be written and are dropped" in caplog.text

@@ -17,8 +17,9 @@ from service.errors import StoreError
 from tests.audit.records import record
 
 
-def opened(folder: Path, keep_worst: int = 100, keep_seconds: float = 3600) -> Store:
-    return Store(f"sqlite:///{folder}/audit.db", keep_seconds=keep_seconds, keep_worst=keep_worst)
+def opened(folder: Path, keep_worst: int = 100, keep_seconds: float = 3600, keep_positions: int = 10_000) -> Store:
+    url = f"sqlite:///{folder}/audit.db"
+    return Store(url, keep_seconds=keep_seconds, keep_positions=keep_positions, keep_worst=keep_worst)
 
 
 @pytest.fixture
@@ -109,6 +110,17 @@ def test_single_positions_are_forgotten_after_their_time_but_the_figures_stay(tm
     store.close()
 
 
+def test_only_so_many_single_positions_are_kept_the_newest(tmp_path: Path) -> None:
+    store = opened(tmp_path, keep_positions=3)
+    store.prune()
+    store.write([record(fen=str(number)) for number in range(10)])
+    store.prune()
+    with sqlite3.connect(tmp_path / "audit.db") as connection:
+        assert connection.execute("SELECT fen FROM position ORDER BY id").fetchall() == [("7",), ("8",), ("9",)]
+    connection.close()
+    store.close()
+
+
 def write_many(folder: Path, name: str) -> None:
     store = opened(folder)
     for value in range(100):
@@ -160,7 +172,7 @@ def test_readers_do_not_wait_for_a_writer(store: Store, tmp_path: Path) -> None:
 )
 def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
     with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"):
-        Store(url, keep_seconds=1, keep_worst=1)
+        Store(url, keep_seconds=1, keep_positions=1, keep_worst=1)
 
 
 def test_a_file_that_is_no_database_and_tables_of_another_version_are_refused(tmp_path: Path) -> None:

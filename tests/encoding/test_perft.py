@@ -63,7 +63,6 @@ def test_suites_to_depth_three_and_some_to_four(name: str, suite: str) -> None:
     check(START, 4, words)
     for index, row in enumerate(perft(suite)):
         check(row, 2, words)
-        if index % 4 == 0:
-            check(row, 3, words)
-        if index % 400 == 0:
+        check(row, 3, words)
+        if index % 100 == 0:
             check(row, 4, words)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from service.api import problems
 from service.api.schemas import LeakageFiguresOut, WorstOut, figures_out, worst_out
 from service.api.services import Given, Services
 from service.audit.store import RANKED_KINDS
@@ -17,7 +18,7 @@ _FLUSH_SECONDS = 2.0
 router = APIRouter(tags=["leakage"])
 
 
-@router.get("/v1/leakage")
+@router.get("/v1/leakage", responses=problems.documented(404, 503))
 def figures(held: Given, model: str | None = None) -> LeakageFiguresOut:
     """Leakage of all positions answered so far, by model and kind. What was answered before the call is counted.
 
@@ -28,7 +29,7 @@ def figures(held: Given, model: str | None = None) -> LeakageFiguresOut:
     return figures_out(held.store.figures(_known(held, model)))
 
 
-@router.get("/v1/leakage/worst")
+@router.get("/v1/leakage/worst", responses=problems.documented(404, 422, 503))
 def worst(
     held: Given,
     kind: Annotated[str, Query(description="raw or multiplied")] = "raw",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from service.api.problems import Problem
+from service.api import problems
 from service.api.schemas import ModelEntryOut, ModelsOut, entry_out
 from service.api.services import Given
 
@@ -17,7 +17,7 @@ async def models(held: Given) -> ModelsOut:
     return ModelsOut(models=[entry_out(entry, held.registry.default) for entry in held.registry])
 
 
-@router.get("/v1/models/{name}", response_model_exclude_unset=True, responses={404: {"model": Problem}})
+@router.get("/v1/models/{name}", response_model_exclude_unset=True, responses=problems.documented(404))
 async def model(name: str, held: Given) -> ModelEntryOut:
     """One model: its contract, digest and card."""
     return entry_out(held.registry.entry(name), held.registry.default)

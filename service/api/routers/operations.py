@@ -8,7 +8,6 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.api import problems
-from service.api.problems import Problem
 from service.api.services import Given
 
 router = APIRouter(tags=["operations"])
@@ -20,7 +19,7 @@ async def livez() -> dict[str, str]:
     return {"status": "alive"}
 
 
-@router.get("/readyz", response_model=None, responses={503: {"model": Problem}})
+@router.get("/readyz", response_model=None, responses=problems.documented(503))
 async def readyz(held: Given) -> dict[str, Any] | Response:
     """Whether positions can be answered now; and how the audit fares, which does not stop answers."""
     reasons = held.unready()

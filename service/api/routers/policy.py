@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.responses import StreamingResponse
@@ -38,18 +38,7 @@ _STREAMED_TOGETHER = 64
 
 router = APIRouter(tags=["policy"])
 
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": text, "content": {problems.CONTENT_TYPE: {}}}
-    for status, text in {
-        400: "The body is not JSON.",
-        404: "No such model.",
-        413: "The body is too large.",
-        415: "The body is not sent as JSON.",
-        422: "A position, move or field is at fault; `detail` names it.",
-        502: "The network gave logits from which no distribution can be made.",
-        503: "No room in the queue, stopping, or the model failed its check; see Retry-After.",
-    }.items()
-}
+_PROBLEMS = problems.documented(400, 404, 413, 415, 422, 502, 503)
 
 
 @router.post("/v1/policy", response_model=PolicyOut, responses=_PROBLEMS)
