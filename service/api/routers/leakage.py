@@ -18,7 +18,7 @@ _FLUSH_SECONDS = 2.0
 router = APIRouter(tags=["leakage"])
 
 
-@router.get("/v1/leakage", responses=problems.documented(404, 503))
+@router.get("/v1/leakage", summary="What would have leaked, by model and kind", responses=problems.documented(404, 503))
 def figures(held: Given, model: str | None = None) -> LeakageFiguresOut:
     """Leakage of all positions answered so far, by model and kind. What was answered before the call is counted.
 
@@ -29,7 +29,7 @@ def figures(held: Given, model: str | None = None) -> LeakageFiguresOut:
     return figures_out(held.store.figures(_known(held, model)))
 
 
-@router.get("/v1/leakage/worst", responses=problems.documented(404, 422, 503))
+@router.get("/v1/leakage/worst", summary="The positions that leak most", responses=problems.documented(404, 422, 503))
 def worst(
     held: Given,
     kind: Annotated[str, Query(description="raw or multiplied")] = "raw",

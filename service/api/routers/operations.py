@@ -13,13 +13,13 @@ from service.api.services import Given
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/livez")
+@router.get("/livez", summary="Alive")
 async def livez() -> dict[str, str]:
     """Whether the process answers."""
     return {"status": "alive"}
 
 
-@router.get("/readyz", response_model=None, responses=problems.documented(503))
+@router.get("/readyz", summary="Able to answer", response_model=None, responses=problems.documented(503))
 async def readyz(held: Given) -> dict[str, Any] | Response:
     """Whether positions can be answered now; and how the audit fares, which does not stop answers."""
     reasons = held.unready()
@@ -33,7 +33,12 @@ async def readyz(held: Given) -> dict[str, Any] | Response:
     }
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}})
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}},
+)
 def metrics(held: Given) -> Response:
     """Prometheus metrics, of all worker processes."""
     return Response(held.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

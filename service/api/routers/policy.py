@@ -41,7 +41,7 @@ router = APIRouter(tags=["policy"])
 _PROBLEMS = problems.documented(400, 404, 413, 415, 422, 502, 503)
 
 
-@router.post("/v1/policy", response_model=PolicyOut, responses=_PROBLEMS)
+@router.post("/v1/policy", summary="The move distribution of a position", response_model=PolicyOut, responses=_PROBLEMS)
 async def policy(asked: PolicyIn, request: Request, held: Given) -> Response:
     """The move distribution of a position: every bit of probability on legal moves, most probable first.
 
@@ -51,7 +51,7 @@ async def policy(asked: PolicyIn, request: Request, held: Given) -> Response:
     return _json(policy_out(answer, held.pipeline.model(asked.model), asked.include))
 
 
-@router.post("/v1/move", response_model=MoveChosenOut, responses=_PROBLEMS)
+@router.post("/v1/move", summary="One move, the best or one drawn", response_model=MoveChosenOut, responses=_PROBLEMS)
 async def move(asked: MoveIn, request: Request, held: Given) -> Response:
     """One move: the most probable (`greedy`), or one drawn by its probability (`sample`, with a `seed` to draw
     it again)."""
@@ -69,6 +69,7 @@ async def move(asked: MoveIn, request: Request, held: Given) -> Response:
 
 @router.post(
     "/v1/policy/batch",
+    summary="The move distributions of many positions",
     response_model=BatchOut,
     responses={**_PROBLEMS, 200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
 )
