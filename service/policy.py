@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.encoding.encoded import EncodedPosition
-from service.numeric import softmax, statistics
+from service.numeric import gather, softmax, statistics
 from service.numeric.ragged import Float, Index
 
 
@@ -48,13 +48,13 @@ def legal_of(batch: Sequence[EncodedPosition], logits: NDArray[np.floating]) -> 
     indptr = np.zeros(len(batch) + 1, dtype=np.intp)
     np.cumsum([len(encoded.slots) for encoded in batch], out=indptr[1:])
     slots = np.concatenate([encoded.slots for encoded in batch]) if batch else np.empty(0, dtype=np.intp)
-    values, indptr = softmax.gather_legal(logits, slots, indptr)
+    values, indptr = gather.gather_legal(logits, slots, indptr)
     return Legal(slots, indptr, values)
 
 
 def policies(batch: Sequence[EncodedPosition], legal: Legal, temperature: ArrayLike = 1.0) -> list[Policy]:
     """The policy of each position of a batch, at `temperature` (a number, or one for each position)."""
-    probabilities = softmax.softmax(legal.logits, legal.indptr, temperature)
+    probabilities: Float = softmax.softmax(legal.logits, legal.indptr, temperature).astype(np.float64, copy=False)
     entropies = statistics.entropy(probabilities, legal.indptr)
     effective = statistics.effective_number(probabilities, legal.indptr)
     maxima = statistics.maximum(probabilities, legal.indptr)

@@ -1,4 +1,4 @@
-"""Reductions over the rows of a ragged (CSR) batch, without a Python loop over rows."""
+"""Reductions and reshapings over the rows of a ragged (CSR) batch, without a Python loop over rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Index = NDArray[np.intp]
 
 def row_lengths(indptr: Index) -> Index:
     """`[B + 1]` → lengths `[B]`."""
-    return np.diff(indptr)
+    return indptr[1:] - indptr[:-1]
 
 
 def row_of_each(indptr: Index) -> Index:
@@ -23,9 +23,9 @@ def row_of_each(indptr: Index) -> Index:
 def checked_indptr(indptr: ArrayLike, size: int) -> Index:
     """`indptr` as an index array `[B + 1]`; ValueError unless it rises from 0 to `size`."""
     array = np.asarray(indptr)
-    if array.ndim != 1 or len(array) == 0 or not np.issubdtype(array.dtype, np.integer):
+    if array.ndim != 1 or len(array) == 0 or array.dtype.kind not in "iu":
         raise ValueError(f"indptr: expected integers [B + 1], got {array.dtype} of shape {array.shape}")
-    if array[0] != 0 or array[-1] != size or np.any(np.diff(array) < 0):
+    if array[0] != 0 or array[-1] != size or (len(array) > 2 and (array[1:] < array[:-1]).any()):
         raise ValueError(f"indptr: must rise from 0 to the number of values, {size}; got {array[0]} to {array[-1]}")
     return array.astype(np.intp, copy=False)
 
@@ -40,10 +40,40 @@ def row_sum(values: Float, indptr: Index) -> Float:
     return _reduce(np.add, values, indptr, 0.0)
 
 
+def spread(per_row: Float, indptr: Index) -> Float:
+    """One number for each row `[B]` → repeated for each of its values `[N]`."""
+    if len(indptr) == 2:
+        return per_row  # one row: broadcasting does it
+    return np.repeat(per_row, row_lengths(indptr))
+
+
+def padded(values: Float, indptr: Index, fill: float) -> Float:
+    """`[N]` → `[B, longest row]`, rows filled up at the end; for what needs a sort. `padded(x)[filled(indptr)] = x`."""
+    result = np.full((len(indptr) - 1, int(row_lengths(indptr).max(initial=0))), fill)
+    result[filled(indptr)] = values
+    return result
+
+
+def filled(indptr: Index) -> NDArray[np.bool_]:
+    """Bool `[B, longest row]`: which places of `padded` hold a value."""
+    lengths = row_lengths(indptr)
+    return np.arange(lengths.max(initial=0)) < lengths[:, None]
+
+
+def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
+    """The indptr of the values that are left where `keep` `[N]` is true."""
+    before = np.zeros(len(keep) + 1, dtype=np.intp)
+    np.cumsum(keep, out=before[1:])
+    return np.asarray(before[indptr])
+
+
 def _reduce(ufunc: np.ufunc, values: Float, indptr: Index, empty: float) -> Float:
     """`ufunc.reduceat` returns the next row's first value for an empty row, so only the others are handed to it."""
-    result = np.full(len(indptr) - 1, empty)
-    filled = row_lengths(indptr) > 0
-    if filled.any():
-        result[filled] = ufunc.reduceat(values, indptr[:-1][filled])
+    starts, ends = indptr[:-1], indptr[1:]
+    some = starts < ends
+    if some.all():
+        return np.asarray(ufunc.reduceat(values, starts)) if len(starts) else np.empty(0)
+    result = np.full(len(starts), empty)
+    if some.any():
+        result[some] = ufunc.reduceat(values, starts[some])
     return result

@@ -15,7 +15,8 @@ from service.audit import leakage
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from service.errors import ServedLeakage
-from service.numeric.softmax import masked_softmax, ragged_of_mask
+from service.numeric.dense import masked_softmax
+from service.numeric.gather import ragged_of_mask
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import scipy.spatial.distance
+import scipy.special
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,3 +30,44 @@ def test_equal_moves_certain_moves_zeros_and_empty_rows() -> None:
     np.testing.assert_allclose(statistics.effective_number(values, indptr), [4, 1, 0])
     np.testing.assert_allclose(statistics.maximum(values, indptr), [0.25, 1, 0])
     assert not np.signbit(statistics.entropy(values, indptr)).any()
+
+
+@given(st.lists(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30), min_size=1, max_size=6))
+def test_inverse_simpson_and_gini_by_their_definitions(weights: list[list[float]]) -> None:
+    rows = [np.array(row) / np.sum(row) for row in weights]
+    indptr = np.cumsum([0, *map(len, rows)])
+    values = np.concatenate(rows)
+    np.testing.assert_allclose(statistics.inverse_simpson(values, indptr), [1 / (row**2).sum() for row in rows])
+    pairs = [np.abs(row[:, None] - row[None, :]).sum() / (2 * len(row) * row.sum()) for row in rows]
+    np.testing.assert_allclose(statistics.gini(values, indptr), pairs, atol=1e-12)
+
+
+def test_gini_of_equal_certain_and_no_moves() -> None:
+    values, indptr = np.array([0.25] * 4 + [1.0, 0.0]), np.array([0, 4, 6, 6])
+    np.testing.assert_allclose(statistics.gini(values, indptr), [0, 0.5, 0], atol=1e-15)
+    np.testing.assert_allclose(statistics.inverse_simpson(values, indptr), [4, 1, 0])
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20).filter(
+        lambda pairs: sum(a for a, _ in pairs) > 1e-3 and sum(b for _, b in pairs) > 1e-3
+    )
+)
+def test_distances_of_two_distributions_are_scipys(pairs: list[tuple[float, float]]) -> None:
+    p, q = (np.array(side) / np.sum(side) for side in zip(*pairs, strict=True))
+    indptr = np.array([0, len(p)])
+    np.testing.assert_allclose(statistics.total_variation(p, q, indptr), [np.abs(p - q).sum() / 2])
+    np.testing.assert_allclose(
+        statistics.kl_divergence(p, q, indptr), [np.sum(scipy.special.rel_entr(p, q))], rtol=1e-9, atol=1e-12
+    )
+    shannon = scipy.spatial.distance.jensenshannon(p, q) ** 2
+    np.testing.assert_allclose(statistics.jensen_shannon(p, q, indptr), [shannon], rtol=1e-6, atol=1e-12)
+
+
+def test_distances_of_the_same_of_disjoint_and_of_no_distributions() -> None:
+    p, q, indptr = np.array([1.0, 0.0, 0.5, 0.5]), np.array([0.0, 1.0, 0.5, 0.5]), np.array([0, 2, 4, 4])
+    assert statistics.total_variation(p, q, indptr).tolist() == [1.0, 0.0, 0.0]
+    assert statistics.kl_divergence(p, q, indptr).tolist() == [np.inf, 0.0, 0.0]
+    np.testing.assert_allclose(statistics.jensen_shannon(p, q, indptr), [np.log(2), 0, 0])
+    with pytest.raises(ValueError, match="others: expected shape"):
+        statistics.kl_divergence(p, q[:2], indptr)

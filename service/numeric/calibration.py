@@ -1,0 +1,70 @@
+"""The temperature that minimises the cross-entropy of the moves that were played.
+
+In `β = 1 / T` the mean cross-entropy is convex: its gradient is the mean of `E_p[z] - z_played`, its curvature that of
+`Var_p[z]`. So Newton's method with the root kept in a bracket finds the one minimum.
+
+Source: temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from service.numeric import checks, losses
+from service.numeric.ragged import Float, Index, row_sum, spread
+from service.numeric.softmax import softmax
+
+#: No network in use needs a temperature outside these; the fit ends at one of them if the minimum lies beyond.
+COLDEST, HOTTEST = 0.05, 20.0
+
+_STEPS = 200
+_TOLERANCE = 1e-12  # of β, relative
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The fitted temperature and the mean cross-entropy, in nats, at 1 and at it."""
+
+    temperature: float
+    cross_entropy_before: float
+    cross_entropy_after: float
+
+
+def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Calibration:
+    """Fits one temperature to a batch: legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]` (places in the rows).
+
+    The result is between COLDEST and HOTTEST. ValueError for no rows, for shapes that do not fit, and for a
+    played move whose logit is -inf.
+    """
+    z, bounds = checks.ragged("legal_logits", legal_logits, indptr)
+    before = losses.cross_entropy(z, bounds, targets)
+    if not len(before):
+        raise ValueError("targets: nothing to fit a temperature to")
+    if np.isinf(before).any():
+        raise ValueError(f"targets: the logit of the move played in row {int(np.argmax(np.isinf(before)))} is -inf")
+    played = z[bounds[:-1] + np.asarray(targets)]
+    low, high, beta = 1 / HOTTEST, 1 / COLDEST, 1.0
+    for _ in range(_STEPS):
+        gradient, curvature = _derivatives(z, bounds, played, beta)
+        low, high = (beta, high) if gradient < 0 else (low, beta)
+        step = beta - gradient / curvature if curvature > 0 else np.inf
+        following = step if low < step < high else (low + high) / 2
+        if abs(following - beta) <= _TOLERANCE * beta:
+            break
+        beta = following
+    temperature = 1 / beta
+    after, _ = losses.mean_cross_entropy(z, bounds, targets, temperature)
+    return Calibration(temperature, float(before.mean()), after)
+
+
+def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:
+    """First and second derivative by β of the mean cross-entropy."""
+    p = np.asarray(softmax(z, indptr, 1 / beta))
+    # Differences from the played logit, so that a gradient far smaller than the logits is not lost to rounding.
+    beyond = np.where(p > 0, z - spread(played, indptr), 0.0)
+    mean = row_sum(p * beyond, indptr)
+    variance = row_sum(p * (beyond - spread(mean, indptr)) ** 2, indptr)
+    return float(np.mean(mean)), float(np.mean(variance))

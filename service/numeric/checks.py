@@ -1,0 +1,64 @@
+"""What every kernel asks of its arguments: a ValueError names the argument and what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from service.numeric.ragged import Float, Index, checked_indptr
+
+Floating = NDArray[np.floating]
+
+
+def floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
+    """`values` as an array of floats with so many dimensions."""
+    array = np.asarray(values)
+    if array.ndim != dimensions or array.dtype.kind != "f":
+        shape = "[B, A]" if dimensions == 2 else "[N]"
+        raise ValueError(f"{name}: expected floats {shape}, got {array.dtype} of shape {array.shape}")
+    return array
+
+
+def ragged(name: str, values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
+    """Values `[N]` of any float dtype in float64, and their indptr `[B + 1]`."""
+    array = floats(name, values, 1)
+    return array.astype(np.float64, copy=False), checked_indptr(indptr, array.size)
+
+
+def legal_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
+    """A mask bool `[B, A]` of the shape of the logits."""
+    array = np.asarray(mask)
+    if array.dtype != np.bool_ or array.ndim != 2:
+        raise ValueError(f"legal_mask: expected bool [B, A], got {array.dtype} of shape {array.shape}")
+    if array.shape != np.shape(logits):
+        raise ValueError(f"legal_mask: shape {array.shape}, but logits have {np.shape(logits)}")
+    return array
+
+
+def temperature(value: ArrayLike, rows: int) -> Float | float:
+    """A temperature, or one for each row `[B]`: finite and above 0."""
+    if isinstance(value, float) and 0.0 < value < np.inf:  # the usual case, without numpy's overhead
+        return value
+    return per_row("temperature", value, rows, lambda array: np.isfinite(array) & (array > 0), "finite and above 0")
+
+
+def per_row(name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], words: str) -> Float:
+    """A number, or one for each row, as `[B]`; `allowed` says elementwise which are."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
+        raise ValueError(f"{name}: expected a number or [B] = [{rows}], got shape {array.shape}")
+    if not np.all(allowed(array)):
+        raise ValueError(f"{name}: must be {words}, got {value!r}")
+    return np.broadcast_to(array, (rows,))
+
+
+def share(name: str, value: ArrayLike, rows: int) -> Float:
+    """A number in (0, 1], or one for each row."""
+    return per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
+
+
+def result(values: Float, like: ArrayLike, keep_dtype: bool) -> NDArray[np.floating]:
+    """float64, or rounded to the dtype that came in if asked (mixed precision)."""
+    return values.astype(np.asarray(like).dtype) if keep_dtype else values

@@ -1,0 +1,178 @@
+"""What a user would lose: gradients that are the slopes they say they are. All against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.numeric import calibration, dense, entmax, gradients, losses, softmax
+from tests.numeric.batches import Ragged, ragged, wide
+
+Array = NDArray[Any]
+STEP = 1e-6
+
+
+def slopes(function: Callable[[Array], Array], z: Array) -> Array:
+    """Jacobian of `function` at `z` by central differences: [outputs, inputs]."""
+    columns = []
+    for index in range(len(z)):
+        step = np.zeros_like(z)
+        step[index] = STEP
+        columns.append((function(z + step) - function(z - step)) / (2 * STEP))
+    return np.array(columns).T
+
+
+BATCH = Ragged((np.array([0.3, -0.2, 1.1]), np.array([0.5]), np.array([]), np.array([-0.4, 0.9, 0.1, 0.25])))
+MAPS: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "softmax": (
+        lambda z: softmax.softmax(z, BATCH.indptr),
+        lambda p: gradients.softmax_jacobian(p, BATCH.indptr),
+    ),
+    "softmax_one": (
+        lambda z: softmax.softmax_one(z, BATCH.indptr)[0],
+        lambda p: gradients.softmax_jacobian(p, BATCH.indptr),
+    ),
+    "sparsemax": (
+        lambda z: entmax.sparsemax(z, BATCH.indptr),
+        lambda p: gradients.entmax_jacobian(p, BATCH.indptr, 2.0),
+    ),
+    "entmax15": (
+        lambda z: entmax.entmax15(z, BATCH.indptr),
+        lambda p: gradients.entmax_jacobian(p, BATCH.indptr, 1.5),
+    ),
+    "entmax(1.2)": (
+        lambda z: entmax.entmax(z, BATCH.indptr, 1.2),
+        lambda p: gradients.entmax_jacobian(p, BATCH.indptr, 1.2),
+    ),
+}
+
+
+@pytest.mark.parametrize("which", sorted(MAPS))
+def test_jacobians_are_block_diagonal_slopes(which: str) -> None:
+    function, jacobian = MAPS[which]
+    np.testing.assert_allclose(jacobian(function(BATCH.values)), slopes(function, BATCH.values), atol=1e-7)
+
+
+@given(ragged(-3, 3), st.integers(0, 99))
+def test_products_are_the_jacobians(batch: Ragged, seed: int) -> None:
+    v = np.random.default_rng(seed).normal(size=len(batch.values))
+    p = softmax.softmax(batch.values, batch.indptr)
+    np.testing.assert_allclose(
+        gradients.softmax_jvp(p, batch.indptr, v), gradients.softmax_jacobian(p, batch.indptr) @ v, atol=1e-12
+    )
+    for alpha in (1.0, 1.5, 2.0):
+        sparse = entmax.entmax(batch.values, batch.indptr, alpha)
+        formed = gradients.entmax_jacobian(sparse, batch.indptr, alpha)
+        np.testing.assert_allclose(gradients.entmax_jvp(sparse, batch.indptr, v, alpha), formed @ v, atol=1e-12)
+        np.testing.assert_allclose(gradients.entmax_vjp(sparse, batch.indptr, v, alpha), v @ formed, atol=1e-12)
+
+
+def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
+    rng = np.random.default_rng(1)
+    logits, mask = rng.normal(size=(2, 5)), np.array([[True, False, True, True, False], [False] * 5])
+    policy = dense.masked_softmax(logits, mask)
+    jacobians = dense.softmax_jacobian(policy)
+    for row in range(2):
+        by_hand = slopes(
+            lambda z, row=row: dense.masked_softmax(np.where(np.arange(2)[:, None] == row, z, logits), mask)[row],  # type: ignore[misc]
+            logits[row],
+        )
+        np.testing.assert_allclose(jacobians[row], by_hand, atol=1e-8)
+    v = rng.normal(size=(2, 5))
+    np.testing.assert_allclose(dense.softmax_jvp(policy, v), np.einsum("bij,bj->bi", jacobians, v), atol=1e-14)
+    np.testing.assert_allclose(dense.entmax_jvp(policy, v, 1.0), dense.softmax_jvp(policy, v), atol=1e-14)
+
+
+@pytest.fixture
+def targets() -> Array:
+    return np.array([2, 0, 3])
+
+
+FULL = Ragged(tuple(row for row in BATCH.rows if len(row)))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
+def test_cross_entropy_and_its_gradients(targets: Array, temperature: float) -> None:
+    values = losses.cross_entropy(FULL.values, FULL.indptr, targets, temperature)
+    p = FULL.split(softmax.softmax(FULL.values, FULL.indptr, temperature))
+    np.testing.assert_allclose(values, [-np.log(row[place]) for row, place in zip(p, targets, strict=True)])
+    gradient = losses.cross_entropy_gradient(FULL.values, FULL.indptr, targets, temperature)
+    summed = slopes(
+        lambda z: np.array([losses.cross_entropy(z, FULL.indptr, targets, temperature).sum()]), FULL.values
+    )[0]
+    np.testing.assert_allclose(gradient, summed, atol=1e-8)
+    mean, mean_gradient = losses.mean_cross_entropy(FULL.values, FULL.indptr, targets, temperature)
+    assert mean == pytest.approx(values.mean())
+    np.testing.assert_allclose(mean_gradient, gradient / 3)
+
+
+def test_cross_entropy_where_the_probability_underflows() -> None:
+    z, indptr = np.array([0.0, -5000.0]), np.array([0, 2])
+    assert losses.cross_entropy(z, indptr, [1]).tolist() == [5000.0]
+    assert losses.cross_entropy_gradient(z, indptr, [1]).tolist() == [1.0, -1.0]
+    assert losses.cross_entropy(np.array([0.0, -np.inf]), indptr, [1]).tolist() == [np.inf]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.2, 1.5, 2.0])
+def test_fenchel_young_losses_and_their_gradients(targets: Array, alpha: float) -> None:
+    values, gradient = losses.fenchel_young(FULL.values, FULL.indptr, targets, alpha)
+    summed = slopes(lambda z: np.array([losses.fenchel_young(z, FULL.indptr, targets, alpha)[0].sum()]), FULL.values)[0]
+    np.testing.assert_allclose(gradient, summed, atol=1e-7)
+    assert (values >= 0).all()
+    if alpha == 1.0:
+        np.testing.assert_allclose(values, losses.cross_entropy(FULL.values, FULL.indptr, targets))
+
+
+def test_a_fenchel_young_loss_is_zero_once_the_margin_is_reached() -> None:
+    z, indptr = np.array([1.0, 0.0, -np.inf]), np.array([0, 3])
+    assert losses.fenchel_young(z, indptr, [0], 2.0)[0].tolist() == [0.0]
+    assert losses.fenchel_young(z, indptr, [0], 1.0)[0][0] > 0.3
+
+
+@pytest.mark.parametrize("bad", [[0, 0], [3, 0, 0], [-1, 0, 0], [0.0, 0.0, 0.0]])
+def test_targets_that_cannot_be_are_refused_by_name(bad: Any) -> None:
+    with pytest.raises(ValueError, match="targets: "):
+        losses.cross_entropy(FULL.values, FULL.indptr, np.array(bad))
+
+
+class TestCalibration:
+    """The temperature with the least cross-entropy."""
+
+    @pytest.mark.parametrize("truth", [0.4, 1.0, 1.7, 6.0])
+    def test_it_finds_the_temperature_that_moves_were_drawn_at(self, truth: float) -> None:
+        rng = np.random.default_rng(4)
+        z = rng.normal(size=(20_000, 12)) * 3
+        indptr = np.arange(0, z.size + 1, 12)
+        p = softmax.softmax(z.ravel(), indptr, truth).reshape(z.shape)
+        targets = (np.cumsum(p, axis=1) < rng.random((len(z), 1))).sum(axis=1).clip(max=11)
+        found = calibration.fitted_temperature(z.ravel(), indptr, targets)
+        assert found.temperature == pytest.approx(truth, rel=0.05)
+        assert found.cross_entropy_after <= found.cross_entropy_before
+        for near in (0.99, 1.01):
+            loss, _ = losses.mean_cross_entropy(z.ravel(), indptr, targets, found.temperature * near)
+            assert loss >= found.cross_entropy_after
+
+    def test_always_the_best_move_goes_to_the_coldest_and_never_to_the_hottest(self) -> None:
+        z, indptr = np.array([0.0, 5.0, 0.0, 5.0]), np.array([0, 2, 4])
+        assert calibration.fitted_temperature(z, indptr, [1, 1]).temperature == pytest.approx(calibration.COLDEST)
+        assert calibration.fitted_temperature(z, indptr, [0, 0]).temperature == pytest.approx(calibration.HOTTEST)
+
+    def test_what_cannot_be_fitted_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="targets: nothing to fit"):
+            calibration.fitted_temperature(np.empty(0), [0], np.empty(0, dtype=int))
+        with pytest.raises(ValueError, match="the move played in row 0 is -inf"):
+            calibration.fitted_temperature(np.array([0.0, -np.inf]), [0, 2], [1])
+
+
+def test_wide_rows_have_slopes_too() -> None:
+    batch = wide()
+    p = softmax.softmax(batch.values, batch.indptr)
+    assert abs(gradients.softmax_jvp(p, batch.indptr, np.ones(len(p)))).max() < 1e-15
+    with pytest.raises(ValueError, match="vectors: expected shape"):
+        gradients.softmax_jvp(p, batch.indptr, np.ones(3))

@@ -1,0 +1,304 @@
+"""What a user would lose: softmax's kin, each with the properties that define it, dense and ragged alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from service.numeric import dense, entmax, masking, softmax
+from tests.numeric.batches import Ragged, ragged, wide
+
+Array = NDArray[Any]
+
+RAGGED: dict[str, Callable[..., Array]] = {
+    "softmax": softmax.softmax,
+    "softmax_one": lambda *a, **k: softmax.softmax_one(*a, **k)[0],
+    "sparsemax": entmax.sparsemax,
+    "entmax15": entmax.entmax15,
+    "entmax(1.3)": lambda z, i, *a, **k: entmax.entmax(z, i, 1.3, *a, **k),
+}
+DENSE: dict[str, Callable[..., Array]] = {
+    "softmax": dense.masked_softmax,
+    "softmax_one": lambda *a, **k: dense.masked_softmax_one(*a, **k)[0],
+    "sparsemax": dense.masked_sparsemax,
+    "entmax15": dense.masked_entmax15,
+    "entmax(1.3)": lambda z, m, *a, **k: dense.masked_entmax(z, m, 1.3, *a, **k),
+}
+SUM_TO_ONE = sorted(set(RAGGED) - {"softmax_one"})
+
+
+@pytest.fixture(params=sorted(RAGGED))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.mark.parametrize("which", SUM_TO_ONE)
+@given(batch=ragged(-1e300, 1e300))
+def test_rows_sum_to_one_and_are_not_negative_whatever_the_logits(which: str, batch: Ragged) -> None:
+    p = RAGGED[which](batch.values, batch.indptr)
+    assert (p >= 0).all()
+    for own in batch.split(p):
+        assert not len(own) or abs(own.sum() - 1) < 1e-12
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+def test_218_moves_one_and_none(which: str) -> None:
+    batch = wide()
+    rows = batch.split(RAGGED[which](batch.values, batch.indptr))
+    assert [len(row) for row in rows] == [218, 1, 0, 31]
+    if which != "softmax_one":
+        assert rows[1].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+@given(batch=ragged(), seed=st.integers(0, 99))
+def test_a_permutation_of_a_row_permutes_its_result(which: str, batch: Ragged, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    orders = [rng.permutation(len(row)) for row in batch.rows]
+    moved = Ragged(tuple(row[order] for row, order in zip(batch.rows, orders, strict=True)))
+    for before, after, order in zip(
+        batch.split(RAGGED[which](batch.values, batch.indptr)),
+        moved.split(RAGGED[which](moved.values, moved.indptr)),
+        orders,
+        strict=True,
+    ):
+        np.testing.assert_allclose(after, before[order], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("which", SUM_TO_ONE)
+@given(batch=ragged(), constant=st.floats(-1000, 1000))
+def test_a_constant_added_to_a_row_changes_nothing(which: str, batch: Ragged, constant: float) -> None:
+    np.testing.assert_allclose(
+        RAGGED[which](batch.values + constant, batch.indptr),
+        RAGGED[which](batch.values, batch.indptr),
+        rtol=1e-9,
+        atol=1e-11,
+    )
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+@given(batch=ragged(longest=6), seed=st.integers(0, 99), poison=st.sampled_from([np.nan, np.inf, -np.inf, 1e300]))
+def test_dense_is_ragged_bit_for_bit_and_illegal_logits_cannot_touch_it(
+    which: str, batch: Ragged, seed: int, poison: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    mask = np.zeros((len(batch.rows), 9), dtype=bool)
+    logits = np.full(mask.shape, poison)
+    for row, own in enumerate(batch.rows):
+        slots = np.sort(rng.choice(9, len(own), replace=False))
+        mask[row, slots] = True
+        logits[row, slots] = own
+    p = DENSE[which](logits, mask)
+    assert p[mask].tobytes() == RAGGED[which](batch.values, batch.indptr).tobytes()
+    assert not p[~mask].any()
+    assert DENSE[which](np.where(mask, logits, 0.0), mask).tobytes() == p.tobytes()
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_float64_inside_and_the_dtype_that_came_on_request(which: str, dtype: type[np.floating]) -> None:
+    batch = wide(scale=1.0)
+    z = batch.values.astype(dtype)
+    p = RAGGED[which](z, batch.indptr)
+    assert p.dtype == np.float64
+    np.testing.assert_array_equal(p, RAGGED[which](z.astype(np.float64), batch.indptr))
+    kept = RAGGED[which](z, batch.indptr, keep_dtype=True)
+    assert kept.dtype == dtype
+    np.testing.assert_array_equal(kept, p.astype(dtype))
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+@given(batch=ragged(empty=False), temperature=st.floats(0.1, 10))
+def test_temperature_divides_the_logits(which: str, batch: Ragged, temperature: float) -> None:
+    p = RAGGED[which](batch.values, batch.indptr, temperature)
+    np.testing.assert_allclose(p, RAGGED[which](batch.values / temperature, batch.indptr), rtol=1e-9, atol=1e-12)
+    each = np.full(len(batch.rows), temperature)
+    np.testing.assert_allclose(RAGGED[which](batch.values, batch.indptr, each), p, rtol=1e-15)
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf, np.array([1.0, -1.0, 1.0, 1.0]), np.ones(3)])
+def test_temperatures_that_cannot_be_are_refused_by_name(which: str, temperature: Any) -> None:
+    batch = wide()
+    with pytest.raises(ValueError, match="temperature: "):
+        RAGGED[which](batch.values, batch.indptr, temperature)
+
+
+@pytest.mark.parametrize("which", sorted(RAGGED))
+def test_shapes_that_do_not_fit_are_refused_by_name(which: str) -> None:
+    with pytest.raises(ValueError, match="legal_logits: expected floats"):
+        RAGGED[which](np.zeros((2, 2)), [0, 2])
+    with pytest.raises(ValueError, match="legal_logits: expected floats"):
+        RAGGED[which](np.zeros(2, dtype=int), [0, 2])
+    with pytest.raises(ValueError, match="indptr: must rise from 0"):
+        RAGGED[which](np.zeros(2), [0, 3])
+    with pytest.raises(ValueError, match="indptr: must rise"):
+        RAGGED[which](np.zeros(2), [0, 2, 1, 2])
+    with pytest.raises(ValueError, match="legal_mask: shape"):
+        DENSE[which](np.zeros((2, 3)), np.ones((2, 2), dtype=bool))
+
+
+def test_subnormal_and_huge_logits_of_either_sign(name: str) -> None:
+    z = np.array([5e-324, -5e-324, 1e300, -1e300, 1e308, -1e308])
+    p = RAGGED[name](z, np.array([0, 2, 4, 6]))
+    assert p[2:].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert p[0] == p[1]
+
+
+class TestSoftmaxOne:
+    """A softmax with one more logit that is always 0."""
+
+    @given(batch=ragged(-1e300, 1e300))
+    def test_it_is_softmax_with_a_zero_beside(self, batch: Ragged) -> None:
+        p, abstention = softmax.softmax_one(batch.values, batch.indptr)
+        beside = Ragged(tuple(np.append(row, 0.0) for row in batch.rows))
+        for own, left, other in zip(
+            batch.split(p), abstention, beside.split(softmax.softmax(beside.values, beside.indptr)), strict=True
+        ):
+            np.testing.assert_allclose([*own, left], other, rtol=1e-12, atol=1e-300)
+            assert abs(own.sum() + left - 1) < 1e-12
+
+    def test_it_can_leave_all_or_nothing(self) -> None:
+        p, abstention = softmax.softmax_one(np.array([-np.inf, -800.0, 800.0]), np.array([0, 1, 2, 3, 3]))
+        assert p.tolist() == [0.0, 0.0, 1.0]
+        assert abstention.tolist() == [1.0, 1.0, 0.0, 1.0]
+
+    def test_dense_gives_the_abstention_too(self) -> None:
+        p, abstention = dense.masked_softmax_one(np.array([[0.0, 5.0, 0.0]]), np.array([[True, False, True]]))
+        np.testing.assert_allclose(p, [[1 / 3, 0, 1 / 3]])
+        np.testing.assert_allclose(abstention, [1 / 3])
+
+
+class TestEntmax:
+    """Sparse distributions, each found in two ways."""
+
+    @given(batch=ragged(-4, 4))
+    def test_exact_thresholds_meet_the_bisection(self, batch: Ragged) -> None:
+        for alpha, exact in ((2.0, entmax.sparsemax), (1.5, entmax.entmax15), (1.0, softmax.softmax)):
+            np.testing.assert_allclose(
+                exact(batch.values, batch.indptr), entmax.entmax(batch.values, batch.indptr, alpha), atol=1e-12
+            )
+
+    @given(batch=ragged(-3, 3, empty=False))
+    def test_sparsemax_is_the_nearest_distribution(self, batch: Ragged) -> None:
+        p = entmax.sparsemax(batch.values, batch.indptr)
+        for own, z in zip(batch.split(p), batch.rows, strict=True):
+            support = own > 0
+            threshold = (z[support].sum() - 1) / support.sum()
+            np.testing.assert_allclose(own[support], z[support] - threshold, atol=1e-12)
+            assert (z[~support] <= threshold + 1e-12).all()
+
+    @given(batch=ragged(-3, 3, empty=False))
+    def test_entmax15_satisfies_its_equation(self, batch: Ragged) -> None:
+        p = entmax.entmax15(batch.values, batch.indptr)
+        for own, z in zip(batch.split(p), batch.rows, strict=True):
+            support = own > 0
+            thresholds = z[support] / 2 - np.sqrt(own[support])
+            np.testing.assert_allclose(thresholds, thresholds[0], atol=1e-9)
+            assert (z[~support] / 2 <= thresholds[0] + 1e-9).all()
+
+    def test_a_moves_far_below_the_best_gets_exactly_nothing(self) -> None:
+        z, indptr = np.array([0.0, -0.5, -5.0, -np.inf]), np.array([0, 4])
+        assert entmax.sparsemax(z, indptr).tolist() == [0.75, 0.25, 0.0, 0.0]
+        assert entmax.entmax15(z, indptr)[2:].tolist() == [0.0, 0.0]
+        assert entmax.entmax(z, indptr, 1.3)[3] == 0.0
+
+    def test_one_alpha_for_each_row(self) -> None:
+        z, indptr = np.array([1.0, 0.5, 1.0, 0.5, 1.0, 0.5]), np.array([0, 2, 4, 6])
+        p = entmax.entmax(z, indptr, [1.0, 1.5, 2.0])
+        np.testing.assert_allclose(p[:2], softmax.softmax(z[:2], [0, 2]))
+        np.testing.assert_allclose(p[2:4], entmax.entmax15(z[:2], [0, 2]), atol=1e-14)
+        np.testing.assert_allclose(p[4:], entmax.sparsemax(z[:2], [0, 2]), atol=1e-14)
+
+    @pytest.mark.parametrize("alpha", [0.5, np.nan, np.inf, [1.5, 1.5]])
+    def test_an_alpha_that_cannot_be_is_refused_by_name(self, alpha: Any) -> None:
+        with pytest.raises(ValueError, match="alpha: "):
+            entmax.entmax(np.zeros(2), [0, 2], alpha)
+
+    def test_against_the_entmax_package(self) -> None:
+        torch = pytest.importorskip("torch", reason="torch is not installed: the entmax package cannot be compared")
+        package = pytest.importorskip("entmax", reason="the entmax package is not installed")
+        rng = np.random.default_rng(5)
+        z = rng.normal(size=(200, 31)) * 3
+        indptr = np.arange(0, z.size + 1, 31)
+        for ours, theirs in (
+            (entmax.sparsemax(z.ravel(), indptr), package.sparsemax(torch.tensor(z))),
+            (entmax.entmax15(z.ravel(), indptr), package.entmax15(torch.tensor(z))),
+            (entmax.entmax(z.ravel(), indptr, 1.3), package.entmax_bisect(torch.tensor(z), 1.3)),
+        ):
+            np.testing.assert_allclose(ours.reshape(z.shape), theirs.numpy(), atol=1e-9)
+
+
+class TestMasking:
+    """Three ways to the same, and where two of them fail."""
+
+    logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
+    mask = np.array([[True, False, True, True, False]])
+
+    def test_the_known_example_all_three_ways(self) -> None:
+        expected = [[0.7210, 0, 0.1083, 0.1707, 0]]
+        for policy in (
+            dense.masked_softmax(self.logits, self.mask),
+            masking.log_mask_softmax(self.logits, self.mask),
+            masking.softmax_then_mask(self.logits, self.mask),
+        ):
+            np.testing.assert_allclose(policy, expected, atol=5e-5)
+
+    @given(batch=ragged(-300, 300), seed=st.integers(0, 99))
+    def test_they_agree_where_nothing_underflows(self, batch: Ragged, seed: int) -> None:
+        legal = np.random.default_rng(seed).random(len(batch.values)) < 0.6
+        kept = Ragged(tuple(row[own] for row, own in zip(batch.rows, batch.split(legal), strict=True)))
+        expected = np.zeros(len(batch.values))
+        expected[legal] = softmax.softmax(kept.values, kept.indptr)
+        ways = (
+            masking.ragged_log_mask_softmax(batch.values, batch.indptr, legal),
+            masking.ragged_softmax_then_mask(batch.values, batch.indptr, legal),
+        )
+        np.testing.assert_allclose(ways[0], expected, rtol=1e-9, atol=1e-300)
+        np.testing.assert_allclose(ways[1], expected, rtol=1e-6, atol=1e-250)
+
+    def test_dense_and_ragged_agree(self) -> None:
+        rng = np.random.default_rng(3)
+        z, mask = rng.normal(size=(4, 9)), rng.random((4, 9)) < 0.5
+        mask[2] = False
+        indptr = np.arange(0, 37, 9)
+        np.testing.assert_array_equal(
+            masking.ragged_log_mask_softmax(z.ravel(), indptr, mask.ravel()).reshape(4, 9),
+            masking.log_mask_softmax(z, mask),
+        )
+        np.testing.assert_allclose(
+            masking.ragged_softmax_then_mask(z.ravel(), indptr, mask.ravel()).reshape(4, 9),
+            masking.softmax_then_mask(z, mask),
+            rtol=1e-14,
+        )
+        assert not masking.log_mask_softmax(z, mask)[2].any()
+        assert not masking.softmax_then_mask(z, mask)[2].any()
+
+    def test_weights_are_priors(self) -> None:
+        p = masking.log_mask_softmax(np.zeros((1, 3)), np.array([[1.0, 3.0, 0.0]]))
+        np.testing.assert_allclose(p, [[0.25, 0.75, 0.0]])
+
+    def test_where_each_fails_and_gather_does_not(self) -> None:
+        mask = np.array([[True, True, False]])
+        underflowing = np.array([[0.0, 1.0, 800.0]])
+        assert np.isnan(masking.softmax_then_mask(underflowing, mask)).any()
+        poisoned = np.array([[0.0, 1.0, np.inf]])
+        assert np.isnan(masking.log_mask_softmax(poisoned, mask)).any()
+        expected = scipy.special.softmax([0.0, 1.0])
+        for z in (underflowing, poisoned):
+            np.testing.assert_allclose(dense.masked_softmax(z, mask)[0, :2], expected)
+
+    def test_what_cannot_be_is_refused_by_name(self) -> None:
+        with pytest.raises(ValueError, match="weights: must be at least 0, got -1"):
+            masking.log_mask_softmax(np.zeros((1, 2)), np.array([[1.0, -1.0]]))
+        with pytest.raises(ValueError, match="weights: expected bool or floats of shape"):
+            masking.log_mask_softmax(np.zeros((1, 2)), np.ones((1, 3)))
+        with pytest.raises(ValueError, match="legal: expected bool of shape"):
+            masking.ragged_softmax_then_mask(np.zeros(2), [0, 2], np.ones(2))
