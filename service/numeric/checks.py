@@ -59,6 +59,6 @@ def share(name: str, value: ArrayLike, rows: int) -> Float:
     return per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
 
 
-def result(values: Float, like: ArrayLike, keep_dtype: bool) -> NDArray[np.floating]:
+def result(values: Floating, like: ArrayLike, keep_dtype: bool) -> NDArray[np.floating]:
     """float64, or rounded to the dtype that came in if asked (mixed precision)."""
     return values.astype(np.asarray(like).dtype) if keep_dtype else values

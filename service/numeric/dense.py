@@ -9,13 +9,15 @@ ValueError for shapes that do not fit and InvalidLogits as `gather.gather_legal`
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.numeric import checks, entmax, filters, gradients, softmax
 from service.numeric.gather import gather_legal, ragged_of_mask
-from service.numeric.ragged import Float, Index
+from service.numeric.ragged import Float, Index, row_of_each
 
 Floating = NDArray[np.floating]
 
@@ -42,9 +44,9 @@ def masked_softmax_one(
     logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
 ) -> tuple[Floating, Float]:
     """`softmax.softmax_one` over the legal slots: `[B, A]` and abstention `[B]`."""
-    mask, values, indptr = _legal(logits, legal_mask)
-    probabilities, abstention = softmax.softmax_one(values, indptr, temperature)
-    return checks.result(_back(probabilities, mask, 0.0), logits, keep_dtype), abstention
+    legal = _legal(logits, legal_mask)
+    probabilities, abstention = softmax.softmax_one(legal.values, legal.indptr, temperature)
+    return legal.back(checks.result(probabilities, logits, keep_dtype)), abstention
 
 
 def masked_sparsemax(
@@ -114,16 +116,30 @@ def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, 
     return kernel(p.ravel(), indptr, v.ravel()).reshape(p.shape)
 
 
-def _legal(logits: ArrayLike, legal_mask: ArrayLike) -> tuple[NDArray[np.bool_], Float, Index]:
+@dataclass(frozen=True, slots=True)
+class _Legal:
+    """The legal logits `[N]` of a batch and where they go back to."""
+
+    values: Float
+    indptr: Index
+    slots: Index
+    shape: tuple[int, int]
+
+    def back(self, values: NDArray[np.generic], elsewhere: float = 0.0) -> NDArray[Any]:
+        """`[N]` → `[B, A]` of the dtype of the values, `elsewhere` where illegal."""
+        # Zeros cost nothing until they are touched, and few are.
+        result = np.zeros(self.shape, values.dtype)
+        if elsewhere:
+            result.fill(elsewhere)
+        result.reshape(-1)[self.slots + row_of_each(self.indptr) * self.shape[1]] = values
+        return result
+
+
+def _legal(logits: ArrayLike, legal_mask: ArrayLike) -> _Legal:
     array = checks.floats("logits", logits, 2)
-    mask = checks.legal_mask(legal_mask, array)
-    return mask, *gather_legal(array, *ragged_of_mask(mask))
-
-
-def _back(values: NDArray[np.floating], mask: NDArray[np.bool_], elsewhere: float) -> Float:
-    result = np.full(mask.shape, elsewhere)
-    result[mask] = values
-    return result
+    slots, indptr = ragged_of_mask(checks.legal_mask(legal_mask, array))
+    values, indptr = gather_legal(array, slots, indptr)
+    return _Legal(values, indptr, slots, (array.shape[0], array.shape[1]))
 
 
 def _applied(
@@ -133,14 +149,12 @@ def _applied(
     keep_dtype: bool,
     elsewhere: float = 0.0,
 ) -> Floating:
-    mask, values, indptr = _legal(logits, legal_mask)
-    return checks.result(_back(kernel(values, indptr), mask, elsewhere), logits, keep_dtype)
+    legal = _legal(logits, legal_mask)
+    return legal.back(checks.result(kernel(legal.values, legal.indptr), logits, keep_dtype), elsewhere)
 
 
 def _kept(
     kernel: Callable[[Float, Index], NDArray[np.bool_]], probabilities: ArrayLike, legal_mask: ArrayLike
 ) -> NDArray[np.bool_]:
-    mask, values, indptr = _legal(probabilities, legal_mask)
-    result = np.zeros(mask.shape, dtype=bool)
-    result[mask] = kernel(values, indptr)
-    return result
+    legal = _legal(probabilities, legal_mask)
+    return legal.back(kernel(legal.values, legal.indptr))

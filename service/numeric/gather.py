@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -40,20 +42,22 @@ def gather_legal(logits: ArrayLike, slots: ArrayLike, indptr: ArrayLike) -> tupl
         return np.empty(0), bounds
     if index.min() < 0 or index.max() >= size:
         raise ValueError(f"slots: must be in 0..{size - 1}, got {index.min()}..{index.max()}")
-    picked = array[0, index] if rows == 1 else array[row_of_each(bounds), index]
+    picked = array[0][index] if rows == 1 else array[row_of_each(bounds), index]
     values = picked.astype(np.float64)
     # NaN and +inf come through the maximum, and so does a row of -inf alone: one look finds all three.
-    if not np.isfinite(row_max(values, bounds)[bounds[:-1] < bounds[1:]]).all():
+    top = row_max(values, bounds)
+    if not (math.isfinite(top[0]) if rows == 1 else np.isfinite(top[bounds[:-1] < bounds[1:]]).all()):
         _refuse(values, index, bounds)
     return values, bounds
 
 
 def ragged_of_mask(legal_mask: NDArray[np.bool_]) -> tuple[Index, Index]:
     """legal_mask bool `[B, A]` → legal slots `[N]`, row after row in rising order, and indptr `[B + 1]`."""
-    rows, slots = np.nonzero(legal_mask)
-    indptr = np.zeros(len(legal_mask) + 1, dtype=np.intp)
-    np.cumsum(np.bincount(rows, minlength=len(legal_mask)), out=indptr[1:])
-    return slots, indptr
+    rows, size = legal_mask.shape
+    # numpy finds the few trues of a flat array about six times as fast as those of a table.
+    flat = np.flatnonzero(legal_mask)
+    indptr = np.searchsorted(flat, np.arange(rows + 1) * size).astype(np.intp, copy=False)
+    return flat - row_of_each(indptr) * size, indptr
 
 
 def _refuse(values: Float, slots: NDArray[np.integer], indptr: Index) -> None:

@@ -92,7 +92,7 @@ def softmax_one(
 
 def _shifted(values: Float, indptr: Index, temperature: Float | float) -> Float:
     """`(z - max z) / T` of each row: at most 0, and 0 somewhere. Far below the maximum is -inf, as it should be."""
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+    with np.errstate(over="ignore"):
         shifted = values - spread(row_max(values, indptr), indptr)
         if isinstance(temperature, float):
             return shifted if temperature == 1.0 else shifted / temperature
