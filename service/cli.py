@@ -13,14 +13,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import uvicorn
 
-from service import __version__
+from service import __version__, calibration
 from service.api.metrics import MULTIPROCESS_DIR
-from service.api.schemas import Include, policy_out
+from service.api.schemas.answers import policy_out
+from service.api.schemas.requests import Include
 from service.audit.store import Store
 from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
@@ -28,6 +29,7 @@ from service.inference.batcher import Batcher
 from service.inference.model import Model
 from service.inference.registry import Registry, load_registry
 from service.pipeline import Answer, Pipeline, Query
+from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
 
 _BAR = 30  # characters of a probability of 1
@@ -99,6 +101,14 @@ def serve(**flags: str | None) -> None:
     "--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings of the side to move and its opponent."
 )
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--calibrated", is_flag=True, help="The contract's fitted temperature, in place of --temperature.")
+@click.option(
+    "--normalizer", type=click.Choice([one.value for one in Normalizer]), default="softmax", show_default=True
+)
+@click.option("--alpha", type=click.FloatRange(1, 2), help="With --normalizer entmax: 1 is softmax, 2 sparsemax.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Keep the K most probable moves.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that hold this much.")
+@click.option("--min-p", type=click.FloatRange(0, 1, min_open=True), help="Keep moves with this share of the best's.")
 @click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
 @click.option("--model", help="Name of the model; the default if left out.")
@@ -111,6 +121,12 @@ def predict(
     moves: str,
     elo: tuple[float, float] | None,
     temperature: float,
+    calibrated: bool,
+    normalizer: str,
+    alpha: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
     chess960: bool,
     top: int,
     model: str | None,
@@ -119,13 +135,50 @@ def predict(
 ) -> None:
     """Show the move distribution of FEN (the start position if left out)."""
     registry = _registry(models_dir)
-    query = Query(fen, tuple(moves.split()), chess960, Elo(*elo) if elo else None, temperature)
+    rule = Rule(Normalizer(normalizer), alpha, CALIBRATED if calibrated else temperature, top_k, top_p, min_p)
+    query = Query(fen, tuple(moves.split()), chess960, Elo(*elo) if elo else None, rule)
     answer, served = asyncio.run(_evaluate(registry, query, model))
     include: list[Include] = ["san", "logit", "statistics"]
     out = policy_out(answer, served, include)
     click.echo(
         out.model_dump_json(exclude_unset=True, by_alias=True, indent=2) if as_json else _table(answer, served, top)
     )
+
+
+@main.command()
+@click.argument("games", type=click.File("r", encoding="utf-8", errors="replace"))
+@click.option("--model", help="Name of the model; the default if left out.")
+@click.option(
+    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+)
+@click.option("--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="Leaves out the opening.")
+@click.option("--limit", type=click.IntRange(min=1), help="Positions at most.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+def calibrate(
+    games: TextIO, model: str | None, models_dir: Path | None, first_ply: int, limit: int | None, dry_run: bool
+) -> None:
+    """Fit a model's temperature to the moves of GAMES (a PGN, or - for standard input) and write it to its contract."""
+    settings = Settings.read(models_dir=models_dir)
+    chosen = _registry(models_dir).get(model)
+
+    def told(positions: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{positions} positions", nl=False, err=True)
+
+    found = calibration.fitted(chosen, games, first_ply=first_ply, limit=limit, progress=told)
+    if sys.stderr.isatty():
+        click.echo(err=True)
+    for reason in found.left_out[:10]:
+        click.echo(f"left out: {reason}", err=True)
+    if len(found.left_out) > 10:
+        click.echo(f"left out: {len(found.left_out) - 10} games more", err=True)
+    fit = found.calibration
+    click.echo(f"{chosen.name}: temperature {fit.temperature:.4f}, from {found.positions} moves of {found.games} games")
+    click.echo(f"cross-entropy {fit.cross_entropy_before:.4f} at 1, {fit.cross_entropy_after:.4f} at it")
+    if not dry_run:
+        contract = settings.models_dir / f"{chosen.name}.toml"
+        calibration.write(contract, found, Path(games.name).name)
+        click.echo(f"written to {contract}")
 
 
 @main.group()
@@ -197,6 +250,8 @@ def _table(answer: Answer, model: Model, top: int) -> str:
     rest = len(answer.policy.moves) - top
     if rest > 0:
         lines.append(f"{f'{rest} more':<15} {100 * float(sum(answer.policy.probabilities[top:])):6.2f} %")
+    if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+        lines.append(f"{'no move':<15} {100 * answer.policy.abstention:6.2f} %")
     lines.append("")
     if answer.value:
         win, draw, loss = (100 * share for share in answer.value)

@@ -6,6 +6,9 @@ MovemaskError
 │   ├── InvalidPosition         a FEN, but no legal chess position
 │   ├── IllegalMove             a move in `moves` that cannot be played
 │   ├── UnsupportedVariant      Chess960 asked of a network that cannot tell its castling moves
+│   ├── InvalidRule             normaliser, alpha and the like that do not go together
+│   ├── NotCalibrated           the calibrated temperature of a model that has none
+│   ├── InvalidPgn              no game in it, or one that cannot be played through
 │   ├── UnknownModel            no model of that name
 │   ├── UnknownKind             no leakage of that kind
 │   └── LimitExceeded           more than a limit allows
@@ -52,6 +55,18 @@ class IllegalMove(RequestError):
 
 class UnsupportedVariant(RequestError):
     """Chess960 asked of a network whose vocabulary cannot tell its castling moves."""
+
+
+class InvalidRule(RequestError):
+    """Normaliser, alpha and the like that do not go together."""
+
+
+class NotCalibrated(RequestError):
+    """The calibrated temperature was asked of a model that has none."""
+
+
+class InvalidPgn(RequestError):
+    """A PGN without a game, or a game that cannot be played through."""
 
 
 class UnknownModel(RequestError):

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from service.encoding.position import Position
 from service.errors import InvalidLogits, MovemaskError
 from service.inference.batcher import Batcher, Inferred
 from service.inference.model import Model
-from service.policy import Policy, legal_of, policies
+from service.policy import Policy, Rule, legal_of, policies
 
 #: Illegal moves that are named for each position.
 ILLEGAL_MOVES_SHOWN = 5
@@ -27,13 +28,22 @@ ILLEGAL_MOVES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One position that is asked about, as it came; `temperature` is finite and above 0."""
+    """One position that is asked about, as it came."""
 
     fen: str | None = None
     moves: tuple[str, ...] = ()
     chess960: bool = False
     elo: Elo | None = None
-    temperature: float = 1.0
+    rule: Rule = field(default_factory=Rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A position that is known to be valid, the ratings and the rule to answer by."""
+
+    position: Position
+    elo: Elo | None
+    rule: Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +68,15 @@ class Answer:
     value: tuple[float, float, float] | None
     elo: Elo | None
     ignored: tuple[str, ...]
+    rule: Rule  # with the temperature that was used
     timing: Timing | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A query whose position is read and encoded."""
+    """What is asked, encoded; the rule's temperature is a number."""
 
-    query: Query
+    asked: Asked
     encoded: EncodedPosition
 
 
@@ -102,9 +113,15 @@ class Pipeline:
 
     async def evaluate(self, queries: Sequence[Query], model: str | None = None) -> list[Outcome]:
         """An answer or an error for each query, in order; raises only what stops them all (model, queue)."""
-        batcher = self._batcher_of(model)
+        return await self._evaluate(self._batcher_of(model), [partial(self._read, query) for query in queries])
+
+    async def evaluate_positions(self, asked: Sequence[Asked], model: str | None = None) -> list[Outcome]:
+        """The same for positions that have been read."""
+        return await self._evaluate(self._batcher_of(model), [partial(_same, item) for item in asked])
+
+    async def _evaluate(self, batcher: Batcher, reads: Sequence[Callable[[], Asked]]) -> list[Outcome]:
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._executor, self._prepare, batcher.model, queries)
+        prepared = await loop.run_in_executor(self._executor, _prepared, batcher.model, reads)
         ready = [item for item in prepared if isinstance(item, _Ready) and item.encoded.moves]
         answered: Iterator[Outcome] = iter(())
         if ready:
@@ -121,15 +138,9 @@ class Pipeline:
             for item in prepared
         ]
 
-    def _prepare(self, model: Model, queries: Sequence[Query]) -> list[_Ready | MovemaskError]:
-        prepared: list[_Ready | MovemaskError] = []
-        for query in queries:
-            try:
-                position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
-                prepared.append(_Ready(query, model.encode(position, query.elo)))
-            except MovemaskError as error:
-                prepared.append(error)
-        return prepared
+    def _read(self, query: Query) -> Asked:
+        position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
+        return Asked(position, query.elo, query.rule)
 
     def _audit(self, model: Model, outcomes: Sequence[Outcome]) -> None:
         now = time.time()
@@ -149,6 +160,24 @@ class Pipeline:
             if isinstance(answer, Answer) and answer.policy is not None and answer.leakage is not None
         ]
         self._record(records)
+
+
+def _same(asked: Asked) -> Asked:
+    return asked
+
+
+def _prepared(model: Model, reads: Sequence[Callable[[], Asked]]) -> list[_Ready | MovemaskError]:
+    """Each read and encoded, or why it cannot be."""
+    prepared: list[_Ready | MovemaskError] = []
+    for read in reads:
+        try:
+            asked = read()
+            if asked.rule.calibrated:
+                asked = replace(asked, rule=replace(asked.rule, temperature=model.calibrated_temperature()))
+            prepared.append(_Ready(asked, model.encode(asked.position, asked.elo)))
+        except MovemaskError as error:
+            prepared.append(error)
+    return prepared
 
 
 def answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[Outcome]:
@@ -174,9 +203,9 @@ def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[
     batch = [item.encoded for item in ready]
     logits = inferred.logits
     legal = legal_of(batch, logits)
-    made = policies(batch, legal, [item.query.temperature for item in ready])
+    made = policies(batch, legal, [item.asked.rule for item in ready])
     served = [
-        audit.served(encoded.position.board, policy.moves, policy.probabilities)
+        audit.served(encoded.position.board, policy.moves, policy.probabilities, policy.abstention)
         for encoded, policy in zip(batch, made, strict=True)
     ]
     leaked = audit.leakages(
@@ -197,7 +226,8 @@ def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[
             leakage=leakage,
             value=None if inferred.value is None else _triple(inferred.value[row]),
             elo=item.encoded.elo,
-            ignored=model.ignored(item.encoded.position, item.query.elo),
+            ignored=model.ignored(item.encoded.position, item.asked.elo),
+            rule=item.asked.rule,
             timing=timing,
         )
         for row, (item, policy, leakage) in enumerate(zip(ready, made, leaked, strict=True))
@@ -213,7 +243,8 @@ def _terminal(model: Model, item: _Ready) -> Answer:
         leakage=None,
         value=None,
         elo=item.encoded.elo,
-        ignored=model.ignored(position, item.query.elo),
+        ignored=model.ignored(position, item.asked.elo),
+        rule=item.asked.rule,
         timing=None,
     )
 

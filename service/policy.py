@@ -1,17 +1,61 @@
-"""Logits and legal slots → `Policy`."""
+"""Logits and legal slots → `Policy`, by a `Rule`."""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import chess
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from service.encoding.encoded import EncodedPosition
-from service.numeric import gather, softmax, statistics
-from service.numeric.ragged import Float, Index
+from service.errors import InvalidRule
+from service.numeric import entmax, filters, gather, softmax, statistics
+from service.numeric.ragged import Float, Index, restricted, row_sum, spread
+
+#: A rule's temperature that stands for the model's own, fitted one; `Pipeline` puts the number in its place.
+CALIBRATED = math.nan
+
+
+class Normalizer(Enum):
+    """What makes probabilities of logits."""
+
+    SOFTMAX = "softmax"
+    SOFTMAX_ONE = "softmax_one"
+    SPARSEMAX = "sparsemax"
+    ENTMAX15 = "entmax15"
+    ENTMAX = "entmax"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How logits become a policy: filters first, each on the softmax at this temperature, then the normaliser
+    on what is left.
+
+    `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule.
+    """
+
+    normalizer: Normalizer = Normalizer.SOFTMAX
+    alpha: float | None = None
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.normalizer is Normalizer.ENTMAX and self.alpha is None:
+            raise InvalidRule("alpha: is missing; normalizer 'entmax' needs one between 1 (softmax) and 2 (sparsemax)")
+        if self.normalizer is not Normalizer.ENTMAX and self.alpha is not None:
+            raise InvalidRule(f"alpha: goes with normalizer 'entmax', not with {self.normalizer.value!r}")
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the temperature is still to be the model's own."""
+        return math.isnan(self.temperature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +68,36 @@ class Legal:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """The masked, normalised distribution over the legal moves of one position, most probable first.
+class Statistics:
+    """Of one distribution; entropy in nats."""
 
-    `probabilities` and `logits` are float64 `[L]`, in the order of `moves`; equal probabilities are in order of UCI.
+    entropy: float
+    effective_moves: float
+    inverse_simpson: float
+    gini: float
+    maximum: float
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The distribution over the legal moves of one position that the filters keep, most probable first.
+
+    `probabilities` and `logits` are float64 `[L]`, in the order of `moves`; equal ones in the order of their slots. The
+    probabilities and `abstention` (0 but for softmax_one) sum to 1.
     """
 
     moves: tuple[chess.Move, ...]
     probabilities: Float
     logits: Float
-    entropy: float  # nats
-    effective_moves: float
-    maximum: float
+    abstention: float
+    statistics: Statistics
 
     def sample(self, seed: int) -> int:
-        """Index of a move drawn with its probability; the same seed draws the same move."""
-        drawn = np.random.default_rng(seed).random()
-        return min(int(np.searchsorted(np.cumsum(self.probabilities), drawn, side="right")), len(self.moves) - 1)
+        """Index of a move drawn with its probability, abstention left out; the same seed draws the same move."""
+        cumulated = np.cumsum(self.probabilities)
+        drawn = np.random.default_rng(seed).random() * cumulated[-1]
+        index = int(np.searchsorted(cumulated, drawn, side="right"))
+        return index if index < len(self.moves) else 0  # beyond the end only where no move has any probability
 
 
 def legal_of(batch: Sequence[EncodedPosition], logits: NDArray[np.floating]) -> Legal:
@@ -52,26 +109,94 @@ def legal_of(batch: Sequence[EncodedPosition], logits: NDArray[np.floating]) -> 
     return Legal(slots, indptr, values)
 
 
-def policies(batch: Sequence[EncodedPosition], legal: Legal, temperature: ArrayLike = 1.0) -> list[Policy]:
-    """The policy of each position of a batch, at `temperature` (a number, or one for each position)."""
-    probabilities: Float = softmax.softmax(legal.logits, legal.indptr, temperature).astype(np.float64, copy=False)
-    entropies = statistics.entropy(probabilities, legal.indptr)
-    effective = statistics.effective_number(probabilities, legal.indptr)
-    maxima = statistics.maximum(probabilities, legal.indptr)
+def policies(batch: Sequence[EncodedPosition], legal: Legal, rules: Sequence[Rule]) -> list[Policy]:
+    """The policy of each position of a batch by its rule; positions with the same rule are computed together."""
+    groups: dict[Rule, list[int]] = defaultdict(list)
+    for row, rule in enumerate(rules):
+        groups[rule].append(row)
+    made: dict[int, Policy] = {}
+    for rule, rows in groups.items():
+        own = legal if len(groups) == 1 else _rows(legal, rows)
+        made.update(zip(rows, _policies([batch[row] for row in rows], own, rule), strict=True))
+    return [made[row] for row in range(len(batch))]
+
+
+def _rows(legal: Legal, rows: Sequence[int]) -> Legal:
+    spans = [slice(legal.indptr[row], legal.indptr[row + 1]) for row in rows]
+    indptr = np.cumsum([0, *(span.stop - span.start for span in spans)], dtype=np.intp)
+    return Legal(
+        np.concatenate([legal.slots[span] for span in spans]),
+        indptr,
+        np.concatenate([legal.logits[span] for span in spans]),
+    )
+
+
+def _policies(batch: Sequence[EncodedPosition], legal: Legal, rule: Rule) -> list[Policy]:
+    keep = _kept(legal, rule)
+    logits = legal.logits if keep is None else legal.logits[keep]
+    indptr = legal.indptr if keep is None else restricted(legal.indptr, keep)
+    probabilities, abstention = _normalised(logits, indptr, rule)
+    told = _statistics(probabilities, indptr, rule)
     result = []
     for row, encoded in enumerate(batch):
-        span = slice(legal.indptr[row], legal.indptr[row + 1])
+        span = slice(indptr[row], indptr[row + 1])
         own = probabilities[span]
-        names = [move.uci() for move in encoded.moves]
-        order = sorted(range(len(names)), key=lambda i: (-own[i], names[i]))
+        order = np.argsort(-own, kind="stable")
+        moves = encoded.moves
+        if keep is not None:
+            moves = tuple(moves[i] for i in np.flatnonzero(keep[legal.indptr[row] : legal.indptr[row + 1]]))
         result.append(
-            Policy(
-                tuple(encoded.moves[i] for i in order),
-                own[order],
-                legal.logits[span][order],
-                float(entropies[row]),
-                float(effective[row]),
-                float(maxima[row]),
-            )
+            Policy(tuple(moves[i] for i in order), own[order], logits[span][order], float(abstention[row]), told[row])
         )
     return result
+
+
+def _kept(legal: Legal, rule: Rule) -> NDArray[np.bool_] | None:
+    """Which legal moves the filters keep, bool `[N]`; None for all."""
+    if rule.top_k is None and rule.top_p is None and rule.min_p is None:
+        return None
+    base = softmax.softmax(legal.logits, legal.indptr, rule.temperature)
+    keep = np.ones(len(base), dtype=bool)
+    if rule.top_k is not None:
+        keep &= filters.top_k(base, legal.indptr, rule.top_k)
+    if rule.top_p is not None:
+        keep &= filters.top_p(base, legal.indptr, rule.top_p)
+    if rule.min_p is not None:
+        keep &= filters.min_p(base, legal.indptr, rule.min_p)
+    return keep
+
+
+def _normalised(logits: Float, indptr: Index, rule: Rule) -> tuple[Float, Float]:
+    """Probabilities float64 `[N]` and abstention `[B]`."""
+    nothing = np.zeros(len(indptr) - 1)
+    match rule.normalizer:
+        case Normalizer.SOFTMAX:
+            made = softmax.softmax(logits, indptr, rule.temperature)
+        case Normalizer.SOFTMAX_ONE:
+            made, nothing = softmax.softmax_one(logits, indptr, rule.temperature)
+        case Normalizer.SPARSEMAX:
+            made = entmax.sparsemax(logits, indptr, rule.temperature)
+        case Normalizer.ENTMAX15:
+            made = entmax.entmax15(logits, indptr, rule.temperature)
+        case Normalizer.ENTMAX:
+            assert rule.alpha is not None
+            made = entmax.entmax(logits, indptr, rule.alpha, rule.temperature)
+    return made.astype(np.float64, copy=False), nothing
+
+
+def _statistics(probabilities: Float, indptr: Index, rule: Rule) -> list[Statistics]:
+    whole = probabilities
+    if rule.normalizer is Normalizer.SOFTMAX_ONE:  # the others sum to 1 as they are
+        total = row_sum(probabilities, indptr)
+        whole = probabilities / spread(np.where(total > 0, total, 1.0), indptr)
+    columns = [
+        kernel(whole, indptr).tolist()
+        for kernel in (
+            statistics.entropy,
+            statistics.effective_number,
+            statistics.inverse_simpson,
+            statistics.gini,
+            statistics.maximum,
+        )
+    ]
+    return [Statistics(*row) for row in zip(*columns, strict=True)]

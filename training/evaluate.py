@@ -14,6 +14,7 @@ from pathlib import Path
 
 import chess
 import numpy as np
+import tomlkit
 from tqdm import tqdm
 
 from service.audit import leakage
@@ -21,7 +22,7 @@ from service.encoding.encoded import Elo
 from service.encoding.position import Position
 from service.inference.model import Model
 from service.inference.registry import load_registry
-from service.policy import legal_of, policies
+from service.policy import Rule, legal_of, policies
 from training.config import MANY_PLAYERS, Run
 from training.data import games, split_of
 
@@ -29,7 +30,6 @@ BANDS = (1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400)
 FIRST_PLY = 8  # after the fourth move of both sides
 PER_GAME = 4
 BATCH = 256
-MARK = "\n[card.measured]\n"
 
 Sample = tuple[Position, chess.Move, Elo]
 
@@ -66,7 +66,7 @@ def measure(model: Model, found: list[Sample], *, history: bool) -> dict[str, ob
         legal = legal_of(batch, logits)
         raws.append(leakage.raw(logits, legal.slots, legal.indptr))
         multiplieds.append(leakage.multiplied(logits, legal.slots, legal.indptr))
-        for policy, (_, played, elo) in zip(policies(batch, legal), part, strict=True):
+        for policy, (_, played, elo) in zip(policies(batch, legal, [Rule()] * len(batch)), part, strict=True):
             rank = policy.moves.index(played)
             ranks.append(rank)
             surprises.append(-np.log(max(policy.probabilities[rank], 1e-300)))
@@ -91,12 +91,11 @@ def measure(model: Model, found: list[Sample], *, history: bool) -> dict[str, ob
 
 
 def write(card: Path, figures: dict[str, object], command: str) -> None:
-    """Puts the figures at the end of a card, in the place of older ones."""
-    text = card.read_text().split(MARK)[0].rstrip("\n") + "\n"
-    lines = [f"command = {command!r}".replace("'", '"')]
-    lines.append('what = "held-out rapid and blitz games of many players, positions after the fourth move, FEN alone"')
-    lines += [f"{name} = {value}" for name, value in figures.items()]
-    card.write_text(text + MARK + "\n".join(lines) + "\n")
+    """Puts the figures into a card, in the place of older ones, and leaves the rest of the file as it is."""
+    table = tomlkit.parse(card.read_text())
+    what = "held-out rapid and blitz games of many players, positions after the fourth move, FEN alone"
+    table["card"]["measured"] = {"command": command, "what": what, **figures}
+    card.write_text(tomlkit.dumps(table))
 
 
 def _rounded(value: float) -> float:

@@ -95,7 +95,7 @@ class Vocabulary:
         return chess.Move(source, target, promotion)
 
     def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
-        """The legal moves of `position` and their slots `[L]`, in the same order.
+        """The legal moves of `position` in the order of their slots `[L]`, and the slots.
 
         Raises MoveOutsideVocabulary where a legal move has no slot or two share one, UnsupportedVariant for Chess960
         with a vocabulary that cannot tell its castling moves.
@@ -105,11 +105,12 @@ class Vocabulary:
             raise UnsupportedVariant(
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
             )
-        moves = tuple(board.legal_moves)
-        slots = np.fromiter((self.slot(move, board) for move in moves), dtype=np.intp, count=len(moves))
-        if len(set(slots.tolist())) != len(moves):
+        moves = list(board.legal_moves)
+        by_slot = {self.slot(move, board): move for move in moves}
+        if len(by_slot) != len(moves):
             raise MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
-        return moves, slots
+        slots = sorted(by_slot)
+        return tuple(by_slot[slot] for slot in slots), np.array(slots, dtype=np.intp)
 
     def names(self) -> tuple[str, ...]:
         """UCI-like names of the slots in order, seen by the side to move."""

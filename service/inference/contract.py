@@ -81,6 +81,16 @@ class EloRange(_Section):
     scale: str = Field("unknown", description="Whose ratings these are, such as lichess.")
 
 
+class Calibration(_Section):
+    """`[calibration]`: as `movemask calibrate` writes it; what `temperature: "calibrated"` means."""
+
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    positions: int = Field(ge=1, description="Played moves that it was fitted to.")
+    cross_entropy_before: float = Field(description="Mean, in nats, at temperature 1.")
+    cross_entropy_after: float = Field(description="Mean, in nats, at the fitted temperature.")
+    source: str = Field(description="The games.")
+
+
 class Terms(_Section):
     """`[contract]`: how positions go in and how logits are read."""
 
@@ -109,6 +119,7 @@ class Contract(_Section):
     inputs: Inputs
     outputs: Outputs
     elo: EloRange = EloRange()
+    calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
 
     @property

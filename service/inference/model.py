@@ -13,7 +13,7 @@ from service.encoding.planes import PlaneEncoder, plane_encoder
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from service.encoding.vocabulary import Vocabulary
-from service.errors import ContractError, InferenceFailed
+from service.errors import ContractError, InferenceFailed, NotCalibrated
 from service.inference.contract import Contract
 from service.inference.session import Array, Session, TensorInfo
 
@@ -57,6 +57,14 @@ class Model:
             return Elo(known.default, known.default)
         clamped = (min(max(rating, known.minimum), known.maximum) for rating in (asked.self, asked.opponent))
         return Elo(*clamped)
+
+    def calibrated_temperature(self) -> float:
+        """The contract's fitted temperature; raises NotCalibrated."""
+        if self.contract.calibration is None:
+            raise NotCalibrated(
+                f"temperature: model {self.name!r} is not calibrated; `movemask calibrate` writes it into its contract"
+            )
+        return self.contract.calibration.temperature
 
     def ignored(self, position: Position, asked: Elo | None) -> tuple[str, ...]:
         """The inputs of a request that this network cannot use."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.numeric import checks, entmax, filters, gradients, softmax
+from service.numeric import checks, entmax, filters, softmax
 from service.numeric.gather import gather_legal, ragged_of_mask
 from service.numeric.ragged import Float, Index, row_of_each
 
@@ -44,7 +44,7 @@ def masked_softmax_one(
     logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
 ) -> tuple[Floating, Float]:
     """`softmax.softmax_one` over the legal slots: `[B, A]` and abstention `[B]`."""
-    legal = _legal(logits, legal_mask)
+    legal = legal_logits(logits, legal_mask)
     probabilities, abstention = softmax.softmax_one(legal.values, legal.indptr, temperature)
     return legal.back(checks.result(probabilities, logits, keep_dtype)), abstention
 
@@ -90,34 +90,28 @@ def masked_min_p(probabilities: ArrayLike, legal_mask: ArrayLike, p: ArrayLike) 
     return _kept(lambda values, indptr: filters.min_p(values, indptr, p), probabilities, legal_mask)
 
 
-def softmax_jacobian(policy: ArrayLike) -> Float:
-    """`diag(s) - s sᵀ` of each dense row, masked or not (illegal slots hold 0): `[B, A]` → float64 `[B, A, A]`."""
-    s = checks.floats("policy", policy, 2).astype(np.float64, copy=False)
-    diagonal = s[:, :, None] * np.eye(s.shape[1])
-    return np.asarray(diagonal - s[:, :, None] * s[:, None, :])
+def masked_logsumexp(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
+    """`softmax.logsumexp` over the legal slots: `[B]`."""
+    legal = legal_logits(logits, legal_mask)
+    return softmax.logsumexp(legal.values, legal.indptr)
 
 
-def softmax_jvp(policy: ArrayLike, vectors: ArrayLike) -> Float:
-    """`J v` of each dense row without forming `J`: policy and vectors `[B, A]` → float64 `[B, A]`; VJP alike."""
-    return _rowwise(gradients.softmax_jvp, policy, vectors)
+def masked_statistic(statistic: Callable[[Float, Index], Float], policy: ArrayLike, legal_mask: ArrayLike) -> Float:
+    """Any of `statistics` that looks at one distribution, over the legal slots: policy `[B, A]` → `[B]`."""
+    legal = legal_logits(policy, legal_mask)
+    return statistic(legal.values, legal.indptr)
 
 
-def entmax_jvp(policy: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
-    """`J v` of each dense row of α-entmax; VJP alike."""
-    return _rowwise(lambda p, indptr, v: gradients.entmax_jvp(p, indptr, v, alpha), policy, vectors)
-
-
-def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, vectors: ArrayLike) -> Float:
-    p = checks.floats("policy", policy, 2).astype(np.float64, copy=False)
-    v = checks.floats("vectors", vectors, 2).astype(np.float64, copy=False)
-    if v.shape != p.shape:
-        raise ValueError(f"vectors: expected shape {p.shape}, got {v.shape}")
-    indptr = np.arange(0, p.size + 1, p.shape[1], dtype=np.intp) if p.size else np.zeros(len(p) + 1, dtype=np.intp)
-    return kernel(p.ravel(), indptr, v.ravel()).reshape(p.shape)
+def masked_distance(
+    distance: Callable[[Float, Float, Index], Float], policy: ArrayLike, other: ArrayLike, legal_mask: ArrayLike
+) -> Float:
+    """Any of `statistics` that compares two, over the legal slots: policies `[B, A]` → `[B]`."""
+    one, two = legal_logits(policy, legal_mask), legal_logits(other, legal_mask)
+    return distance(one.values, two.values, one.indptr)
 
 
 @dataclass(frozen=True, slots=True)
-class _Legal:
+class Legal:
     """The legal logits `[N]` of a batch and where they go back to."""
 
     values: Float
@@ -135,11 +129,12 @@ class _Legal:
         return result
 
 
-def _legal(logits: ArrayLike, legal_mask: ArrayLike) -> _Legal:
+def legal_logits(logits: ArrayLike, legal_mask: ArrayLike) -> Legal:
+    """Gathers what is legal of a dense batch."""
     array = checks.floats("logits", logits, 2)
     slots, indptr = ragged_of_mask(checks.legal_mask(legal_mask, array))
     values, indptr = gather_legal(array, slots, indptr)
-    return _Legal(values, indptr, slots, (array.shape[0], array.shape[1]))
+    return Legal(values, indptr, slots, (array.shape[0], array.shape[1]))
 
 
 def _applied(
@@ -149,12 +144,12 @@ def _applied(
     keep_dtype: bool,
     elsewhere: float = 0.0,
 ) -> Floating:
-    legal = _legal(logits, legal_mask)
+    legal = legal_logits(logits, legal_mask)
     return legal.back(checks.result(kernel(legal.values, legal.indptr), logits, keep_dtype), elsewhere)
 
 
 def _kept(
     kernel: Callable[[Float, Index], NDArray[np.bool_]], probabilities: ArrayLike, legal_mask: ArrayLike
 ) -> NDArray[np.bool_]:
-    legal = _legal(probabilities, legal_mask)
+    legal = legal_logits(probabilities, legal_mask)
     return legal.back(kernel(legal.values, legal.indptr))

@@ -48,7 +48,7 @@ def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLik
     α = 2 is sparsemax, 1.5 is entmax15, 1 is softmax. At the edge of the support the map is not
     differentiable; this is the derivative from inside.
     """
-    g, bounds = _weights(probabilities, indptr, alpha)
+    g, bounds = entmax_weights(probabilities, indptr, alpha)
     rows = row_of_each(bounds)
     same_row = rows[:, None] == rows[None, :]
     total = spread(row_sum(g, bounds), bounds)
@@ -57,7 +57,7 @@ def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLik
 
 def entmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
     """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; VJP and JVP alike."""
-    g, bounds = _weights(probabilities, indptr, alpha)
+    g, bounds = entmax_weights(probabilities, indptr, alpha)
     v = _vectors(vectors, g)
     return np.asarray(g * (v - spread(row_sum(g * v, bounds) / row_sum_or_one(g, bounds), bounds)))
 
@@ -71,7 +71,8 @@ def row_sum_or_one(values: Float, indptr: Index) -> Float:
     return np.where(total == 0, 1.0, total)
 
 
-def _weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> tuple[Float, Index]:
+def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> tuple[Float, Index]:
+    """`g = p^(2 - α)` on the support, 0 elsewhere, and the indptr checked."""
     p, bounds = checks.ragged("probabilities", probabilities, indptr)
     alphas = checks.per_row(
         "alpha", alpha, len(bounds) - 1, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"

@@ -70,7 +70,8 @@ def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
 def _reduce(ufunc: np.ufunc, values: Float, indptr: Index, empty: float) -> Float:
     """`ufunc.reduceat` returns the next row's first value for an empty row, so only the others are handed to it."""
     if len(indptr) == 2 and len(values):  # one row, the service's usual case: without the overhead below
-        return np.asarray(ufunc.reduce(values, keepdims=True))
+        # `reduceat`, not `reduce`: a sum in another order would make a row's last bit depend on its company.
+        return np.asarray(ufunc.reduceat(values, indptr[:1]))
     starts, ends = indptr[:-1], indptr[1:]
     some = starts < ends
     if some.all():

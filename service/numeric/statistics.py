@@ -89,7 +89,8 @@ def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLik
     # A subnormal p can have a middle that rounds to 0; where p is above 0 so is the middle, up to that.
     middle = np.maximum(middle, np.maximum(p, q) / 2)
     safe = np.where(middle > 0, middle, np.maximum(p, q))
-    return (kl_divergence(p, safe, bounds) + kl_divergence(q, safe, bounds)) / 2
+    both = kl_divergence(p, safe, bounds) + kl_divergence(q, safe, bounds)
+    return np.maximum(both / 2, 0.0)  # rounding can take two equal ones below 0
 
 
 def _pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:

@@ -92,17 +92,16 @@ def test_a_restart_keeps_the_audit(tmp_path: Path) -> None:
             assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == positions
 
 
-def multiplied(batch: Any, legal: Legal, temperature: Any = 1.0) -> list[Policy]:
+def multiplied(batch: Any, legal: Legal, rules: Any) -> list[Policy]:
     """The Maia-2 mistake, planted: a share of every move's probability goes to a move that is not legal."""
-    made = policies(batch, legal, temperature)
+    made = policies(batch, legal, rules)
     return [
         Policy(
             (*policy.moves, type(policy.moves[0]).from_uci("a1a8")),
             np.append(policy.probabilities * 0.999, 0.001),
             np.append(policy.logits, 0.0),
-            policy.entropy,
-            policy.effective_moves,
-            policy.maximum,
+            policy.abstention,
+            policy.statistics,
         )
         for policy in made
     ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.numeric import calibration, dense, entmax, gradients, losses, softmax
+from service.numeric import calibration, dense, dense_losses, entmax, gradients, losses, softmax, statistics
 from tests.numeric.batches import Ragged, ragged, wide
 
 Array = NDArray[Any]
@@ -77,7 +77,7 @@ def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
     rng = np.random.default_rng(1)
     logits, mask = rng.normal(size=(2, 5)), np.array([[True, False, True, True, False], [False] * 5])
     policy = dense.masked_softmax(logits, mask)
-    jacobians = dense.softmax_jacobian(policy)
+    jacobians = dense_losses.softmax_jacobian(policy)
     for row in range(2):
         by_hand = slopes(
             lambda z, row=row: dense.masked_softmax(np.where(np.arange(2)[:, None] == row, z, logits), mask)[row],  # type: ignore[misc]
@@ -85,8 +85,8 @@ def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
         )
         np.testing.assert_allclose(jacobians[row], by_hand, atol=1e-8)
     v = rng.normal(size=(2, 5))
-    np.testing.assert_allclose(dense.softmax_jvp(policy, v), np.einsum("bij,bj->bi", jacobians, v), atol=1e-14)
-    np.testing.assert_allclose(dense.entmax_jvp(policy, v, 1.0), dense.softmax_jvp(policy, v), atol=1e-14)
+    np.testing.assert_allclose(dense_losses.softmax_jvp(policy, v), np.einsum("bij,bj->bi", jacobians, v), atol=1e-14)
+    np.testing.assert_allclose(dense_losses.entmax_jvp(policy, v, 1.0), dense_losses.softmax_jvp(policy, v), atol=1e-14)
 
 
 @pytest.fixture
@@ -176,3 +176,63 @@ def test_wide_rows_have_slopes_too() -> None:
     assert abs(gradients.softmax_jvp(p, batch.indptr, np.ones(len(p)))).max() < 1e-15
     with pytest.raises(ValueError, match="vectors: expected shape"):
         gradients.softmax_jvp(p, batch.indptr, np.ones(3))
+
+
+class TestDense:
+    """The dense forms are the ragged ones, put back."""
+
+    rng = np.random.default_rng(8)
+    logits = rng.normal(size=(3, 6))
+    mask = np.array([[True, True, False, True, False, True], [False] * 3 + [True] * 3, [True] * 6])
+    targets = np.array([3, 5, 0])
+    indptr = np.array([0, 4, 7, 13])
+    places = np.array([2, 2, 0])
+
+    def test_losses_and_their_gradients(self) -> None:
+        z = self.logits[self.mask]
+        for made, values, gradient in (
+            (
+                dense_losses.masked_cross_entropy(self.logits, self.mask, self.targets, 2.0),
+                losses.cross_entropy(z, self.indptr, self.places, 2.0),
+                losses.cross_entropy_gradient(z, self.indptr, self.places, 2.0),
+            ),
+            (
+                dense_losses.masked_fenchel_young(self.logits, self.mask, self.targets, 1.5),
+                *losses.fenchel_young(z, self.indptr, self.places, 1.5),
+            ),
+            (
+                dense_losses.masked_mean_cross_entropy(self.logits, self.mask, self.targets),
+                *losses.mean_cross_entropy(z, self.indptr, self.places),
+            ),
+        ):
+            np.testing.assert_array_equal(made[0], values)
+            np.testing.assert_array_equal(made[1][self.mask], gradient)
+            assert not made[1][~self.mask].any()
+
+    @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
+    def test_jacobians_of_entmax(self, alpha: float) -> None:
+        policy = dense.masked_entmax(self.logits, self.mask, alpha)
+        jacobians = dense_losses.entmax_jacobian(policy, alpha)
+        v = self.rng.normal(size=policy.shape)
+        by_product = dense_losses.entmax_jvp(policy, v, alpha)
+        np.testing.assert_allclose(np.einsum("bij,bj->bi", jacobians, v), by_product, atol=1e-14)
+
+    def test_logsumexp_statistics_and_distances(self) -> None:
+        z = self.logits[self.mask]
+        np.testing.assert_array_equal(dense.masked_logsumexp(self.logits, self.mask), softmax.logsumexp(z, self.indptr))
+        p, q = dense.masked_softmax(self.logits, self.mask), dense.masked_softmax(-self.logits, self.mask)
+        for statistic in (statistics.entropy, statistics.gini, statistics.inverse_simpson, statistics.maximum):
+            np.testing.assert_array_equal(
+                dense.masked_statistic(statistic, p, self.mask), statistic(p[self.mask], self.indptr)
+            )
+        for distance in (statistics.total_variation, statistics.kl_divergence, statistics.jensen_shannon):
+            np.testing.assert_array_equal(
+                dense.masked_distance(distance, p, q, self.mask), distance(p[self.mask], q[self.mask], self.indptr)
+            )
+
+    @pytest.mark.parametrize("bad", [[2, 5, 0], [3, 5, 6], [-1, 5, 0], [3, 5]])
+    def test_targets_that_are_not_legal_are_refused_by_slot(self, bad: Any) -> None:
+        with pytest.raises(ValueError, match="targets: "):
+            dense_losses.masked_cross_entropy(self.logits, self.mask, np.array(bad))
+        with pytest.raises(ValueError, match="targets: slot 0 in row 0 is not legal"):
+            dense_losses.masked_cross_entropy(self.logits[:1], np.zeros((1, 6), dtype=bool), [0])

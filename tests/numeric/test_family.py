@@ -222,6 +222,7 @@ class TestEntmax:
         with pytest.raises(ValueError, match="alpha: "):
             entmax.entmax(np.zeros(2), [0, 2], alpha)
 
+    @pytest.mark.peer
     def test_against_the_entmax_package(self) -> None:
         torch = pytest.importorskip("torch", reason="torch is not installed: the entmax package cannot be compared")
         package = pytest.importorskip("entmax", reason="the entmax package is not installed")

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from service.api import problems
-from service.api.schemas import LeakageFiguresOut, WorstOut, figures_out, worst_out
+from service.api.schemas.figures import LeakageFiguresOut, WorstOut, figures_out, worst_out
 from service.api.services import Given, Services
 from service.audit.store import RANKED_KINDS
 from service.errors import UnknownKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from service.api import problems
-from service.api.schemas import ModelEntryOut, ModelsOut, entry_out
+from service.api.schemas.figures import ModelEntryOut, ModelsOut, entry_out
 from service.api.services import Given
 
 router = APIRouter(tags=["models"])

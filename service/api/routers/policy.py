@@ -13,20 +13,8 @@ from pydantic import BaseModel
 from service.api import problems
 from service.api.disconnect import while_connected
 from service.api.problems import Problem
-from service.api.schemas import (
-    BatchIn,
-    BatchOut,
-    ErrorOut,
-    InvalidItem,
-    MoveChosenOut,
-    MoveIn,
-    PolicyIn,
-    PolicyOut,
-    PositionIn,
-    move_out,
-    policy_out,
-    query_of,
-)
+from service.api.schemas.answers import BatchOut, ErrorOut, MoveChosenOut, PolicyOut, move_out, policy_out
+from service.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
 from service.api.services import Given, Services
 from service.errors import LimitExceeded, MovemaskError
 from service.pipeline import Answer, Query
@@ -48,7 +36,7 @@ async def policy(asked: PolicyIn, request: Request, held: Given) -> Response:
     Without a legal move the answer has `status` `checkmate` or `stalemate` and no moves.
     """
     answer = await _one(query_of(asked), asked.model, request, held)
-    return _json(policy_out(answer, held.pipeline.model(asked.model), asked.include))
+    return as_json(policy_out(answer, held.pipeline.model(asked.model), asked.include))
 
 
 @router.post("/v1/move", summary="One move, the best or one drawn", response_model=MoveChosenOut, responses=_PROBLEMS)
@@ -64,7 +52,7 @@ async def move(asked: MoveIn, request: Request, held: Given) -> Response:
         )  # 53 bits: what a JSON number holds everywhere
     if answer.policy is not None:
         chosen = 0 if seed is None else answer.policy.sample(seed)
-    return _json(move_out(answer, held.pipeline.model(asked.model), asked, chosen, seed))
+    return as_json(move_out(answer, held.pipeline.model(asked.model), asked, chosen, seed))
 
 
 @router.post(
@@ -87,7 +75,7 @@ async def batch(
     if NDJSON in accept:
         return StreamingResponse(_lines(asked, held), media_type=NDJSON)
     results = await while_connected(request, _results(asked, asked.positions, held))
-    return _json(BatchOut(results=results))
+    return as_json(BatchOut(results=results))
 
 
 async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
@@ -96,7 +84,7 @@ async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
         try:
             results = await _results(asked, part, held)
         except MovemaskError as error:  # the answer has begun: what stops the rest is said in each place
-            results = [_error(problems.problem_of(error), held) for _ in part]
+            results = [error_out(error, held) for _ in part]
         for result in results:
             yield result.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
 
@@ -104,25 +92,28 @@ async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
 async def _results(
     asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], held: Services
 ) -> list[PolicyOut | ErrorOut]:
-    queries = [
-        query_of(position, asked.chess960, asked.elo, asked.temperature)
-        for position in positions
-        if isinstance(position, PositionIn)
-    ]
-    outcomes = iter(await held.pipeline.evaluate(queries, asked.model) if queries else [])
+    queries: list[Query | Problem] = [_query(position, asked) for position in positions]
+    asked_of = [query for query in queries if isinstance(query, Query)]
+    outcomes = iter(await held.pipeline.evaluate(asked_of, asked.model) if asked_of else [])
     model = held.pipeline.model(asked.model)
     results: list[PolicyOut | ErrorOut] = []
-    for position in positions:
-        if isinstance(position, InvalidItem):
-            results.append(_error(problems.invalid_request(position.errors), held))
-            continue
-        outcome = next(outcomes)
+    for query in queries:
+        outcome = query if isinstance(query, Problem) else next(outcomes)
         if isinstance(outcome, Answer):
             held.metrics.answered(model.name, [outcome.status])
             results.append(policy_out(outcome, model, asked.include))
         else:
-            results.append(_error(problems.problem_of(outcome), held))
+            results.append(error_out(outcome, held))
     return results
+
+
+def _query(position: PositionIn | InvalidItem, asked: BatchIn) -> Query | Problem:
+    if isinstance(position, InvalidItem):
+        return problems.invalid_request(position.errors)
+    try:
+        return query_of(position, asked)
+    except MovemaskError as error:
+        return problems.problem_of(error)
 
 
 async def _one(query: Query, name: str | None, request: Request, held: Services) -> Answer:
@@ -133,10 +124,13 @@ async def _one(query: Query, name: str | None, request: Request, held: Services)
     return outcome
 
 
-def _error(found: Problem, held: Services) -> ErrorOut:
-    held.metrics.problem(found)
-    return ErrorOut(error=found)
+def error_out(found: Problem | MovemaskError, held: Services) -> ErrorOut:
+    """What stands in the place of an item that is at fault; counted."""
+    told = found if isinstance(found, Problem) else problems.problem_of(found)
+    held.metrics.problem(told)
+    return ErrorOut(error=told)
 
 
-def _json(out: BaseModel) -> Response:
+def as_json(out: BaseModel) -> Response:
+    """The response of an answer, with what was left unset left out."""
     return Response(out.model_dump_json(exclude_unset=True, by_alias=True), media_type="application/json")

@@ -1,0 +1,44 @@
+"""`POST /v1/games`: the moves of whole games."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from service import games as judging
+from service.api import problems
+from service.api.disconnect import while_connected
+from service.api.routers.policy import as_json, error_out
+from service.api.schemas.answers import ErrorOut, GameOut, GamesOut, ModelOut, game_out
+from service.api.schemas.requests import GamesIn
+from service.api.services import Given
+from service.errors import MovemaskError
+
+router = APIRouter(tags=["games"])
+
+
+@router.post(
+    "/v1/games",
+    summary="How probable the moves of whole games were",
+    response_model=GamesOut,
+    responses=problems.documented(400, 404, 413, 415, 422, 502, 503),
+)
+async def games(asked: GamesIn, request: Request, held: Given) -> Response:
+    """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
+    cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
+    """
+    model = held.pipeline.model(asked.model)
+    found = await while_connected(
+        request,
+        judging.judged(
+            held.pipeline, asked.pgn, asked.model, asked.temperature, max_positions=held.settings.max_positions
+        ),
+    )
+    used = next((game.moves[0].answer.rule.temperature for game in found if not isinstance(game, MovemaskError)), None)
+    told: list[GameOut | ErrorOut] = []
+    for game in found:
+        if isinstance(game, MovemaskError):
+            told.append(error_out(game, held))
+        else:
+            held.metrics.answered(model.name, [move.answer.status for move in game.moves])
+            told.append(game_out(game, model))
+    return as_json(GamesOut(model=ModelOut(name=model.name, digest=model.digest), temperature=used, games=told))

@@ -1,0 +1,263 @@
+"""Answers as JSON; fields that do not apply are left unset, and so out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from service.api.problems import Problem
+from service.api.schemas.requests import Include, MoveIn
+from service.audit.leakage import Leakage
+from service.games import GameJudged, MoveJudged, SideJudged
+from service.inference.model import Model
+from service.pipeline import Answer
+from service.policy import Normalizer
+
+
+class ModelOut(BaseModel):
+    """The network that answered."""
+
+    name: str
+    digest: str
+
+
+class EloOut(BaseModel):
+    """The ratings that the network was given: as asked, the contract's default, or the nearest it knows."""
+
+    own: float = Field(serialization_alias="self")
+    opponent: float
+
+
+class MoveOut(BaseModel):
+    uci: str
+    san: str | None = Field(None, description="On request.")
+    probability: float
+    logit: float | None = Field(None, description="On request; as the network gave it.")
+
+
+class ValueOut(BaseModel):
+    """Probabilities of the game's result, from the point of view of the side to move."""
+
+    win: float
+    draw: float
+    loss: float
+
+
+class LeakageOut(BaseModel):
+    raw: float | None = Field(
+        description="What plain softmax gives to illegal moves; null if an illegal logit is NaN/inf."
+    )
+    multiplied: float = Field(description="What softmax(logits * mask) gives to illegal moves.")
+    served: float = Field(description="What this answer gives to illegal moves.")
+    trained_with_mask: bool = Field(description="If true, raw leakage is arbitrary and means nothing.")
+
+
+class StatisticsOut(BaseModel):
+    """Of the probabilities told, brought to a sum of 1 where some was abstained."""
+
+    entropy: float = Field(description="In nats.")
+    effective_moves: float = Field(description="exp(entropy).")
+    inverse_simpson: float = Field(description="1 / sum p².")
+    gini: float
+    maximum: float
+
+
+class TimingOut(BaseModel):
+    queue_ms: float
+    inference_ms: float
+
+
+class _Head(BaseModel):
+    """Which network, which position."""
+
+    model: ModelOut
+    fen: str
+    turn: Literal["white", "black"]
+    status: Literal["ongoing", "checkmate", "stalemate"]
+
+
+class _Moves(BaseModel):
+    moves: list[MoveOut] = Field(description="Every legal move that is kept, most probable first.")
+
+
+class _Chosen(BaseModel):
+    move: MoveOut | None = Field(description="null where there is no legal move.")
+    method: Literal["greedy", "sample"]
+    seed: int | None = Field(None, description="What `sample` drew with.")
+
+
+class _Tail(BaseModel):
+    """What else is known. Without a legal move there is no leakage, value or timing."""
+
+    value: ValueOut | None = None
+    leakage: LeakageOut | None = None
+    abstention: float | None = Field(None, description="With `softmax_one`: what it leaves to no move.")
+    statistics: StatisticsOut | None = None
+    temperature: float | None = None
+    elo: EloOut | None = None
+    ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
+    timing: TimingOut | None = None
+
+
+# Fields come in the order of the bases from right to left: the moves stand before what is less often read.
+class PolicyOut(_Tail, _Moves, _Head):
+    """The policy of a position."""
+
+
+class MoveChosenOut(_Tail, _Chosen, _Head):
+    """The move that was chosen."""
+
+
+class ErrorOut(BaseModel):
+    error: Problem
+
+
+class BatchOut(BaseModel):
+    results: list[PolicyOut | ErrorOut]
+
+
+class PlayedOut(BaseModel):
+    """A move that was played."""
+
+    ply: int
+    turn: Literal["white", "black"]
+    uci: str
+    san: str
+    probability: float
+    rank: int = Field(description="1 is the network's first choice.")
+    surprise: float = Field(description="-log p, in nats.")
+    leakage: LeakageOut
+
+
+class SideOut(BaseModel):
+    """One side's moves."""
+
+    moves: int
+    cross_entropy: float = Field(description="Mean surprise, in nats.")
+    perplexity: float | None = Field(description="exp(cross_entropy); null where that is beyond a number.")
+    top1: float = Field(description="Share of moves that were the network's first choice.")
+    raw_leakage: float | None = Field(description="Mean.")
+    multiplied_leakage: float = Field(description="Mean.")
+
+
+class GameOut(BaseModel):
+    """A game; a side that did not move is null."""
+
+    headers: dict[str, str]
+    chess960: bool
+    ignored: list[str]
+    elo: dict[str, float] | None = Field(None, description="Ratings the network was given, by side.")
+    white: SideOut | None
+    black: SideOut | None
+    moves: list[PlayedOut]
+
+
+class GamesOut(BaseModel):
+    model: ModelOut
+    temperature: float | None = Field(description="null if no game could be judged.")
+    games: list[GameOut | ErrorOut]
+
+
+def policy_out(answer: Answer, model: Model, include: list[Include]) -> PolicyOut:
+    """An answer as JSON has it; fields that do not apply are left unset."""
+    moves = range(len(answer.policy.moves)) if answer.policy else range(0)
+    return PolicyOut(**_position(answer, model, include), moves=[_move(answer, index, include) for index in moves])
+
+
+def move_out(answer: Answer, model: Model, asked: MoveIn, chosen: int | None, seed: int | None) -> MoveChosenOut:
+    """The chosen move (by its index in the policy) as JSON has it."""
+    move = None if chosen is None else _move(answer, chosen, asked.include)
+    drawn = {} if seed is None else {"seed": seed}
+    return MoveChosenOut(**_position(answer, model, asked.include), move=move, method=asked.method, **drawn)
+
+
+def game_out(judged: GameJudged, model: Model) -> GameOut:
+    """A judged game as JSON has it."""
+    first = judged.moves[0].answer
+    out: dict[str, Any] = {}
+    if first.elo is not None:
+        ours, theirs = first.position.turn, "black" if first.position.turn == "white" else "white"
+        out["elo"] = {ours: first.elo.self, theirs: first.elo.opponent}
+    return GameOut(
+        headers=judged.game.headers,
+        chess960=judged.game.chess960,
+        ignored=sorted({name for move in judged.moves for name in move.answer.ignored}),
+        white=_side(judged.white),
+        black=_side(judged.black),
+        moves=[_played(move, model) for move in judged.moves],
+        **out,
+    )
+
+
+def _side(side: SideJudged | None) -> SideOut | None:
+    if side is None:
+        return None
+    told = dataclasses.asdict(side)
+    if not math.isfinite(side.perplexity):
+        told["perplexity"] = None
+    return SideOut(**told)
+
+
+def _played(judged: MoveJudged, model: Model) -> PlayedOut:
+    position, leakage = judged.answer.position, judged.answer.leakage
+    assert leakage is not None
+    return PlayedOut(
+        ply=judged.ply,
+        turn=position.turn,
+        uci=judged.move.uci(),
+        san=position.board.san(judged.move),
+        probability=judged.probability,
+        rank=judged.rank,
+        surprise=judged.surprise,
+        leakage=_leakage(leakage, model),
+    )
+
+
+def _position(answer: Answer, model: Model, include: list[Include]) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "model": ModelOut(name=model.name, digest=model.digest),
+        "fen": answer.position.fen,
+        "turn": answer.position.turn,
+        "status": answer.status,
+        "ignored": list(answer.ignored),
+    }
+    if answer.value is not None:
+        win, draw, loss = answer.value
+        out["value"] = ValueOut(win=win, draw=draw, loss=loss)
+    if answer.leakage is not None:
+        out["leakage"] = _leakage(answer.leakage, model)
+    if answer.elo is not None:
+        out["elo"] = EloOut(own=answer.elo.self, opponent=answer.elo.opponent)
+    if answer.timing is not None:
+        out["timing"] = TimingOut(queue_ms=1e3 * answer.timing.queue, inference_ms=1e3 * answer.timing.inference)
+    if "statistics" in include and answer.policy is not None:
+        out["statistics"] = StatisticsOut(**dataclasses.asdict(answer.policy.statistics))
+    if answer.policy is not None:
+        out["temperature"] = answer.rule.temperature
+        if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+            out["abstention"] = answer.policy.abstention
+    return out
+
+
+def _leakage(leakage: Leakage, model: Model) -> LeakageOut:
+    return LeakageOut(
+        raw=leakage.raw,
+        multiplied=leakage.multiplied,
+        served=leakage.served,
+        trained_with_mask=model.trained_with_mask,
+    )
+
+
+def _move(answer: Answer, index: int, include: list[Include]) -> MoveOut:
+    assert answer.policy is not None
+    move = answer.policy.moves[index]
+    out: dict[str, Any] = {"uci": move.uci()}
+    if "san" in include:
+        out["san"] = answer.position.board.san(move)
+    out["probability"] = float(answer.policy.probabilities[index])
+    if "logit" in include:
+        out["logit"] = float(answer.policy.logits[index])
+    return MoveOut(**out)

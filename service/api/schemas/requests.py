@@ -1,0 +1,177 @@
+"""Requests as JSON. Unknown fields are refused, so that a misspelt one is not silently ignored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import chess
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
+
+from service.encoding.encoded import Elo
+from service.pipeline import Query
+from service.policy import CALIBRATED, Normalizer, Rule
+
+T = TypeVar("T")
+
+Fen = Annotated[str, Field(max_length=200)]
+Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
+Temperature = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
+]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Include = Literal["san", "logit", "statistics"]
+NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+
+MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
+PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EloIn(_In):
+    """Ratings of the side to move and of its opponent."""
+
+    own: Rating = Field(alias="self")
+    opponent: Rating
+
+
+class RuleIn(_In):
+    """How the logits become a distribution."""
+
+    temperature: Temperature | None = Field(
+        None, description="1, the network's own distribution, if left out; `calibrated` takes the contract's."
+    )
+    normalizer: NormalizerName | None = Field(None, description="softmax if left out.")
+    alpha: Annotated[float, Field(ge=1, le=2, allow_inf_nan=False)] | None = Field(
+        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax."
+    )
+    top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves.")
+    top_p: Share | None = Field(None, description="Keep the fewest most probable moves that hold this much.")
+    min_p: Share | None = Field(None, description="Keep moves with at least this share of the best's probability.")
+
+
+class PositionIn(RuleIn):
+    """A position: `fen` (the start position if left out), then `moves` in UCI played from it."""
+
+    fen: Fen | None = Field(None, examples=[chess.STARTING_FEN])
+    moves: list[Annotated[str, Field(max_length=8)]] = Field([], examples=[["e2e4", "e7e5"]])
+    chess960: bool | None = Field(None, description="Read the FEN, and write castling, as Chess960.")
+    elo: EloIn | None = None
+
+
+class PolicyIn(PositionIn):
+    """One position, and how to answer."""
+
+    model: str | None = Field(None, description="The default model if left out.")
+    include: list[Include] = Field([], description="What to add to the answer.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"fen": chess.STARTING_FEN},
+                {"moves": ["e2e4", "e7e5"], "elo": {"self": 1500, "opponent": 1500}, "include": ["san"]},
+                {"fen": MATE},
+                {"normalizer": "softmax_one", "temperature": 0.8, "top_k": 5, "include": ["statistics"]},
+            ]
+        }
+    )
+
+
+class MoveIn(PolicyIn):
+    """One position, and how to choose a move."""
+
+    method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn.")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="For `sample`; the same seed draws the same move.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"fen": chess.STARTING_FEN, "method": "sample", "seed": 7, "include": ["san"]},
+                {"moves": ["e2e4"], "method": "sample", "top_p": 0.9, "temperature": 0.7},
+            ]
+        }
+    )
+
+
+class InvalidItem(BaseModel):
+    """What stands for a position of a batch that is not one: its errors, so that the others are still answered."""
+
+    errors: list[Any]
+
+
+def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError as error:
+        return InvalidItem(errors=error.errors(include_url=False))
+
+
+class BatchIn(RuleIn):
+    """Positions, and what holds for those that do not say otherwise."""
+
+    positions: list[Annotated[PositionIn, WrapValidator(_captured)]] = Field(min_length=1)
+    model: str | None = None
+    chess960: bool = False
+    elo: EloIn | None = None
+    include: list[Include] = []
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"positions": [{"fen": chess.STARTING_FEN}, {"moves": ["d2d4"]}, {"fen": "not a fen"}]}]
+        }
+    )
+
+
+class GamesIn(_In):
+    """Games as PGN, and how to judge their moves."""
+
+    pgn: str = Field(description="One game or several. Ratings are taken from WhiteElo and BlackElo.")
+    model: str | None = Field(None, description="The default model if left out.")
+    temperature: Temperature = 1.0
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
+
+
+def query_of(asked: PositionIn, batch: BatchIn | None = None) -> Query:
+    """The query in a request, with a batch's own values where it says nothing; raises InvalidRule."""
+    rating = asked.elo or (batch.elo if batch else None)
+    chess960 = batch.chess960 if batch and asked.chess960 is None else bool(asked.chess960)
+    return Query(
+        fen=asked.fen,
+        moves=tuple(asked.moves),
+        chess960=chess960,
+        elo=Elo(rating.own, rating.opponent) if rating else None,
+        rule=_rule(asked, batch),
+    )
+
+
+def _rule(asked: RuleIn, batch: RuleIn | None) -> Rule:
+    def said(name: str, otherwise: T) -> T:
+        for source in (asked, batch):
+            value = None if source is None else getattr(source, name)
+            if value is not None:
+                found: T = value
+                return found
+        return otherwise
+
+    return Rule(
+        normalizer=Normalizer(said("normalizer", "softmax")),
+        alpha=said("alpha", None),
+        temperature=said("temperature", 1.0),
+        top_k=said("top_k", None),
+        top_p=said("top_p", None),
+        min_p=said("min_p", None),
+    )

@@ -1,0 +1,88 @@
+"""Games from PGN, by python-chess: main lines of standard chess and Chess960, each played through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TextIO
+
+import chess
+import chess.pgn
+
+from service.encoding.encoded import Elo
+from service.encoding.position import Position, status_names
+from service.errors import InvalidPgn, MovemaskError
+
+
+@dataclass(frozen=True, slots=True)
+class Ply:
+    """A position of a game, with all that led to it, and the move that was played there."""
+
+    position: Position
+    played: chess.Move
+    elo: Elo | None
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game that can be played through; `headers` as in the PGN."""
+
+    headers: dict[str, str]
+    chess960: bool
+    plies: tuple[Ply, ...]
+
+
+def read_games(stream: TextIO) -> Iterator[Game | MovemaskError]:
+    """The games of a PGN in order; in the place of one that cannot be played through, an InvalidPgn that says where.
+
+    A stream without any game yields one InvalidPgn.
+    """
+    number = 0
+    while (found := chess.pgn.read_game(stream, Visitor=_Quiet)) is not None:
+        number += 1
+        try:
+            yield _game(found, number)
+        except MovemaskError as error:
+            yield error
+    if not number:
+        yield InvalidPgn("pgn: there is no game in it")
+
+
+class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Keeps what is wrong with a game in the game, and out of the log."""
+
+    def handle_error(self, error: Exception) -> None:
+        self.game.errors.append(error)
+
+
+def _game(found: chess.pgn.Game, number: int) -> Game:
+    headers = dict(found.headers)
+    name = f"pgn: game {number}"
+    if found.errors:
+        raise InvalidPgn(f"{name}: {found.errors[0]}")
+    try:
+        board = found.board()
+    except ValueError as error:
+        raise InvalidPgn(f"{name}: {error}") from None
+    if type(board) is not chess.Board:
+        raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')!r} is not standard chess or Chess960")
+    if not board.is_valid():
+        raise InvalidPgn(f"{name}: {board.fen()!r} is not a valid position: {', '.join(status_names(board.status()))}")
+    moves = list(found.mainline_moves())
+    if not moves:
+        raise InvalidPgn(f"{name}: no moves")
+    white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
+    plies = []
+    for index, move in enumerate(moves):
+        if not move or not board.is_legal(move):
+            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {board.fen()!r}")
+        elo = None
+        if white is not None and black is not None:
+            elo = Elo(white, black) if board.turn == chess.WHITE else Elo(black, white)
+        plies.append(Ply(Position(board.copy()), move, elo))
+        board.push(move)
+    return Game(headers, board.chess960, tuple(plies))
+
+
+def _rating(header: str | None) -> float | None:
+    return float(header) if header and header.isdigit() and len(header) <= 4 else None

@@ -1,0 +1,113 @@
+"""What a user would lose: what a network makes of the moves that were played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import Serve
+from tests.networks import write_fake
+
+PGN = """[Event "one"]
+[WhiteElo "1400"]
+[BlackElo "1700"]
+
+1. e4 e5 (1... c5 2. Nf3) 2. Nf3 {a comment} Nc6 3. Bb5 a6 1/2-1/2
+"""
+
+
+def judged(client: TestClient, **body: Any) -> Any:
+    answer = client.post("/v1/games", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", planes="lc0-112", vocabulary="lc0-1858", elo=True)
+    client = serve(tmp_path / "m")
+    (game,) = judged(client, pgn=PGN, temperature=1.3)["games"]
+    board = chess.Board()
+    played: list[str] = []
+    surprises: dict[str, list[float]] = {"white": [], "black": []}
+    for index, san in enumerate(["e4", "e5", "Nf3", "Nc6", "Bb5", "a6"]):
+        turn = "white" if board.turn else "black"
+        elo = {"self": 1400, "opponent": 1700} if board.turn else {"self": 1700, "opponent": 1400}
+        move = board.push_san(san).uci()
+        policy = client.post("/v1/policy", json={"moves": played, "elo": elo, "temperature": 1.3}).json()
+        ranks = [told["uci"] for told in policy["moves"]]
+        told = game["moves"][index]
+        assert (told["ply"], told["turn"], told["uci"], told["san"]) == (index + 1, turn, move, san)
+        assert told["rank"] == ranks.index(move) + 1
+        assert told["probability"] == policy["moves"][told["rank"] - 1]["probability"]
+        assert told["surprise"] == pytest.approx(-np.log(told["probability"]))
+        assert told["leakage"] == policy["leakage"]
+        surprises[turn].append(told["surprise"])
+        played.append(move)
+    for side, values in surprises.items():
+        assert game[side]["moves"] == 3
+        assert game[side]["cross_entropy"] == pytest.approx(np.mean(values))
+        assert game[side]["perplexity"] == pytest.approx(np.exp(np.mean(values)))
+        first = [told["rank"] == 1 for told in game["moves"] if told["turn"] == side]
+        assert game[side]["top1"] == pytest.approx(np.mean(first))
+        raw = [told["leakage"]["raw"] for told in game["moves"] if told["turn"] == side]
+        assert game[side]["raw_leakage"] == pytest.approx(np.mean(raw))
+    assert game["elo"] == {"white": 1400, "black": 1700}
+    assert game["headers"]["Event"] == "one"
+    assert game["ignored"] == []
+
+
+def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> None:
+    bad = '[Event "bad"]\n\n1. e4 e5 2. Ke3 *\n\n'
+    atomic = '[Event "other"]\n[Variant "Atomic"]\n\n1. e4 *\n\n'
+    empty = '[Event "none"]\n\n*\n\n'
+    null = '[Event "null"]\n\n1. e4 -- *\n\n'
+    answer = judged(client, pgn=bad + PGN + "\n" + atomic + empty + null + PGN)
+    errors = [game.get("error", {}).get("detail", "") for game in answer["games"]]
+    assert errors[0].startswith("pgn: game 1: illegal san: 'Ke3'")
+    assert errors[1] == ""
+    assert "game 3: the variant 'Atomic' is not standard chess or Chess960" in errors[2]
+    assert errors[3] == "pgn: game 4: no moves"
+    assert errors[4].startswith("pgn: game 5: ply 2: 0000 is not legal")
+    assert len(answer["games"][5]["moves"]) == 6
+    assert answer["games"][1]["ignored"] == ["elo", "history"]
+
+
+def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
+    fen = "nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1"
+    pgn = f'[Variant "Chess960"]\n[SetUp "1"]\n[FEN "{fen}"]\n\n1. c4 c5 *\n'
+    (game,) = judged(client, pgn=pgn)["games"]
+    assert game["chess960"] is True
+    mate = '[SetUp "1"]\n[FEN "7k/8/5KQ1/8/8/8/8/8 w - - 0 1"]\n\n1. Qg7# 1-0\n'
+    (game,) = judged(client, pgn=mate)["games"]
+    assert game["black"] is None
+    assert game["white"]["moves"] == 1
+
+
+@pytest.mark.parametrize("pgn", ["", "   \n\n"])
+def test_a_pgn_without_a_game(client: TestClient, pgn: str) -> None:
+    answer = judged(client, pgn=pgn)
+    assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
+    assert answer["temperature"] is None
+
+
+def test_what_is_not_a_pgn_is_told_as_no_moves(client: TestClient) -> None:
+    assert "no moves" in judged(client, pgn="hello, world")["games"][0]["error"]["detail"]
+
+
+def test_limits_and_wrong_requests(serve: Serve) -> None:
+    client = serve(max_positions=5)
+    answer = client.post("/v1/games", json={"pgn": PGN})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:movemask:problem:limit-exceeded")
+    assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"
+    assert client.post("/v1/games", json={"pgn": PGN, "model": "x"}).status_code == 404
+    assert client.post("/v1/games", json={"pgn": PGN, "temperature": 0}).status_code == 422
+
+
+def test_games_are_audited_like_everything_else(client: TestClient) -> None:
+    judged(client, pgn=PGN)
+    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 6

@@ -1,0 +1,157 @@
+"""What a user would lose: a distribution by the rule that was asked for, and an error where a rule makes no sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+from fastapi.testclient import TestClient
+
+from service.numeric import entmax
+from tests.conftest import Serve
+from tests.networks import write_fake
+
+CALIBRATION = """
+[calibration]
+temperature = 1.5
+positions = 10
+cross_entropy_before = 2.0
+cross_entropy_after = 1.9
+source = "games.pgn"
+"""
+
+
+def asked(client: TestClient, **body: Any) -> Any:
+    answer = client.post("/v1/policy", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def column(answer: Any, name: str) -> np.ndarray[Any, Any]:
+    return np.array([move[name] for move in answer["moves"]])
+
+
+@pytest.fixture
+def plain(client: TestClient) -> Any:
+    return asked(client, include=["logit"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "kernel"),
+    [
+        ({"normalizer": "sparsemax"}, entmax.sparsemax),
+        ({"normalizer": "entmax15"}, entmax.entmax15),
+        ({"normalizer": "entmax", "alpha": 1.2}, lambda z, i: entmax.entmax(z, i, 1.2)),
+    ],
+)
+def test_sparse_normalizers_list_every_legal_move_some_with_nothing(
+    client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any
+) -> None:
+    answer = asked(client, include=["logit"], **rule)
+    assert len(answer["moves"]) == 20
+    logits = column(answer, "logit")
+    np.testing.assert_allclose(column(answer, "probability"), kernel(logits, [0, 20]), atol=1e-14)
+    assert abs(column(answer, "probability").sum() - 1) < 1e-12
+    assert answer["leakage"] == plain["leakage"]
+    assert "abstention" not in answer
+
+
+def test_softmax_one_abstains_and_sums_to_one_with_it(client: TestClient, plain: Any) -> None:
+    answer = asked(client, normalizer="softmax_one", include=["statistics"])
+    logits = column(plain, "logit")
+    expected = scipy.special.softmax(np.append(logits, 0.0))
+    np.testing.assert_allclose(column(answer, "probability"), expected[:-1], rtol=1e-12)
+    assert answer["abstention"] == pytest.approx(expected[-1])
+    assert abs(column(answer, "probability").sum() + answer["abstention"] - 1) < 1e-12
+    assert answer["statistics"]["maximum"] == pytest.approx(expected[0] / expected[:-1].sum())
+    assert answer["leakage"]["served"] == 0.0
+
+
+def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient, plain: Any) -> None:
+    p, moves = column(plain, "probability"), [move["uci"] for move in plain["moves"]]
+    for rule, kept in (
+        ({"top_k": 3}, 3),
+        ({"top_k": 50}, 20),
+        ({"top_p": 0.9}, int((np.cumsum(p) - p < 0.9).sum())),
+        ({"min_p": 0.2}, int((p >= 0.2 * p[0]).sum())),
+        ({"top_k": 4, "top_p": 0.99, "min_p": 0.3}, min(4, int((p >= 0.3 * p[0]).sum()))),
+        ({"top_k": 1, "normalizer": "sparsemax"}, 1),
+    ):
+        answer = asked(client, **rule)
+        assert [move["uci"] for move in answer["moves"]] == moves[:kept], rule
+        assert abs(column(answer, "probability").sum() - 1) < 1e-12
+        if "normalizer" not in rule:
+            np.testing.assert_allclose(column(answer, "probability"), p[:kept] / p[:kept].sum(), rtol=1e-12)
+        assert answer["leakage"] == plain["leakage"]
+
+
+def test_a_batch_mixes_rules(client: TestClient) -> None:
+    rules: list[dict[str, Any]] = [
+        {},
+        {"temperature": 2.0},
+        {"normalizer": "sparsemax"},
+        {"top_k": 2},
+        {"normalizer": "entmax"},
+        {"alpha": 1.5},
+        {"normalizer": "softmax"},
+    ]
+    body = {"positions": rules, "normalizer": "softmax_one", "include": ["logit"]}
+    results = client.post("/v1/policy/batch", json=body).json()["results"]
+    for rule, answer in zip(rules, results, strict=True):
+        if "alpha" in rule or rule.get("normalizer") == "entmax":
+            assert answer["error"]["type"] == "urn:movemask:problem:invalid-rule"
+        else:
+            alone = asked(client, include=["logit"], **{"normalizer": "softmax_one", **rule})
+            assert answer["moves"] == alone["moves"]
+            assert answer.get("abstention") == alone.get("abstention")
+
+
+def test_move_draws_by_the_rule(client: TestClient) -> None:
+    best = [move["uci"] for move in asked(client, top_k=2)["moves"]]
+    drawn = {
+        client.post("/v1/move", json={"method": "sample", "seed": seed, "top_k": 2}).json()["move"]["uci"]
+        for seed in range(40)
+    }
+    assert drawn == set(best)
+    one = client.post("/v1/move", json={"method": "sample", "seed": 3, "normalizer": "softmax_one"}).json()
+    assert one["move"] is not None
+    assert one["abstention"] > 0
+
+
+def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", "plain")
+    file = write_fake(tmp_path / "m", "fitted")
+    file.write_text(file.read_text() + CALIBRATION)
+    client = serve(tmp_path / "m", default_model="fitted")
+    answer = asked(client, temperature="calibrated")
+    assert answer["temperature"] == 1.5
+    assert answer["moves"] == asked(client, temperature=1.5)["moves"]
+    refused = client.post("/v1/policy", json={"model": "plain", "temperature": "calibrated"})
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:movemask:problem:not-calibrated")
+    assert client.get("/v1/models/fitted").json()["contract"]["calibration"]["temperature"] == 1.5
+
+
+@pytest.mark.parametrize(
+    ("rule", "word"),
+    [
+        ({"normalizer": "hardmax"}, "normalizer: Input should be 'softmax'"),
+        ({"normalizer": "entmax"}, "alpha: is missing"),
+        ({"alpha": 1.5}, "alpha: goes with normalizer 'entmax', not with 'softmax'"),
+        ({"normalizer": "entmax", "alpha": 0.5}, "alpha: Input should be greater than or equal to 1"),
+        ({"normalizer": "entmax", "alpha": 3}, "alpha: Input should be less than or equal to 2"),
+        ({"top_k": 0}, "top_k: Input should be greater than or equal to 1, got 0"),
+        ({"top_k": 2.5}, "top_k"),
+        ({"top_p": 0}, "top_p: Input should be greater than 0, got 0"),
+        ({"top_p": 1.1}, "top_p: Input should be less than or equal to 1, got 1.1"),
+        ({"min_p": -1}, "min_p"),
+        ({"temperature": "hot"}, "temperature: Input should be a valid number, got 'hot'"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
+    for path in ("/v1/policy", "/v1/move"):
+        answer = client.post(path, json=rule)
+        assert answer.status_code == 422
+        assert word in answer.json()["detail"]
