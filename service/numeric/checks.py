@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.numeric.ragged import Float, Index, checked_indptr
+from service.numeric.ragged import Float, Index, checked_indptr, row_lengths, row_max
 
 Floating = NDArray[np.floating]
 
@@ -25,6 +26,33 @@ def ragged(name: str, values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Inde
     """Values `[N]` of any float dtype in float64, and their indptr `[B + 1]`."""
     array = floats(name, values, 1)
     return array.astype(np.float64, copy=False), checked_indptr(indptr, array.size)
+
+
+def probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
+    """Probabilities `[N]` in float64, each finite and at least 0, and their indptr; NaN does not pass for a number."""
+    array, bounds = ragged("probabilities", values, indptr)
+    if array.size and not (array.min() >= 0 and array.max() < np.inf):
+        at = int(np.argmin((array >= 0) & (array < np.inf)))
+        raise ValueError(f"probabilities: must be finite and at least 0, got {array[at]} at {at}")
+    return array, bounds
+
+
+def logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
+    """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]` (-inf of an empty one).
+
+    ValueError for NaN, +inf, and, unless `all_low`, a row of -inf alone.
+    """
+    array, bounds = ragged("legal_logits", values, indptr)
+    top = row_max(array, bounds)
+    if not (math.isfinite(top[0]) if len(top) == 1 else np.isfinite(top).all()):  # all three show in the maximum
+        wrong = np.isnan(top) | (top == np.inf)
+        if not all_low:
+            wrong |= (top == -np.inf) & (row_lengths(bounds) > 0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            what = "-inf alone" if top[row] == -np.inf else str(top[row])
+            raise ValueError(f"legal_logits: row {row} holds {what}")
+    return array, bounds, top
 
 
 def legal_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.numeric import checks
-from service.numeric.ragged import Float, Index, padded, row_lengths, row_max, row_sum, spread
+from service.numeric.ragged import Float, Index, padded, row_lengths, row_sum, spread
 from service.numeric.softmax import softmax
 
 #: Nothing this far below a row's best (after scaling) can be in the support, whose threshold is within 1 of it.
@@ -29,7 +29,7 @@ def sparsemax(
 
     legal_logits `[N]` below +inf (no row of -inf alone), indptr `[B + 1]`, temperature a number or `[B]` →
     `[N]`; each row
-    sums to 1 within 1e-12, an empty row stays empty. ValueError for shapes and temperatures that cannot be.
+    sums to 1 within 1e-12, an empty row stays empty. ValueError for shapes, temperatures and logits that cannot be.
     """
     z, bounds = _scaled(legal_logits, indptr, temperature, 1.0)
     ordered = _descending(z, bounds)
@@ -70,7 +70,7 @@ def entmax(
     Other arguments as in `sparsemax`. A second way to sparsemax and 1.5-entmax, which it meets within 1e-12.
     Above α = 2 a probability near 0 is known to about `1e-16 ** (1 / (α - 1))` only, for its curve is vertical there.
     """
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
+    values, bounds, _ = checks.logits(legal_logits, indptr)
     rows = len(bounds) - 1
     alphas = checks.per_row("alpha", alpha, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
     plain = alphas == 1.0
@@ -95,11 +95,11 @@ def _scaled(
     legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike, scale: float | Float
 ) -> tuple[Float, Index]:
     """`scale * (z - max z) / T`, not below _FLOOR."""
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
+    values, bounds, top = checks.logits(legal_logits, indptr)
     temperatures = checks.temperature(temperature, len(bounds) - 1)
     factor = np.broadcast_to(np.asarray(scale), (len(bounds) - 1,))
     with np.errstate(over="ignore"):
-        shifted = (values - spread(row_max(values, bounds), bounds)) / spread(
+        shifted = (values - spread(top, bounds)) / spread(
             np.broadcast_to(np.asarray(temperatures), factor.shape), bounds
         )
         return np.maximum(shifted * spread(factor, bounds), _FLOOR), bounds

@@ -27,7 +27,7 @@ def top_k(probabilities: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
-    values, bounds = checks.ragged("probabilities", probabilities, indptr)
+    values, bounds = checks.probabilities(probabilities, indptr)
     return _rank(values, bounds) < k
 
 
@@ -36,7 +36,7 @@ def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
 
     1 keeps all, zeros too. Arguments else as in `top_k`.
     """
-    values, bounds = checks.ragged("probabilities", probabilities, indptr)
+    values, bounds = checks.probabilities(probabilities, indptr)
     wanted = checks.share("p", p, len(bounds) - 1)
     rows = padded(values, bounds, -1.0)
     order = np.argsort(-rows, axis=1, kind="stable")
@@ -52,7 +52,7 @@ def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
 
 def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
     """Those of each row that have at least `p` times the most probable's; `p` in (0, 1], a number or `[B]`."""
-    values, bounds = checks.ragged("probabilities", probabilities, indptr)
+    values, bounds = checks.probabilities(probabilities, indptr)
     share = checks.share("p", p, len(bounds) - 1)
     return np.asarray(values >= spread(row_max(values, bounds) * share, bounds))
 

@@ -23,7 +23,7 @@ def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     For softmax_one the same, with its probabilities. Divide by the temperature if there was one.
     """
-    s, bounds = checks.ragged("probabilities", probabilities, indptr)
+    s, bounds = checks.probabilities(probabilities, indptr)
     rows = row_of_each(bounds)
     same_row = rows[:, None] == rows[None, :]
     return np.asarray(np.diag(s) - np.where(same_row, np.outer(s, s), 0.0))
@@ -34,7 +34,7 @@ def softmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 
     VJP and JVP alike (`J` is symmetric); for softmax_one too. A -inf logit, of probability 0, gives 0 for finite `v`.
     """
-    s, bounds = checks.ragged("probabilities", probabilities, indptr)
+    s, bounds = checks.probabilities(probabilities, indptr)
     v = _vectors(vectors, s)
     return np.asarray(s * (v - spread(row_sum(s * v, bounds), bounds)))
 
@@ -73,7 +73,7 @@ def row_sum_or_one(values: Float, indptr: Index) -> Float:
 
 def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> tuple[Float, Index]:
     """`g = p^(2 - α)` on the support, 0 elsewhere, and the indptr checked."""
-    p, bounds = checks.ragged("probabilities", probabilities, indptr)
+    p, bounds = checks.probabilities(probabilities, indptr)
     alphas = checks.per_row(
         "alpha", alpha, len(bounds) - 1, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"
     )

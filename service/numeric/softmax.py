@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.numeric import checks
-from service.numeric.ragged import Float, Index, row_max, row_sum, spread
+from service.numeric.ragged import Float, Index, row_sum, spread
 
 
 def softmax(
@@ -37,10 +37,10 @@ def softmax(
 
     Raises
     ------
-    ValueError : shapes that do not fit, a temperature that cannot be
+    ValueError : shapes that do not fit, a temperature that cannot be, a row with NaN or +inf or of -inf alone
     """
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
-    weights = np.exp(_shifted(values, bounds, checks.temperature(temperature, len(bounds) - 1)))
+    values, bounds, top = checks.logits(legal_logits, indptr)
+    weights = np.exp(_shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1)))
     return checks.result(weights / spread(row_sum(weights, bounds), bounds), legal_logits, keep_dtype)
 
 
@@ -48,8 +48,8 @@ def log_softmax(
     legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
 ) -> NDArray[np.floating]:
     """Log-probabilities, finite where the probability itself underflows; arguments as in `softmax`."""
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
-    shifted = _shifted(values, bounds, checks.temperature(temperature, len(bounds) - 1))
+    values, bounds, top = checks.logits(legal_logits, indptr)
+    shifted = _shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1))
     with np.errstate(divide="ignore"):
         log_total = np.log(row_sum(np.exp(shifted), bounds))
     return checks.result(shifted - spread(log_total, bounds), legal_logits, keep_dtype)
@@ -57,8 +57,7 @@ def log_softmax(
 
 def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
     """`log(sum(exp(row)))` of each row `[B]`; -inf for an empty row or one of -inf alone."""
-    array, bounds = checks.ragged("values", values, indptr)
-    top = row_max(array, bounds)
+    array, bounds, top = checks.logits(values, indptr, all_low=True)
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(under="ignore", divide="ignore"):
         return np.asarray(shift + np.log(row_sum(np.exp(array - spread(shift, bounds)), bounds)))
@@ -80,9 +79,9 @@ def softmax_one(
 
     Source: Miller, "Attention is off by one" (2023), https://www.evanmiller.org/attention-is-off-by-one.html.
     """
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
+    values, bounds, top = checks.logits(legal_logits, indptr, all_low=True)
     temperatures = checks.temperature(temperature, len(bounds) - 1)
-    top = np.maximum(row_max(values, bounds), 0.0)
+    top = np.maximum(top, 0.0)
     with np.errstate(over="ignore", under="ignore"):
         weights = np.exp((values - spread(top, bounds)) / _each(temperatures, bounds))
         one = np.exp(-top / temperatures)
@@ -90,10 +89,10 @@ def softmax_one(
     return checks.result(weights / spread(total, bounds), legal_logits, keep_dtype), one / total
 
 
-def _shifted(values: Float, indptr: Index, temperature: Float | float) -> Float:
+def _shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
     """`(z - max z) / T` of each row: at most 0, and 0 somewhere. Far below the maximum is -inf, as it should be."""
     with np.errstate(over="ignore"):
-        shifted = values - spread(row_max(values, indptr), indptr)
+        shifted = values - spread(top, indptr)
         if isinstance(temperature, float):
             return shifted if temperature == 1.0 else shifted / temperature
         return np.asarray(shifted / spread(temperature, indptr))

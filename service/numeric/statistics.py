@@ -17,7 +17,7 @@ def entropy(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Source: Shannon, "A mathematical theory of communication" (1948), doi:10.1002/j.1538-7305.1948.tb01338.x.
     """
-    p, bounds = checks.ragged("probabilities", probabilities, indptr)
+    p, bounds = checks.probabilities(probabilities, indptr)
     return row_sum(-p * np.log(np.where(p > 0, p, 1.0)), bounds) + 0.0  # no negative zero
 
 
@@ -35,7 +35,7 @@ def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Source: Hill number of order 2; Simpson (1949), doi:10.1038/163688a0.
     """
-    p, bounds = checks.ragged("probabilities", probabilities, indptr)
+    p, bounds = checks.probabilities(probabilities, indptr)
     squares = row_sum(p * p, bounds)
     return np.where(squares > 0, 1 / np.where(squares > 0, squares, 1.0), 0.0)
 
@@ -46,7 +46,7 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Source: Gini (1912); Sen, "On Economic Inequality" (1973).
     """
-    p, bounds = checks.ragged("probabilities", probabilities, indptr)
+    p, bounds = checks.probabilities(probabilities, indptr)
     rows = row_of_each(bounds)
     ordered = p[np.lexsort((p, rows))]
     rank = np.arange(1, len(p) + 1) - bounds[rows]
@@ -58,7 +58,7 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
     """Largest probability."""
-    p, bounds = checks.ragged("probabilities", probabilities, indptr)
+    p, bounds = checks.probabilities(probabilities, indptr)
     return np.where(row_lengths(bounds) > 0, row_max(p, bounds), 0.0)
 
 
@@ -94,8 +94,8 @@ def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLik
 
 
 def _pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
-    p, bounds = checks.ragged("probabilities", probabilities, indptr)
+    p, bounds = checks.probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:
         raise ValueError(f"others: expected shape {p.shape}, got {q.shape}")
-    return p, q, bounds
+    return p, checks.probabilities(q, bounds)[0], bounds

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from service.audit import leakage
+from service.audit.counterfactual import multiplied_softmax
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from service.errors import ServedLeakage
@@ -69,6 +70,16 @@ def test_the_known_mistake() -> None:
     mask = np.array([[True, False, True, True, False]])
     slots, indptr = ragged_of_mask(mask)
     assert leakage.multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
+    mistaken = multiplied_softmax(logits, mask)
+    np.testing.assert_allclose(mistaken, [[0.5080, 0.1477, 0.0763, 0.1203, 0.1477]], atol=5e-5)
+
+
+@given(batches())
+def test_multiplied_is_what_the_mistaken_policy_puts_on_illegal_slots(batch: Batch) -> None:
+    logits, mask = batch
+    slots, indptr = ragged_of_mask(mask)
+    on_illegal = np.where(mask, 0.0, multiplied_softmax(logits, mask)).sum(axis=1)
+    np.testing.assert_allclose(leakage.multiplied(logits, slots, indptr), on_illegal, rtol=1e-10)
 
 
 def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
@@ -151,7 +162,7 @@ class TestServed:
         words = vocabulary("movemask-1880")
         mask[0, words.legal_slots(Position(self.board))[1]] = True
         logits = np.random.default_rng(0).normal(size=(1, 1880))
-        mistaken = np.exp(logits * mask) / np.exp(logits * mask).sum()
+        mistaken = multiplied_softmax(logits, mask)
         moves = tuple(words.move(slot, self.board) for slot in range(1880))
         with pytest.raises(ServedLeakage, match="on illegal moves"):
             leakage.served(self.board, moves, mistaken[0])

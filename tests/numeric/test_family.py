@@ -145,6 +145,15 @@ def test_shapes_that_do_not_fit_are_refused_by_name(which: str) -> None:
         DENSE[which](np.zeros((2, 3)), np.ones((2, 2), dtype=bool))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_logits_that_are_no_numbers_are_refused_by_row_never_passed_on(name: str, bad: float) -> None:
+    with pytest.raises(ValueError, match=f"legal_logits: row 1 holds {bad}"):
+        RAGGED[name](np.array([0.0, 1.0, bad, 2.0]), np.array([0, 2, 4]))
+    if name != "softmax_one":
+        with pytest.raises(ValueError, match="legal_logits: row 0 holds -inf alone"):
+            RAGGED[name](np.array([-np.inf, -np.inf]), np.array([0, 2]))
+
+
 def test_subnormal_and_huge_logits_of_either_sign(name: str) -> None:
     z = np.array([5e-324, -5e-324, 1e300, -1e300, 1e308, -1e308])
     p = RAGGED[name](z, np.array([0, 2, 4, 6]))

@@ -73,3 +73,10 @@ def test_distances_of_the_same_of_disjoint_and_of_no_distributions() -> None:
     np.testing.assert_allclose(statistics.jensen_shannon(p, q, indptr), [np.log(2), 0, 0])
     with pytest.raises(ValueError, match="others: expected shape"):
         statistics.kl_divergence(p, q[:2], indptr)
+
+
+@pytest.mark.parametrize("bad", [np.nan, -0.1, np.inf])
+def test_what_is_no_probability_is_refused_by_place(bad: float) -> None:
+    for statistic in (statistics.entropy, statistics.gini, statistics.inverse_simpson, statistics.maximum):
+        with pytest.raises(ValueError, match=r"probabilities: must be finite and at least 0, got .* at 1"):
+            statistic(np.array([0.5, bad]), np.array([0, 2]))
