@@ -78,7 +78,7 @@ def serve(**flags: str | None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with ExitStack() as stack:
         if settings.workers > 1:
-            os.environ[MULTIPROCESS_DIR] = stack.enter_context(tempfile.TemporaryDirectory(prefix="movemask-metrics-"))
+            os.environ[MULTIPROCESS_DIR] = stack.enter_context(_shared_folder())
         uvicorn.run(
             "service.api.app:create_app",
             factory=True,
@@ -90,6 +90,17 @@ def serve(**flags: str | None) -> None:
             timeout_graceful_shutdown=settings.drain_seconds,
             server_header=False,
         )
+
+
+def _shared_folder() -> tempfile.TemporaryDirectory[str]:
+    """Where several workers keep the metrics that any of them answers for all."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="movemask-metrics-")
+    except OSError:
+        raise SettingsError(
+            "MOVEMASK_WORKERS: several workers share their metrics through a temporary folder, and there is none that "
+            "can be written; set TMPDIR, or in Docker add --tmpfs /tmp"
+        ) from None
 
 
 @main.command()

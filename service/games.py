@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import chess
 import numpy as np
@@ -12,7 +14,7 @@ import numpy as np
 from service.encoding.pgn import Game, Ply, read_games
 from service.errors import LimitExceeded, MovemaskError
 from service.numeric import losses
-from service.pipeline import Answer, Asked, Pipeline
+from service.pipeline import Answer, Asked, Outcome, Pipeline
 from service.policy import Rule
 
 
@@ -59,22 +61,29 @@ async def judged(
 
     Raises LimitExceeded for more than `max_positions` moves in all, and what stops all (model, queue).
     """
-    games: list[Game | MovemaskError] = []
-    plies: list[Ply] = []
-    for game in read_games(io.StringIO(pgn)):
-        games.append(game)
-        if isinstance(game, Game):
-            plies += game.plies
-        if len(plies) > max_positions or len(games) > max_positions:
-            raise LimitExceeded(f"pgn: more than {max_positions} moves; send fewer games at once")
+    games = await asyncio.to_thread(_read, pgn, max_positions)
+    plies = [ply for game in games if isinstance(game, Game) for ply in game.plies]
     rule = Rule(temperature=temperature)
-    outcomes = iter(await pipeline.evaluate_positions([Asked(ply.position, ply.elo, rule) for ply in plies], model))
+    asked = [Asked(ply.position, ply.elo, rule) for ply in plies]
+    outcomes = await pipeline.evaluate_positions(asked, model) if asked else []
+    return await asyncio.to_thread(_judge, games, outcomes)
+
+
+def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
+    games = list(islice(read_games(io.StringIO(pgn), max_positions), max_positions + 1))
+    if len(games) > max_positions:
+        raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
+    return games
+
+
+def _judge(games: Sequence[Game | MovemaskError], outcomes: Sequence[Outcome]) -> list[GameJudged | MovemaskError]:
+    following = iter(outcomes)
     result: list[GameJudged | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
             result.append(game)
             continue
-        own = [next(outcomes) for _ in game.plies]
+        own = [next(following) for _ in game.plies]
         failed = next((outcome for outcome in own if isinstance(outcome, MovemaskError)), None)
         if failed is not None:
             result.append(failed)

@@ -55,7 +55,9 @@ class Settings(BaseSettings):
 
     max_batch: int = Field(128, ge=1, le=4096, description="Positions in one run of the network.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
-    max_positions: int = Field(1024, ge=1, le=1024, description="Positions in one batch request.")
+    max_positions: int = Field(
+        1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."
+    )
     max_moves: int = Field(1024, ge=0, description="Moves in one request's `moves`.")
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request's body.")
     drain_seconds: int = Field(20, ge=1, description="How long requests under way get to finish at shutdown.")

@@ -11,7 +11,7 @@ import chess.pgn
 
 from service.encoding.encoded import Elo
 from service.encoding.position import Position, status_names
-from service.errors import InvalidPgn, MovemaskError
+from service.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,15 @@ class Game:
     plies: tuple[Ply, ...]
 
 
-def read_games(stream: TextIO) -> Iterator[Game | MovemaskError]:
+def read_games(stream: TextIO, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
     """The games of a PGN in order; in the place of one that cannot be played through, an InvalidPgn that says where.
 
-    A stream without any game yields one InvalidPgn.
+    A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
+    moves have been read in all, however long the game that holds them.
     """
     number = 0
-    while (found := chess.pgn.read_game(stream, Visitor=_Quiet)) is not None:
+    left = [max_moves]
+    while (found := chess.pgn.read_game(stream, Visitor=lambda: _MainLine(left))) is not None:
         number += 1
         try:
             yield _game(found, number)
@@ -48,8 +50,26 @@ def read_games(stream: TextIO) -> Iterator[Game | MovemaskError]:
         yield InvalidPgn("pgn: there is no game in it")
 
 
-class _Quiet(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Keeps what is wrong with a game in the game, and out of the log."""
+class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Builds the main line alone, keeps what is wrong with a game in the game and out of the log, and counts
+    moves down."""
+
+    def __init__(self, left: list[int | None]) -> None:
+        super().__init__()
+        self._left = left
+
+    def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may, the builder does not
+        return chess.pgn.SKIP
+
+    def end_variation(self) -> None:
+        """Nothing to end: none is begun."""
+
+    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
+        if self._left[0] is not None:
+            if self._left[0] == 0:
+                raise LimitExceeded("pgn: more moves than are taken at once; send fewer games")
+            self._left[0] -= 1
+        super().visit_move(board, move)
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)

@@ -99,6 +99,16 @@ def test_what_is_not_a_pgn_is_told_as_no_moves(client: TestClient) -> None:
     assert "no moves" in judged(client, pgn="hello, world")["games"][0]["error"]["detail"]
 
 
+def test_an_endless_game_is_refused_as_soon_as_it_is_too_long(client: TestClient) -> None:
+    endless = "1. Nf3 Nf6 2. Ng1 Ng8 " * 20_000
+    answer = client.post("/v1/games", json={"pgn": endless + "*"})
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:movemask:problem:limit-exceeded")
+    many = client.post("/v1/games", json={"pgn": '[Event "x"]\n\n*\n\n' * 1100})
+    assert "more than 1024 games" in many.json()["detail"]
+    nested = client.post("/v1/games", json={"pgn": "1. e4 " + "(" * 100_000 + " *"})
+    assert len(nested.json()["games"][0]["moves"]) == 1
+
+
 def test_limits_and_wrong_requests(serve: Serve) -> None:
     client = serve(max_positions=5)
     answer = client.post("/v1/games", json={"pgn": PGN})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from service import games as judging
 from service.api import problems
@@ -10,8 +11,10 @@ from service.api.disconnect import while_connected
 from service.api.routers.policy import as_json, error_out
 from service.api.schemas.answers import ErrorOut, GameOut, GamesOut, ModelOut, game_out
 from service.api.schemas.requests import GamesIn
-from service.api.services import Given
+from service.api.services import Given, Services
 from service.errors import MovemaskError
+from service.games import GameJudged
+from service.inference.model import Model
 
 router = APIRouter(tags=["games"])
 
@@ -33,6 +36,10 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
             held.pipeline, asked.pgn, asked.model, asked.temperature, max_positions=held.settings.max_positions
         ),
     )
+    return await run_in_threadpool(_told, found, model, held)
+
+
+def _told(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:
     used = next((game.moves[0].answer.rule.temperature for game in found if not isinstance(game, MovemaskError)), None)
     told: list[GameOut | ErrorOut] = []
     for game in found:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
@@ -17,7 +18,7 @@ from service.api.schemas.answers import BatchOut, ErrorOut, MoveChosenOut, Polic
 from service.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
 from service.api.services import Given, Services
 from service.errors import LimitExceeded, MovemaskError
-from service.pipeline import Answer, Query
+from service.pipeline import Answer, Outcome, Query
 
 NDJSON = "application/x-ndjson"
 
@@ -75,7 +76,7 @@ async def batch(
     if NDJSON in accept:
         return StreamingResponse(_lines(asked, held), media_type=NDJSON)
     results = await while_connected(request, _results(asked, asked.positions, held))
-    return as_json(BatchOut(results=results))
+    return await run_in_threadpool(as_json, BatchOut(results=results))
 
 
 async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
@@ -94,11 +95,19 @@ async def _results(
 ) -> list[PolicyOut | ErrorOut]:
     queries: list[Query | Problem] = [_query(position, asked) for position in positions]
     asked_of = [query for query in queries if isinstance(query, Query)]
-    outcomes = iter(await held.pipeline.evaluate(asked_of, asked.model) if asked_of else [])
+    outcomes = await held.pipeline.evaluate(asked_of, asked.model) if asked_of else []
+    # A thousand answers, with SAN perhaps, take too long to write out on the event loop.
+    return await run_in_threadpool(_told, queries, outcomes, asked, held)
+
+
+def _told(
+    queries: Sequence[Query | Problem], outcomes: Sequence[Outcome], asked: BatchIn, held: Services
+) -> list[PolicyOut | ErrorOut]:
+    following = iter(outcomes)
     model = held.pipeline.model(asked.model)
     results: list[PolicyOut | ErrorOut] = []
     for query in queries:
-        outcome = query if isinstance(query, Problem) else next(outcomes)
+        outcome = query if isinstance(query, Problem) else next(following)
         if isinstance(outcome, Answer):
             held.metrics.answered(model.name, [outcome.status])
             results.append(policy_out(outcome, model, asked.include))

@@ -138,7 +138,9 @@ class BatchIn(RuleIn):
 class GamesIn(_In):
     """Games as PGN, and how to judge their moves."""
 
-    pgn: str = Field(description="One game or several. Ratings are taken from WhiteElo and BlackElo.")
+    pgn: str = Field(
+        max_length=500_000, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
+    )
     model: str | None = Field(None, description="The default model if left out.")
     temperature: Temperature = 1.0
 
