@@ -23,6 +23,7 @@ COPY --from=build /opt/movemask /opt/movemask
 ENV PATH=/opt/movemask/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    ORT_DISABLE_TELEMETRY=1 \
     MOVEMASK_HOST=0.0.0.0 \
     MOVEMASK_PORT=8000 \
     MOVEMASK_DATABASE_URL=sqlite:////data/movemask.db

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ from service.encoding.position import Position
 from service.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
 from service.inference.contract import read_contract
 from service.inference.registry import load_entry, load_registry
+from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, fake_model, write_fake, write_onnx
 
 
@@ -35,6 +39,23 @@ def test_an_onnx_network_is_served_with_its_digest(tmp_path: Path) -> None:
     assert evaluation.logits.shape == (3, 1880)
     assert evaluation.value is not None
     np.testing.assert_allclose(evaluation.value.sum(axis=1), 1)
+
+
+def test_the_runtime_keeps_nothing_to_send_to_its_maker(tmp_path: Path) -> None:
+    file = made(tmp_path / "m")
+    write_onnx(tmp_path / "m" / "net.onnx")
+    code = (
+        "import sys, pathlib; from service.inference.registry import load_entry; "
+        "entry = load_entry(pathlib.Path(sys.argv[1]), 1); assert entry.model, entry.failure"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    # Without these the runtime would hold its peace anyway, and the test could not fail.
+    silencing = {"CI", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "XDG_CACHE_HOME"}
+    environment = {name: value for name, value in os.environ.items() if name not in silencing}
+    environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code, str(file)], env=environment, check=True)
+    assert list(home.rglob("*")) == []
 
 
 def test_value_in_the_other_order_and_already_softmaxed(tmp_path: Path) -> None:
