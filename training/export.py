@@ -12,10 +12,10 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from service.inference.onnx import OnnxSession
 from training.config import Run
 from training.data import planes_of
 from training.network import Network
@@ -98,8 +98,8 @@ def export(run: Run, target: Path, games: int, hardware: str) -> None:
     torch.onnx.export(
         exported, inputs, str(file), input_names=names, output_names=outputs, dynamic_axes=axes, dynamo=False
     )
-    session = onnxruntime.InferenceSession(str(file))
-    found = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)})
+    feeds = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+    found = OnnxSession(file, threads=2).run(feeds, outputs)
     with torch.no_grad():
         expected = [output.numpy() for output in exported(*inputs)]
     difference = max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True))

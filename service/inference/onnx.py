@@ -12,10 +12,10 @@ from pathlib import Path
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-import onnxruntime as ort  # noqa: E402
+import onnxruntime as ort
 
-from service.errors import ContractError, InferenceFailed  # noqa: E402
-from service.inference.session import Array, TensorInfo  # noqa: E402
+from service.errors import ContractError, InferenceFailed
+from service.inference.session import Array, TensorInfo
 
 _DTYPES = {
     "tensor(float)": "float32",
