@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from service.encoding.encoded import EncodedPosition
 from service.errors import InvalidRule
 from service.numeric import entmax, filters, gather, softmax, statistics
-from service.numeric.ragged import Float, Index, restricted, row_sum, spread
+from service.numeric.ragged import Float, Index, restricted
 
 #: A rule's temperature that stands for the model's own, fitted one; `Pipeline` puts the number in its place.
 CALIBRATED = math.nan
@@ -90,7 +90,20 @@ class Policy:
     probabilities: Float
     logits: Float
     abstention: float
-    statistics: Statistics
+
+    @property
+    def statistics(self) -> Statistics:
+        """Of the probabilities, brought to a sum of 1 where some was abstained; made when asked for."""
+        row = np.array([0, len(self.moves)])
+        total = float(self.probabilities.sum())
+        p = self.probabilities / total if self.abstention and total else self.probabilities
+        return Statistics(
+            entropy=float(statistics.entropy(p, row)[0]),
+            effective_moves=float(statistics.effective_number(p, row)[0]),
+            inverse_simpson=float(statistics.inverse_simpson(p, row)[0]),
+            gini=float(statistics.gini(p, row)[0]),
+            maximum=float(statistics.maximum(p, row)[0]),
+        )
 
     def sample(self, seed: int) -> int:
         """Index of a move drawn with its probability, abstention left out; the same seed draws the same move."""
@@ -136,7 +149,6 @@ def _policies(batch: Sequence[EncodedPosition], legal: Legal, rule: Rule) -> lis
     logits = legal.logits if keep is None else legal.logits[keep]
     indptr = legal.indptr if keep is None else restricted(legal.indptr, keep)
     probabilities, abstention = _normalised(logits, indptr, rule)
-    told = _statistics(probabilities, indptr, rule)
     result = []
     for row, encoded in enumerate(batch):
         span = slice(indptr[row], indptr[row + 1])
@@ -145,9 +157,7 @@ def _policies(batch: Sequence[EncodedPosition], legal: Legal, rule: Rule) -> lis
         moves = encoded.moves
         if keep is not None:
             moves = tuple(moves[i] for i in np.flatnonzero(keep[legal.indptr[row] : legal.indptr[row + 1]]))
-        result.append(
-            Policy(tuple(moves[i] for i in order), own[order], logits[span][order], float(abstention[row]), told[row])
-        )
+        result.append(Policy(tuple(moves[i] for i in order), own[order], logits[span][order], float(abstention[row])))
     return result
 
 
@@ -182,21 +192,3 @@ def _normalised(logits: Float, indptr: Index, rule: Rule) -> tuple[Float, Float]
             assert rule.alpha is not None
             made = entmax.entmax(logits, indptr, rule.alpha, rule.temperature)
     return made.astype(np.float64, copy=False), nothing
-
-
-def _statistics(probabilities: Float, indptr: Index, rule: Rule) -> list[Statistics]:
-    whole = probabilities
-    if rule.normalizer is Normalizer.SOFTMAX_ONE:  # the others sum to 1 as they are
-        total = row_sum(probabilities, indptr)
-        whole = probabilities / spread(np.where(total > 0, total, 1.0), indptr)
-    columns = [
-        kernel(whole, indptr).tolist()
-        for kernel in (
-            statistics.entropy,
-            statistics.effective_number,
-            statistics.inverse_simpson,
-            statistics.gini,
-            statistics.maximum,
-        )
-    ]
-    return [Statistics(*row) for row in zip(*columns, strict=True)]

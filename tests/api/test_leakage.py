@@ -101,7 +101,6 @@ def multiplied(batch: Any, legal: Legal, rules: Any) -> list[Policy]:
             np.append(policy.probabilities * 0.999, 0.001),
             np.append(policy.logits, 0.0),
             policy.abstention,
-            policy.statistics,
         )
         for policy in made
     ]
