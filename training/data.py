@@ -83,11 +83,12 @@ def positions(run: Run, game: Game, draw: random.Random, skipped: Counter[str]) 
     board = chess.Board()
     rows: list[tuple[object, ...]] = []
     for ply, uci in enumerate(moves):
-        move = chess.Move.from_uci(uci)
+        try:
+            move = board.parse_uci(uci)
+        except ValueError:
+            skipped["games cut off at an illegal move"] += 1
+            return rows
         if ply in chosen:
-            if not board.is_legal(move):
-                skipped["illegal move"] += 1
-                return rows
             white = board.turn == chess.WHITE
             elos = (game.white_elo, game.black_elo) if white else (game.black_elo, game.white_elo)
             rows.append(
