@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from service.errors import InvalidLogits, MovemaskError
 from service.inference.batcher import Batcher, Inferred
 from service.inference.model import Model
 from service.policy import Policy, Rule, legal_of, policies
+
+T = TypeVar("T")
 
 #: Illegal moves that are named for each position.
 ILLEGAL_MOVES_SHOWN = 5
@@ -63,6 +65,7 @@ class Answer:
 
     position: Position
     status: str
+    legal_moves: int  # all of them; the policy holds those that the rule keeps
     policy: Policy | None
     leakage: Leakage | None
     value: tuple[float, float, float] | None
@@ -113,15 +116,15 @@ class Pipeline:
 
     async def evaluate(self, queries: Sequence[Query], model: str | None = None) -> list[Outcome]:
         """An answer or an error for each query, in order; raises only what stops them all (model, queue)."""
-        return await self._evaluate(self._batcher_of(model), [partial(self._read, query) for query in queries])
+        return await self._evaluate(self._batcher_of(model), queries, self._read)
 
     async def evaluate_positions(self, asked: Sequence[Asked], model: str | None = None) -> list[Outcome]:
         """The same for positions that have been read."""
-        return await self._evaluate(self._batcher_of(model), [partial(_same, item) for item in asked])
+        return await self._evaluate(self._batcher_of(model), asked, lambda item: item)
 
-    async def _evaluate(self, batcher: Batcher, reads: Sequence[Callable[[], Asked]]) -> list[Outcome]:
+    async def _evaluate(self, batcher: Batcher, items: Sequence[T], read: Callable[[T], Asked]) -> list[Outcome]:
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._executor, _prepared, batcher.model, reads)
+        prepared = await loop.run_in_executor(self._executor, _prepared, batcher.model, items, read)
         ready = [item for item in prepared if isinstance(item, _Ready) and item.encoded.moves]
         answered: Iterator[Outcome] = iter(())
         if ready:
@@ -153,25 +156,21 @@ class Pipeline:
                 fen=answer.position.fen,
                 chess960=answer.position.board.chess960,
                 turn=answer.position.turn,
-                legal_moves=len(answer.policy.moves),
+                legal_moves=answer.legal_moves,
                 leakage=answer.leakage,
             )
             for answer in outcomes
-            if isinstance(answer, Answer) and answer.policy is not None and answer.leakage is not None
+            if isinstance(answer, Answer) and answer.leakage is not None
         ]
         self._record(records)
 
 
-def _same(asked: Asked) -> Asked:
-    return asked
-
-
-def _prepared(model: Model, reads: Sequence[Callable[[], Asked]]) -> list[_Ready | MovemaskError]:
+def _prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> list[_Ready | MovemaskError]:
     """Each read and encoded, or why it cannot be."""
     prepared: list[_Ready | MovemaskError] = []
-    for read in reads:
+    for item in items:
         try:
-            asked = read()
+            asked = read(item)
             if asked.rule.calibrated:
                 asked = replace(asked, rule=replace(asked.rule, temperature=model.calibrated_temperature()))
             prepared.append(_Ready(asked, model.encode(asked.position, asked.elo)))
@@ -222,6 +221,7 @@ def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[
         Answer(
             position=item.encoded.position,
             status="ongoing",
+            legal_moves=len(item.encoded.moves),
             policy=policy,
             leakage=leakage,
             value=None if inferred.value is None else _triple(inferred.value[row]),
@@ -239,6 +239,7 @@ def _terminal(model: Model, item: _Ready) -> Answer:
     return Answer(
         position=position,
         status=position.status(has_legal_moves=False),
+        legal_moves=0,
         policy=None,
         leakage=None,
         value=None,

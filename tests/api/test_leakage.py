@@ -69,6 +69,12 @@ def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) ->
             assert sum(masses) <= position["raw"]
 
 
+def test_the_audit_counts_all_legal_moves_however_few_the_rule_keeps(client: TestClient) -> None:
+    client.post("/v1/policy", json={"top_k": 1})
+    (position,) = client.get("/v1/leakage/worst").json()["positions"]
+    assert position["legal_moves"] == 20
+
+
 def test_figures_are_by_model_and_can_be_asked_of_one(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "a")
     write_fake(tmp_path / "m", "b", trained_with_mask=True)
