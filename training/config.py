@@ -1,9 +1,18 @@
-"""A run: everything that decides what comes out, in one place."""
+"""A run: everything that decides what comes out, in one TOML file (`training/runs/`), read into one dataclass.
+
+A key that is missing takes the default below; one that is misspelt or out of range is refused by name.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tomllib
 from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+STRICT = ConfigDict(extra="forbid")
 
 #: Sources of games by many players (the data's README says which): held-out figures are taken on these alone.
 MANY_PLAYERS = (
@@ -11,26 +20,81 @@ MANY_PLAYERS = (
     "lichess:HliasOuzounis/Ai-Guess-the-elo",
     "lichess:datasnaek-kaggle",
     "lichess:benwheeler12/ChessAuto",
+    "lichess-database",  # what `training.games` calls the games of a downloaded .pgn.zst
 )
 
+Positive = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
-@dataclass(frozen=True)
-class Run:
-    """Defaults are the run that made the shipped network."""
 
-    folder: Path
-    games: Path = Path("../shared/data/games_online.csv.zst")
-    source_prefix: str = "lichess:"  # CC0 at their origin
+@dataclass(frozen=True, config=STRICT)
+class Data:
+    """Which games, and which positions of them."""
+
+    folder: Path = Path("runs/data")  # of the shards: runs that train on the same games share it
+    games: tuple[Path, ...] = (Path("../shared/data/games_online.csv.zst"),)  # .csv.zst, .pgn.zst or .pgn
+    source_prefixes: tuple[str, ...] = ("lichess",)  # CC0 at their origin; "" takes every source
     left_out_sources: tuple[str, ...] = ("lichess:jishanshaikh4/chess-games-dataset",)  # two players' bullet games
     shortest_seconds: int = 180  # of clock per game (base + 40 increments): no bullet
-    plies_per_game: int = 32
-    seed: int = 20261121
+    games_per_shard: Positive = 8192
+    processes: Positive = 2
+    opening_plies: int = 8  # the first plies repeat from game to game …
+    opening_share: Share = 0.3  # … so that only this share of them is trained on
+    #: Added to a rating to bring it to lichess's scale. Roughly: the scales differ by rating and time control too.
+    to_lichess: dict[Literal["lichess", "chesscom", "fide"], int] = Field(
+        default_factory=lambda: {"lichess": 0, "chesscom": 200, "fide": 250}
+    )
 
-    filters: int = 64
-    blocks: int = 5
-    batch: int = 512
-    positions: int = 3_600_000
-    learning_rate: float = 4e-3
-    weight_decay: float = 1e-4
+
+@dataclass(frozen=True, config=STRICT)
+class Network:
+    """The body over the 64 squares; the heads are the same for all."""
+
+    body: Literal["convolution", "attention"] = "convolution"
+    width: Positive = 64  # filters, or the embedding of a square
+    depth: Positive = 5  # residual blocks
+    heads: Positive = 8  # attention alone
+    attention: Literal["softmax", "softmax_one", "linear"] = "softmax"
+    expansion: Positive = 2  # of the feed-forward layer, attention alone
+
+
+@dataclass(frozen=True, config=STRICT)
+class Training:
+    """How long, how fast and towards what."""
+
+    positions: Positive = 3_600_000
+    batch: Positive = 512
+    legality_weight: Share = 1.0  # of the loss that teaches the rules: 1 is plain cross-entropy, 0 the masked one
     value_weight: float = 0.2
-    checkpoint_every: int = 500  # steps
+    optimizer: Literal["muon", "adamw"] = "muon"
+    learning_rate: float = 0.02  # of Muon's matrices; AdamW's parameters take `adamw_rate`
+    adamw_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    warm_up: Share = 0.02  # of all steps
+    decay: Share = 0.4  # of all steps, at the end, down to zero
+    checkpoint_seconds: Positive = 120
+    validate_positions: Positive = 500_000  # between two validations
+    compile: bool = False
+    mask_processes: Positive = 1  # that find the legal moves, where legality_weight is not 1
+
+
+@dataclass(frozen=True, config=STRICT)
+class Run:
+    """One run, and where it keeps its checkpoints and log."""
+
+    folder: Path = Path("runs/run")
+    seed: int = 20261121
+    data: Data = Field(default_factory=Data)
+    network: Network = Field(default_factory=Network)
+    training: Training = Field(default_factory=Training)
+
+
+def load_run(file: Path) -> Run:
+    """Reads a run's TOML; leaves the program with a line for each key that is wrong."""
+    try:
+        return TypeAdapter(Run).validate_python(tomllib.loads(file.read_text()), strict=False)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise SystemExit(f"{file}: {error}") from None
+    except ValidationError as error:
+        lines = [f"{file}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_url=False)]
+        raise SystemExit("\n".join(lines)) from None

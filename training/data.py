@@ -1,156 +1,123 @@
-"""Games → packed positions: `python -m training.data RUN_FOLDER`.
+"""Games → shards: `python -m training.data RUN.toml`. Goes on where it was killed.
 
-Each position is kept as fifteen bitboards (`service.encoding.movemask_planes.bitboards`) and a few small numbers, and
-expanded to planes where it is used, by the same code as the service. Games are split by a hash of their moves, so the
-split never moves.
+Games are split by a hash of their moves, so the split never moves. Each group of games becomes one shard per split;
+a group is done when `progress.json` says so, and is made again from its start otherwise, into the same files.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
-import io
-import random
+import json
+import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
-import chess
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from service.encoding import movemask_planes
-from service.encoding.vocabularies import vocabulary
-from training.config import MANY_PLAYERS, Run
+from training.config import Data, load_run
+from training.games import Record, Unwanted, parse, records
+from training.shards import pack, write_shard
 
-VOCABULARY = "movemask-1880"
+PROGRESS = "progress.json"
 SPLITS = ("train", "validation", "test")
-POSITION = np.dtype(
-    [
-        ("bitboards", np.uint64, movemask_planes.BITBOARDS),
-        ("halfmove", np.uint8),
-        ("black", np.bool_),
-        ("ply", np.uint16),
-        ("elo_self", np.int16),
-        ("elo_opponent", np.int16),
-        ("slot", np.int16),
-        ("result", np.int8),  # 0 win, 1 draw, 2 loss for the side to move, -1 unknown
-        ("many_players", np.bool_),
-    ]
-)
+CHUNK = 256  # records handed to a process at once
 
-
-@dataclass(frozen=True)
-class Game:
-    white_elo: int
-    black_elo: int
-    result: str
-    source: str
-    moves: str
+Packed = tuple[str, tuple[object, ...], NDArray[np.uint16]]  # split, row, plies
 
 
 def split_of(moves: str) -> str:
-    """Two in a hundred games for validation, two for the test, by a hash of the moves."""
+    """Two in a hundred games for validation, two for the test, by a hash of the moves in UCI."""
     bucket = int.from_bytes(hashlib.sha256(moves.encode()).digest()[:4], "big") % 100
     return "test" if bucket < 2 else "validation" if bucket < 4 else "train"
 
 
-def games(run: Run, skipped: Counter[str]) -> Iterator[Game]:
-    """The games of `run`, in the file's order; what is left out is counted by reason in `skipped`."""
-    with open(run.games, "rb") as file:
-        stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        for row in csv.DictReader(io.TextIOWrapper(stream, encoding="utf-8")):
-            if not row["source"].startswith(run.source_prefix):
-                skipped["source of another licence"] += 1
-            elif row["source"] in run.left_out_sources:
-                skipped["source left out"] += 1
-            elif not (row["white_elo"].isdigit() and row["black_elo"].isdigit()):
-                skipped["no ratings"] += 1
-            elif _seconds(row["time_control"]) < run.shortest_seconds:
-                skipped["too fast"] += 1
-            else:
-                yield Game(int(row["white_elo"]), int(row["black_elo"]), row["result"], row["source"], row["moves"])
+def make_shards(data: Data, limit: int | None = None) -> dict[str, int]:
+    """Writes the shards of `data.games` and returns the counts that `progress.json` ends with."""
+    data.folder.mkdir(parents=True, exist_ok=True)
+    done, counts = _progress(data)
+    found = chain.from_iterable(records(file) for file in data.games)
+    fresh = islice(found, done, limit)
+    with ProcessPoolExecutor(data.processes) as pool, tqdm(initial=done, total=limit, unit=" games") as bar:
+        for group in _groups(fresh, data.games_per_shard):
+            number = done // data.games_per_shard
+            rows: dict[str, list[Packed]] = {split: [] for split in SPLITS}
+            chunks = list(_groups(group, CHUNK))
+            for packed, unwanted in pool.map(partial(_packed, data), chunks):
+                counts.update(unwanted)
+                for item in packed:
+                    rows[item[0]].append(item)
+            for split, items in rows.items():
+                write_shard(data.folder / f"{split}-{number:05}.shard", [i[1] for i in items], [i[2] for i in items])
+                counts[f"{split} games"] += len(items)
+                counts[f"{split} plies"] += sum(len(i[2]) for i in items)
+            done += len(group)
+            _keep(data, done, counts)
+            bar.update(len(group))
+    return dict(counts)
 
 
-def positions(run: Run, game: Game, draw: random.Random, skipped: Counter[str]) -> list[tuple[object, ...]]:
-    """Up to `run.plies_per_game` positions of a game, drawn without replacement."""
-    moves = game.moves.split()
-    chosen = set(draw.sample(range(len(moves)), min(len(moves), run.plies_per_game)))
-    board = chess.Board()
-    rows: list[tuple[object, ...]] = []
-    for ply, uci in enumerate(moves):
+def _packed(data: Data, chunk: list[Record]) -> tuple[list[Packed], Counter[str]]:
+    packed: list[Packed] = []
+    unwanted: Counter[str] = Counter()
+    for record in chunk:
         try:
-            move = board.parse_uci(uci)
-        except ValueError:
-            skipped["games cut off at an illegal move"] += 1
-            return rows
-        if ply in chosen:
-            white = board.turn == chess.WHITE
-            elos = (game.white_elo, game.black_elo) if white else (game.black_elo, game.white_elo)
-            rows.append(
-                (
-                    movemask_planes.bitboards(board),
-                    min(board.halfmove_clock, 255),
-                    not white,
-                    ply,
-                    *elos,
-                    vocabulary(VOCABULARY).slot(move, board),
-                    _result(game.result, white),
-                    game.source in MANY_PLAYERS,
-                )
-            )
-        board.push(move)
-    return rows
+            game = parse(record, data)
+        except Unwanted as reason:
+            unwanted[f"left out: {reason}"] += 1
+        else:
+            packed.append((split_of(" ".join(move.uci() for move in game.moves)), *pack(game)))
+    return packed, unwanted
 
 
-def write_shards(run: Run, limit: int | None = None) -> None:
-    """Writes `train.npy`, `validation.npy`, `test.npy` into the run's folder, each in a random order."""
-    skipped: Counter[str] = Counter()
-    draw = random.Random(run.seed)
-    rows: dict[str, list[NDArray[np.void]]] = {split: [] for split in SPLITS}
-    for number, game in enumerate(tqdm(games(run, skipped), unit=" games")):
-        if limit is not None and number >= limit:
-            break
-        drawn = positions(run, game, draw, skipped)
-        if drawn:
-            rows[split_of(game.moves)].append(np.array(drawn, dtype=POSITION))
-    run.folder.mkdir(parents=True, exist_ok=True)
-    shuffle = np.random.default_rng(run.seed)
-    for split, parts in rows.items():
-        packed = np.concatenate(parts) if parts else np.empty(0, dtype=POSITION)
-        shuffle.shuffle(packed)
-        np.save(run.folder / f"{split}.npy", packed)
-        print(f"{split}: {len(parts)} games, {len(packed)} positions")
-    print("left out:", dict(skipped))
+def _groups(items: Iterable[Record], size: int) -> Iterator[list[Record]]:
+    rest = iter(items)
+    while group := list(islice(rest, size)):
+        yield group
 
 
-def planes_of(packed: NDArray[np.void]) -> NDArray[np.float32]:
-    """Packed positions `[B]` → float32 planes `[B, 18, 8, 8]`."""
-    return movemask_planes.expand(packed["bitboards"], packed["halfmove"], packed["black"])
+def _progress(data: Data) -> tuple[int, Counter[str]]:
+    """How many records are done, and the counts so far; refuses a folder that other data was begun in."""
+    file = data.folder / PROGRESS
+    if not file.exists():
+        return 0, Counter()
+    state = json.loads(file.read_text())
+    if state["data"] != _identity(data):
+        raise SystemExit(f"{data.folder} holds shards made from other games or settings: name another data.folder")
+    return int(state["records"]), Counter(state["counts"])
 
 
-def _seconds(time_control: str) -> int:
-    words = {"bullet": 60, "blitz": 300, "rapid": 600, "classical": 1800}
-    if time_control in words:
-        return words[time_control]
-    base, _, increment = time_control.partition("+")
-    if not base.isdigit():
-        return 600  # unknown or untimed: not bullet
-    return int(base) + 40 * int(increment or 0)
+def _keep(data: Data, done: int, counts: Counter[str]) -> None:
+    file = data.folder / PROGRESS
+    half = file.with_suffix(".part")
+    half.write_text(json.dumps({"records": done, "counts": counts, "data": _identity(data)}, indent=1))
+    os.replace(half, file)
 
 
-def _result(result: str, white: bool) -> int:
-    outcome = {"1-0": 0, "1/2-1/2": 1, "0-1": 2}.get(result, -1)
-    return 2 - outcome if outcome >= 0 and not white else outcome
+def _identity(data: Data) -> str:
+    """What decides which games go where."""
+    files = [(file.name, file.stat().st_size) for file in data.games]
+    return repr((files, data.source_prefixes, data.left_out_sources, data.shortest_seconds, data.games_per_shard))
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="games -> shards")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml")
+    parser.add_argument("--limit", type=int, help="read only this many games")
+    arguments = parser.parse_args()
+    data = load_run(arguments.run).data
+    for name, count in sorted(make_shards(data, arguments.limit).items()):
+        print(f"{count:>12,} {name}")
+    size = sum(file.stat().st_size for file in data.folder.glob("*.shard"))
+    print(f"{size:>12,} bytes of shards in {data.folder}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="games -> packed positions")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--limit", type=int, help="read only this many games")
-    arguments = parser.parse_args()
-    write_shards(Run(arguments.folder), arguments.limit)
+    main()

@@ -1,7 +1,7 @@
-"""Checkpoint → ONNX and contract: `python -m training.export RUN_FOLDER models/NAME`.
+"""Checkpoint → ONNX and contract: `python -m training.export RUN.toml models/NAME --hardware "…"`.
 
-The Elo scaling and the value's softmax are inside the graph, so that the contract stays plain. The ONNX file's output
-is compared with torch's on random positions before it is kept.
+Writes the network as floats and as 8-bit integers, compares both with torch and with each other, and keeps as NAME the
+fastest whose top-1 is within 0.2 points of the floats'; the other one beside it.
 """
 
 from __future__ import annotations
@@ -9,123 +9,165 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime as ort
+import tomlkit
 import torch
-from torch import Tensor, nn
 
-from service.inference.onnx import OnnxSession
-from training.config import Run
-from training.data import planes_of
+from training import checkpoints, dataset
+from training.batches import Batch, gathered
+from training.config import Data, Run, load_run
+from training.data import PROGRESS
 from training.network import Network
-from training.train import CHECKPOINT
+from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats, write_integers
 
-TOLERANCE = 1e-3  # largest difference of a logit between torch and onnxruntime, both float32
-
-CONTRACT = """\
-# {name}: contract and card. docs/models.md says what each key means.
-
-[network]
-file = "{name}.onnx"
-digest = "sha256:{digest}"
-
-[contract]
-planes = "movemask-18"
-vocabulary = "movemask-1880"
-trained_with_mask = false
-
-[inputs]
-planes = "planes"
-elo_self = "elo_self"
-elo_opponent = "elo_opponent"
-
-[outputs]
-logits = "logits"
-
-[outputs.value]
-name = "value"
-softmaxed = true
-
-[elo]
-default = 1500
-minimum = 800
-maximum = 2500
-scale = "lichess"
-
-[card]
-purpose = "The move that a human of a given lichess rating plays, from the position alone. A first, small network."
-source = "trained by this project: training/README.md"
-licence = "GPL-3.0-or-later"
-date = {date}
-data = "games from lichess (CC0 at their origin), rated and casual, no bullet; sources by name in training/README.md"
-games = {games}
-positions_seen = {positions}
-architecture = "{blocks} residual blocks of {filters} filters, squeeze-and-excitation with ratings, from-to policy head"
-parameters = {parameters}
-hardware = "{hardware}"
-limits = "Weak by design of its size and training time; knows no game history and no time control."
-"""
+TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
+WITHIN = 0.002  # of top-1: what the faster variant may cost
+COMPARED = 16384  # validation positions that the variants are compared on
+STORED = 16  # positions kept with torch's answers, for a test that needs no torch
 
 
-class Exported(nn.Module):
-    """The network with the value as probabilities."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, planes: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> tuple[Tensor, Tensor]:
-        logits, value = self.network(planes, elo_self, elo_opponent)
-        return logits, torch.softmax(value, 1)
-
-
-def export(run: Run, target: Path, games: int, hardware: str) -> None:
-    state = torch.load(run.folder / CHECKPOINT, weights_only=True)
-    network = Network(run.filters, run.blocks)
+def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
+    """Writes NAME.onnx, its other variant, their TOML files and NAME.sample.npz."""
+    state = checkpoints.load(run.folder)
+    if state is None:
+        raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
+    network = Network(run.network).eval()
     network.load_state_dict(state["network"])
-    exported = Exported(network).eval()
-    sample = np.load(run.folder / "validation.npy", mmap_mode="r")[:64]
-    inputs = (
-        torch.from_numpy(planes_of(sample)),
-        torch.from_numpy(sample["elo_self"].astype(np.float32)),
-        torch.from_numpy(sample["elo_opponent"].astype(np.float32)),
-    )
-    names = ["planes", "elo_self", "elo_opponent"]
-    file = target.with_suffix(".onnx")
-    outputs = ["logits", "value"]
-    axes = {name: {0: "batch"} for name in (*names, *outputs)}
-    torch.onnx.export(
-        exported, inputs, str(file), input_names=names, output_names=outputs, dynamic_axes=axes, dynamo=False
-    )
-    feeds = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
-    found = OnnxSession(file, threads=2).run(feeds, outputs)
-    with torch.no_grad():
-        expected = [output.numpy() for output in exported(*inputs)]
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True))
+    split = dataset.load(replace(run.data, opening_share=1.0), "validation", run.seed)
+    rows = np.random.default_rng(run.seed).permutation(len(split))[:COMPARED].astype(np.int64)
+    validation = gathered(split, rows)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = {name: run.folder / f"{name}.onnx" for name in ("fp32", "int8")}
+    write_floats(network, gathered(split, rows[:64]), made["fp32"])
+    write_integers(made["fp32"], validation, made["int8"])
+    difference = _difference(network, made["fp32"], gathered(split, rows[:256]))
     if not difference <= TOLERANCE:
-        raise SystemExit(f"{file}: differs from torch by {difference}")
-    print(f"{file}: within {difference:.2g} of torch, {file.stat().st_size / 1e6:.2f} MB")
-    target.with_suffix(".toml").write_text(
-        CONTRACT.format(
-            name=target.name,
-            digest=hashlib.sha256(file.read_bytes()).hexdigest(),
-            date=datetime.date.today().isoformat(),
-            games=games,
-            positions=state["step"] * run.batch,
-            blocks=run.blocks,
-            filters=run.filters,
-            parameters=sum(parameter.numel() for parameter in network.parameters()),
-            hardware=hardware,
-        )
+        raise SystemExit(f"the ONNX file differs from torch by {difference}")
+    top1 = {name: _top1(file, validation) for name, file in made.items()}
+    feeds = feeds_of(gathered(split, rows[:32]))
+    cost = microseconds(made, dict.fromkeys(made, feeds))
+    good = [name for name in made if top1[name] >= top1["fp32"] - WITHIN]
+    default = min(good, key=lambda name: cost[name])
+    for name, file in made.items():
+        print(f"{name}: top-1 {top1[name]:.4f}, {cost[name]:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB")
+        placed = target if name == default else target.with_name(f"{target.name}-{name}")
+        placed.with_suffix(".onnx").write_bytes(file.read_bytes())
+        figures = {
+            "weights": name,
+            "top1_validation": round(top1[name], 4),
+            "microseconds": round(cost[name], 1),
+            "microseconds_what": "a position, batch of 32, one thread, the variants taken in turn",
+        }
+        _write_contract(placed, run, state, network, hardware, purpose, figures)
+    _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
+    print(f"{default} is {target.name}; the floats are within {difference:.2g} of torch")
+
+
+def _session(file: Path) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+def _top1(file: Path, batch: Batch) -> float:
+    """Share of positions whose likeliest slot, legal or not, was played: enough to compare variants by."""
+    session, feeds, hits = _session(file), feeds_of(batch), 0
+    for start in range(0, len(batch.slot), 512):
+        part = {name: array[start : start + 512] for name, array in feeds.items()}
+        logits = session.run(["logits"], part)[0]
+        hits += int((logits.argmax(1) == batch.slot[start : start + 512].numpy()).sum())
+    return hits / len(batch.slot)
+
+
+@torch.no_grad()
+def _difference(network: Network, file: Path, batch: Batch) -> float:
+    logits, value = network(*batch.inputs())
+    found = _session(file).run(list(OUTPUTS), feeds_of(batch))
+    expected = (logits.numpy(), torch.softmax(value, 1).numpy())
+    return max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True))
+
+
+@torch.no_grad()
+def _write_sample(network: Network, batch: Batch, file: Path) -> None:
+    logits, value = network(*batch.inputs())
+    packed = {"bitboards": batch.bitboards.numpy().view(np.uint64), "halfmove": batch.halfmove.numpy()}
+    ratings = {"elo_self": batch.elo_self.numpy(), "elo_opponent": batch.elo_opponent.numpy()}
+    answers = {"logits": logits.numpy(), "value": torch.softmax(value, 1).numpy()}
+    np.savez_compressed(file, black=batch.black.numpy(), **packed, **ratings, **answers)
+    print(f"{file}: torch's answers, for tests/data")
+
+
+def _write_contract(
+    target: Path,
+    run: Run,
+    state: dict[str, object],
+    network: Network,
+    hardware: str,
+    purpose: str,
+    figures: dict[str, object],
+) -> None:
+    file = target.with_suffix(".onnx")
+    settings = run.network
+    layers = "residual blocks" if settings.body == "convolution" else f"blocks of {settings.attention} attention"
+    positions = int(str(state["step"])) * run.training.batch
+    table = tomlkit.document()
+    table.add(tomlkit.comment(f"{target.name}: contract and card. docs/models.md says what each key means."))
+    table["network"] = {"file": file.name, "digest": "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()}
+    table["contract"] = {
+        "planes": "movemask-18",
+        "vocabulary": "movemask-1880",
+        "trained_with_mask": run.training.legality_weight == 0,
+    }
+    table["inputs"] = {name: name for name in INPUTS}
+    table["outputs"] = {"logits": "logits", "value": {"name": "value", "softmaxed": True}}
+    table["elo"] = {"default": 1500, "minimum": 800, "maximum": 2500, "scale": "lichess"}
+    table["card"] = {
+        "purpose": purpose,
+        "source": "trained by this project: training/README.md",
+        "licence": "GPL-3.0-or-later",
+        "date": datetime.date.today(),
+        **_data(run.data),
+        "steps": int(str(state["step"])),
+        "positions_seen": positions,
+        "architecture": f"{settings.depth} {layers} of width {settings.width}, told both ratings; from-to policy head",
+        "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "loss": f"cross-entropy over the legal slots + {run.training.legality_weight} of -ln their share of all "
+        f"+ {run.training.value_weight} of the value's cross-entropy",
+        "hardware": hardware,
+        "training_seconds": round(float(str(state["seconds"]))),
+        "limits": "Knows no game history, no clock and no time control; other rating scales are not lichess's.",
+        "variant": figures,
+    }
+    target.with_suffix(".toml").write_text(tomlkit.dumps(table))
+
+
+def _data(data: Data) -> dict[str, object]:
+    counts = json.loads((data.folder / PROGRESS).read_text())["counts"]
+    sources = ", ".join(prefix or "any" for prefix in data.source_prefixes)
+    return {
+        "data": f"games of sources that begin with {sources} (lichess's are CC0), at least {data.shortest_seconds} s",
+        "games": counts["train games"],
+        "plies": counts["train plies"],
+    }
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml")
+    parser.add_argument("target", type=Path, help="such as models/movemask-2")
+    parser.add_argument("--hardware", required=True, help="what it was trained on")
+    parser.add_argument(
+        "--purpose", default="The move that a human of a given lichess rating plays, from the position alone."
     )
+    arguments = parser.parse_args()
+    export(load_run(arguments.run), arguments.target, arguments.hardware, arguments.purpose)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("target", type=Path, help="such as models/movemask-1")
-    parser.add_argument("--games", type=int, required=True, help="games trained on, as training.data printed")
-    parser.add_argument("--hardware", required=True, help="what it was trained on, and for how long")
-    arguments = parser.parse_args()
-    export(Run(arguments.folder), arguments.target, arguments.games, arguments.hardware)
+    main()

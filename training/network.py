@@ -1,43 +1,78 @@
-"""The network: a small residual tower whose squeeze-and-excitation knows both ratings, and a from-to policy head.
+"""The network: planes and both ratings in, a body over the 64 squares, a from-to policy head and a value head.
 
-References: residual tower (He et al. 2015, arXiv:1512.03385); squeeze-and-excitation (Hu et al. 2017,
-arXiv:1709.01507) with scale and bias as in lc0; from-to policy by a dot product of square embeddings as in lc0's
-attention policy head.
+Bodies: a residual tower (He et al. 2015, arXiv:1512.03385) whose squeeze-and-excitation (Hu et al. 2017,
+arXiv:1709.01507; scale and bias as in lc0) knows both ratings, or attention among the squares (`training.attention`).
+The policy is a dot product of square embeddings, as in lc0's attention policy head.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from service.encoding.movemask_planes import PLANES
 from service.encoding.vocabularies import vocabulary
+from training import config
+from training.attention import Attention
 
-EMBEDDING = 32
+RATINGS = 32  # numbers that stand for the two ratings inside
 HEAD = 64
 MOVES = 1792  # from-to slots of movemask-1880; the promotions follow
 
 
-class RatedSqueezeExcitation(nn.Module):
-    """Scales and shifts each channel by what the whole board and the two ratings say."""
+class Network(nn.Module):
+    """planes `[B, 18, 8, 8]`, Elo of both sides `[B]` → logits `[B, 1880]`, win/draw/loss logits `[B, 3]`."""
 
-    def __init__(self, filters: int) -> None:
+    def __init__(self, settings: config.Network) -> None:
         super().__init__()
-        self.squeeze = nn.Linear(filters + EMBEDDING, 32)
-        self.excite = nn.Linear(32, 2 * filters)
+        width = settings.width
+        self.ratings = nn.Sequential(nn.Linear(2, RATINGS), nn.ReLU(), nn.Linear(RATINGS, RATINGS))
+        self.body: nn.Module = Attention(settings, RATINGS) if settings.body == "attention" else Tower(settings)
+        self.source = nn.Linear(width, HEAD)
+        self.target = nn.Linear(width, HEAD)
+        self.promotion = nn.Linear(width, 4)
+        self.value = nn.Sequential(nn.Linear(2 * width + RATINGS, 64), nn.ReLU(), nn.Linear(64, 3))
+        pairs, pieces = _slot_indices()
+        self.register_buffer("pairs", pairs, persistent=False)
+        self.register_buffer("pieces", pieces, persistent=False)
 
-    def forward(self, x: Tensor, ratings: Tensor) -> Tensor:  # [B, F, 8, 8], [B, E] → [B, F, 8, 8]
-        hidden = torch.relu(self.squeeze(torch.cat([x.mean((2, 3)), ratings], 1)))
-        scale, shift = self.excite(hidden)[:, :, None, None].chunk(2, 1)
-        return x * torch.sigmoid(scale) + shift
+    def forward(self, planes: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> tuple[Tensor, Tensor]:
+        ratings = self.ratings(torch.stack([elo_self, elo_opponent], 1) / 500.0 - 3.0)
+        squares = self.body(planes, ratings)  # [B, 64, F]
+        source, target = self.source(squares), self.target(squares)
+        pairs = (source @ target.transpose(1, 2) * HEAD**-0.5).flatten(1)  # [B, 64 * 64]
+        pieces = self.promotion(squares).flatten(1)  # [B, 64 * 4], by to-square and piece
+        logits = pairs[:, self.pairs]
+        promotions = logits[:, MOVES:] + pieces[:, self.pieces]
+        pooled = torch.cat([squares.mean(1), squares.amax(1), ratings], 1)
+        return torch.cat([logits[:, :MOVES], promotions], 1), self.value(pooled)
+
+
+class Tower(nn.Module):
+    """planes `[B, 18, 8, 8]`, ratings `[B, R]` → squares `[B, 64, F]`."""
+
+    def __init__(self, settings: config.Network) -> None:
+        super().__init__()
+        self.stem = Convolution(PLANES, settings.width)
+        self.stem_norm = nn.BatchNorm2d(settings.width)
+        self.blocks = nn.ModuleList(Block(settings.width) for _ in range(settings.depth))
+
+    def forward(self, planes: Tensor, ratings: Tensor) -> Tensor:
+        x = torch.relu(self.stem_norm(self.stem(planes)))
+        for block in self.blocks:
+            x = block(x, ratings)
+        return x.flatten(2).transpose(1, 2)
 
 
 class Block(nn.Module):
+    """Two convolutions, the excitation, and around."""
+
     def __init__(self, filters: int) -> None:
         super().__init__()
-        self.first = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
+        self.first = Convolution(filters, filters)
         self.first_norm = nn.BatchNorm2d(filters)
-        self.second = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
+        self.second = Convolution(filters, filters)
         self.second_norm = nn.BatchNorm2d(filters)
         self.excitation = RatedSqueezeExcitation(filters)
 
@@ -47,36 +82,30 @@ class Block(nn.Module):
         return torch.relu(x + y)
 
 
-class Network(nn.Module):
-    """planes `[B, 18, 8, 8]`, Elo of both sides `[B]` → logits `[B, 1880]`, win/draw/loss logits `[B, 3]`."""
+class RatedSqueezeExcitation(nn.Module):
+    """Scales and shifts each channel by what the whole board and the two ratings say."""
 
-    def __init__(self, filters: int, blocks: int) -> None:
+    def __init__(self, filters: int) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(PLANES, filters, 3, padding=1, bias=False)
-        self.stem_norm = nn.BatchNorm2d(filters)
-        self.ratings = nn.Sequential(nn.Linear(2, EMBEDDING), nn.ReLU(), nn.Linear(EMBEDDING, EMBEDDING))
-        self.tower = nn.ModuleList(Block(filters) for _ in range(blocks))
-        self.source = nn.Linear(filters, HEAD)
-        self.target = nn.Linear(filters, HEAD)
-        self.promotion = nn.Linear(filters, 4)
-        self.value = nn.Sequential(nn.Linear(2 * filters + EMBEDDING, 64), nn.ReLU(), nn.Linear(64, 3))
-        pairs, pieces = _slot_indices()
-        self.register_buffer("pairs", pairs, persistent=False)
-        self.register_buffer("pieces", pieces, persistent=False)
+        self.squeeze = nn.Linear(filters + RATINGS, 32)
+        self.excite = nn.Linear(32, 2 * filters)
 
-    def forward(self, planes: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> tuple[Tensor, Tensor]:
-        ratings = self.ratings(torch.stack([elo_self, elo_opponent], 1) / 500.0 - 3.0)
-        x = torch.relu(self.stem_norm(self.stem(planes)))
-        for block in self.tower:
-            x = block(x, ratings)
-        squares = x.flatten(2).transpose(1, 2)  # [B, 64, F]
-        source, target = self.source(squares), self.target(squares)
-        pairs = (source @ target.transpose(1, 2) * HEAD**-0.5).flatten(1)  # [B, 64 * 64]
-        pieces = self.promotion(squares).flatten(1)  # [B, 64 * 4], by to-square and piece
-        logits = pairs[:, self.pairs]
-        promotions = logits[:, MOVES:] + pieces[:, self.pieces]
-        pooled = torch.cat([x.mean((2, 3)), x.amax((2, 3)), ratings], 1)
-        return torch.cat([logits[:, :MOVES], promotions], 1), self.value(pooled)
+    def forward(self, x: Tensor, ratings: Tensor) -> Tensor:  # [B, F, 8, 8], [B, R] → [B, F, 8, 8]
+        hidden = torch.relu(self.squeeze(torch.cat([x.mean((2, 3)), ratings], 1)))
+        scale, shift = self.excite(hidden)[:, :, None, None].chunk(2, 1)
+        return x * torch.sigmoid(scale) + shift
+
+
+class Convolution(nn.Module):
+    """A 3 x 3 convolution whose weight is kept as the matrix that it is, `[out, 9 * in]`, so that Muon can train it."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.shape = (outputs, 3, 3, inputs)  # channels last, as the planes come
+        self.weight = nn.Parameter(torch.randn(outputs, inputs * 9) * (2 / (inputs * 9)) ** 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv2d(x, self.weight.view(self.shape).permute(0, 3, 1, 2), padding=1)
 
 
 def _slot_indices() -> tuple[Tensor, Tensor]:

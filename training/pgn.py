@@ -1,37 +1,43 @@
-"""Held-out games of sources with many players as a PGN, for `movemask calibrate`: `python -m training.pgn FILE`."""
+"""Held-out games by many players as a PGN, for `movemask calibrate`: `python -m training.pgn RUN.toml FILE`."""
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from itertools import islice
 from pathlib import Path
 
 import chess
 import chess.pgn
 
-from training.config import MANY_PLAYERS, Run
-from training.data import games, split_of
+from service.encoding.vocabularies import vocabulary
+from training.config import Data, load_run
+from training.samples import held_out_games
+from training.shards import EN_PASSANT, VOCABULARY
 
 
-def write_pgn(run: Run, file: Path, limit: int) -> None:
+def write_pgn(data: Data, file: Path, limit: int) -> None:
     """Writes the first `limit` games of the validation split."""
-    held_out = (
-        game for game in games(run, Counter()) if game.source in MANY_PLAYERS and split_of(game.moves) == "validation"
-    )
+    slots = vocabulary(VOCABULARY)
     with open(file, "w") as out:
-        for found in islice(held_out, limit):
+        for shard, number, plies in islice(held_out_games(data, "validation"), limit):
             board = chess.Board()
-            for uci in found.moves.split():
-                board.push_uci(uci)
+            for packed in plies:
+                board.push(slots.move(packed & (EN_PASSANT - 1), board))
             game = chess.pgn.Game.from_board(board)
-            game.headers["WhiteElo"], game.headers["BlackElo"] = str(found.white_elo), str(found.black_elo)
+            row = shard.games[number]
+            game.headers["WhiteElo"], game.headers["BlackElo"] = str(row["white_elo"]), str(row["black_elo"])
             print(game, file=out, end="\n\n")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description="held-out games as PGN")
+    parser.add_argument("run", type=Path)
     parser.add_argument("file", type=Path)
     parser.add_argument("--games", type=int, default=500)
     arguments = parser.parse_args()
-    write_pgn(Run(Path()), arguments.file, arguments.games)
+    write_pgn(load_run(arguments.run).data, arguments.file, arguments.games)
+
+
+if __name__ == "__main__":
+    main()

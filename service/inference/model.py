@@ -84,7 +84,7 @@ class Model:
         """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape."""
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
-        logits, *rest = self.session.run(self._feeds(batch), names)
+        logits, *rest = self.session.run(self.feeds(batch), names)
         if logits.shape != (len(batch), len(self.vocabulary)):
             raise InferenceFailed(
                 f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "
@@ -92,7 +92,8 @@ class Model:
             )
         return Evaluation(logits, self._value(rest[0], len(batch)) if outputs.value else None)
 
-    def _feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
+    def feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
+        """What the network is given for a batch, by the names of its inputs."""
         inputs = self.contract.inputs
         feeds: dict[str, Array] = {inputs.planes: np.stack([encoded.planes for encoded in batch])}
         if inputs.elo_self is not None:

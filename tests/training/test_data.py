@@ -1,0 +1,275 @@
+"""What a user would lose: games read right, none dropped without a word, and the same positions as python-chess."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import chess
+import chess.pgn
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.encoding import movemask_planes
+from service.encoding.vocabularies import vocabulary
+from training import dataset
+from training.config import Data, load_run
+from training.data import PROGRESS, make_shards, split_of
+from training.dataset import Order
+from training.games import Game, Unwanted, parse, records
+from training.legal import board_of, legal_mask
+from training.replay import replay
+from training.shards import GAME, LONGEST, Shard, ShardError, pack, read_shard, write_shard
+
+SOURCE = "lichess:benwheeler12/ChessAuto"
+
+
+def random_game(seed: int, plies: int = 120) -> list[chess.Move]:
+    """A random game that castles, promotes and takes en passant where it can, so that few plies show much."""
+    draw, board = random.Random(seed), chess.Board()
+    while len(board.move_stack) < plies and not board.is_game_over():
+        moves = list(board.legal_moves)
+        rare = [m for m in moves if m.promotion or board.is_castling(m) or board.is_en_passant(m)]
+        pawns = [m for m in moves if board.piece_type_at(m.from_square) == chess.PAWN]
+        pool = rare if rare and draw.random() < 0.8 else pawns if pawns and draw.random() < 0.5 else moves
+        board.push(draw.choice(pool))
+    return list(board.move_stack)
+
+
+def shard_of(games: list[list[chess.Move]]) -> Shard:
+    packed = [pack(Game(1500, 1600, "lichess", "1-0", SOURCE, moves)) for moves in games]
+    return Shard(np.array([row for row, _ in packed], dtype=GAME), np.concatenate([plies for _, plies in packed]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=4))
+def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> None:
+    games = [random_game(seed) for seed in seeds]
+    found = replay(shard_of(games))
+    rows = {(int(game), int(ply)): row for row, (game, ply) in enumerate(zip(found.game, found.ply, strict=True))}
+    assert len(rows) == sum(len(moves) for moves in games)
+    slots = vocabulary("movemask-1880")
+    for number, moves in enumerate(games):
+        board = chess.Board()
+        for ply, move in enumerate(moves):
+            row = rows[number, ply]
+            assert found.bitboards[row].tolist() == movemask_planes.bitboards(board).tolist(), board.fen()
+            assert found.halfmove[row] == board.halfmove_clock
+            assert found.black[row] == (board.turn == chess.BLACK)
+            assert slots.move(int(found.slot[row]), board) == move
+            board.push(move)
+
+
+def test_random_games_do_castle_promote_and_take_en_passant() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        board = chess.Board()
+        for move in random_game(seed):
+            seen["castling"] += board.is_castling(move)
+            seen["en passant"] += board.is_en_passant(move)
+            seen["promotion"] += bool(move.promotion)
+            seen["en passant pinned"] += board.ep_square is not None and not board.has_legal_en_passant()
+            board.push(move)
+    assert min(seen.values()) > 20
+
+
+def test_packed_positions_have_the_legal_moves_of_the_game() -> None:
+    moves = random_game(7)
+    found = replay(shard_of([moves]))
+    mask = legal_mask(found.bitboards)
+    board = chess.Board()
+    slots = vocabulary("movemask-1880")
+    for row, move in enumerate(moves):
+        expected = sorted(slots.slot(legal, board) for legal in board.legal_moves)
+        assert np.flatnonzero(mask[row]).tolist() == expected
+        assert board_of(found.bitboards[row]).turn == chess.WHITE
+        board.push(move)
+
+
+def test_a_shard_comes_back_whole(tmp_path: Path) -> None:
+    packed = [pack(Game(1500, 1600, "fide", "0-1", SOURCE, random_game(seed))) for seed in range(9)]
+    file = tmp_path / "train-00000.shard"
+    write_shard(file, [row for row, _ in packed], [plies for _, plies in packed])
+    found = read_shard(file)
+    assert found.games.tolist() == [row for row, _ in packed]
+    assert found.plies.tolist() == np.concatenate([plies for _, plies in packed]).tolist()
+
+
+def test_a_long_game_is_cut_and_not_lost() -> None:
+    board = chess.Board()
+    for uci in ("g1f3", "g8f6", "f3g1", "f6g8") * (LONGEST // 4 + 5):
+        board.push_uci(uci)
+    row, plies = pack(Game(1, 2, "lichess", "1/2-1/2", SOURCE, list(board.move_stack)))
+    assert row[-1] == len(plies) == LONGEST
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "other", "empty"])
+def test_a_corrupt_shard_is_an_error_that_names_it(damage: str, tmp_path: Path) -> None:
+    row, plies = pack(Game(1, 2, "lichess", "1-0", SOURCE, random_game(1)))
+    file = tmp_path / "train-00003.shard"
+    write_shard(file, [row], [plies])
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 0x10]) + whole[middle + 1 :]
+    file.write_bytes({"cut": whole[:middle], "flipped": flipped, "other": b"hello", "empty": b""}[damage])
+    with pytest.raises(ShardError, match=r"train-00003\.shard"):
+        read_shard(file)
+
+
+def csv_file(folder: Path, rows: list[dict[str, str]], name: str = "games.csv.zst") -> Path:
+    columns = [*row(0), "rated", "date"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="")
+    writer.writeheader()
+    writer.writerows(rows)
+    file = folder / name
+    raw = text.getvalue().encode()
+    half = len(raw) // 2  # two frames, as the files are
+    compress = zstandard.ZstdCompressor().compress
+    file.write_bytes(compress(raw[:half]) + compress(raw[half:]))
+    return file
+
+
+def row(number: int, **changed: str) -> dict[str, str]:
+    moves = " ".join(move.uci() for move in random_game(number, 30))
+    usual = {"white_elo": "1500", "black_elo": "1610", "time_control": "600+0", "result": "1-0", "source": SOURCE}
+    return {**usual, "rating_system": "lichess", "moves": moves, **changed}
+
+
+def data_of(folder: Path, *files: Path, **changed: object) -> Data:
+    return Data(folder=folder / "shards", games=files, games_per_shard=16, processes=1, **changed)  # type: ignore[arg-type]
+
+
+def test_every_game_is_in_a_shard_or_counted_as_left_out(tmp_path: Path) -> None:
+    rows = [row(i) for i in range(40)]
+    rows[3] = row(3, moves="e2e4 e7e5 e1e8")
+    rows[5] = row(5, white_elo="")
+    rows[7] = row(7, source="elsewhere:x")
+    rows[9] = row(9, time_control="60+0")
+    rows[11] = row(11, moves="")
+    rows[13] = row(13, moves="e2e4 hello")
+    rows[15] = row(15, rating_system="uscf")
+    data = data_of(tmp_path, csv_file(tmp_path, rows))
+    counts = make_shards(data)
+    assert counts["left out: illegal move"] == 2
+    for reason in ("no ratings", "source of another licence", "too fast", "no moves", "unknown rating system"):
+        assert counts[f"left out: {reason}"] == 1
+    assert sum(counts[f"{split} games"] for split in ("train", "validation", "test")) == 33
+    assert sum(count for name, count in counts.items() if not name.endswith("plies")) == 40
+    plies = [read_shard(file).plies for file in data.folder.glob("*.shard")]
+    assert sum(map(len, plies)) == sum(count for name, count in counts.items() if name.endswith("plies"))
+
+
+def test_killed_at_any_group_it_goes_on_to_the_same_shards(tmp_path: Path) -> None:
+    file = csv_file(tmp_path, [row(i) for i in range(70)])
+    whole, cut = data_of(tmp_path / "whole", file), data_of(tmp_path / "cut", file)
+    expected = make_shards(whole)
+    make_shards(cut, limit=32)
+    (cut.folder / "train-00002.shard").write_bytes(b"half of a shard")
+    (cut.folder / "train-00003.part").write_bytes(b"half of a shard")
+    assert make_shards(cut) == expected
+    for made in whole.folder.glob("*.shard"):
+        assert (cut.folder / made.name).read_bytes() == made.read_bytes()
+    assert json.loads((cut.folder / PROGRESS).read_text())["records"] == 70
+
+
+def test_shards_of_other_games_are_not_mixed_in(tmp_path: Path) -> None:
+    make_shards(data_of(tmp_path, csv_file(tmp_path, [row(1)])))
+    other = data_of(tmp_path, csv_file(tmp_path, [row(i) for i in range(9)], "other.csv.zst"))
+    with pytest.raises(SystemExit, match="name another"):
+        make_shards(other)
+
+
+def test_the_split_is_decided_by_the_moves_and_about_two_in_a_hundred() -> None:
+    shares = Counter(split_of(f"e2e4 {i}") for i in range(20_000))
+    assert 300 < shares["test"] < 500
+    assert 300 < shares["validation"] < 500
+    assert split_of("e2e4 e7e5") == split_of("e2e4 e7e5")
+
+
+def pgn(number: int, **headers: str) -> str:
+    game = chess.pgn.Game.from_board(_played(random_game(number, 20)))
+    usual = {"Site": "https://lichess.org/x", "WhiteElo": "1500", "BlackElo": "1600", "TimeControl": "600+0"}
+    game.headers.update({**usual, **headers})
+    return str(game)
+
+
+def _played(moves: list[chess.Move]) -> chess.Board:
+    board = chess.Board()
+    for move in moves:
+        board.push(move)
+    return board
+
+
+def test_a_lichess_pgn_is_read_game_by_game_and_what_is_wrong_is_said(tmp_path: Path) -> None:
+    good = pgn(1).replace(" e4", " e4 { [%eval 0.17] [%clk 0:10:00] }")
+    texts = {
+        good: None,
+        pgn(2, Variant="Atomic"): "variant or a starting position of its own",
+        '[FEN "8/8/8/8/8/8/4K3/4k3 w - - 0 1"]\n[SetUp "1"]\n' + pgn(3): "variant or a starting position of its own",
+        pgn(4, WhiteElo="?"): "no ratings",
+        pgn(5, WhiteTitle="BOT"): "a bot's game",
+        pgn(6, TimeControl="60+0"): "too fast",
+        pgn(7).replace("1. ", "1. Qh5 "): "illegal move",
+        pgn(8, TimeControl="-"): None,
+    }
+    file = tmp_path / "lichess.pgn.zst"
+    file.write_bytes(zstandard.ZstdCompressor().compress("\n\n".join(texts).encode()))
+    found = list(records(file))
+    assert len(found) == len(texts)
+    data = Data()
+    for record, reason in zip(found, texts.values(), strict=True):
+        if reason is None:
+            game = parse(record, data)
+            assert (game.white_elo, game.black_elo) == (1500, 1600)
+            assert game.moves
+        else:
+            with pytest.raises(Unwanted, match=reason):
+                parse(record, data)
+
+
+def test_a_dataset_knows_who_moves_skips_what_is_corrupt_and_thins_the_opening(tmp_path: Path) -> None:
+    data = data_of(tmp_path, csv_file(tmp_path, [row(i, rating_system="fide") for i in range(60)]))
+    make_shards(data)
+    (data.folder / "train-00001.shard").write_bytes(b"gone")
+    found = dataset.load(data, "train", seed=1)
+    assert len(found.skipped) == 1
+    assert set(found.positions.ply) >= set(range(8, 30))
+    opening = (found.positions.ply < 8).sum() / (found.positions.ply >= 8).sum() * 22 / 8
+    assert 0.2 < opening < 0.4
+    black = found.positions.black
+    assert set(found.elo_self[black]) == {1860}  # 1610 brought from FIDE's scale to lichess's
+    assert set(found.elo_self[~black]) == {1750}
+    assert set(found.result[~black]) == {0}
+    assert set(found.result[black]) == {2}
+    again = dataset.load(data, "train", seed=1)
+    assert again.positions.slot.tolist() == found.positions.slot.tolist()
+
+
+def test_every_epoch_sees_every_position_once_in_an_order_that_can_be_taken_up_anywhere() -> None:
+    order = Order(100, 10, seed=3)
+    first = np.concatenate([order.indices(step) for step in range(10)])
+    second = np.concatenate([order.indices(step) for step in range(10, 20)])
+    assert sorted(first) == sorted(second) == list(range(100))
+    assert first.tolist() != second.tolist()
+    assert Order(100, 10, seed=3).indices(13).tolist() == second[30:40].tolist()
+
+
+def test_a_misspelt_key_of_a_run_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[network]\nwidht = 64\n[training]\nbatch = 0\n[data]\ngames = ["x.csv"]\n')
+    with pytest.raises(SystemExit, match=r"network\.widht.*\n.*training\.batch: .*greater than 0"):
+        load_run(file)
+
+
+def test_the_runs_of_this_repository_can_be_read() -> None:
+    files = sorted(Path(__file__, "../../../training/runs").resolve().rglob("*.toml"))
+    assert len(files) > 5
+    assert len({load_run(file).folder for file in files}) == len(files)

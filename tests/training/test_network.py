@@ -1,0 +1,140 @@
+"""What a user would lose: planes as the service makes them, losses that are what they are called, runs that go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import chess
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="training: torch is not installed (requirements/training.txt)")
+
+from service.encoding import movemask_planes
+from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
+from training import checkpoints, config, train
+from training.attention import SquareBlock
+from training.batches import planes_of
+from training.config import Run
+from training.data import make_shards
+from training.legal import legal_mask
+from training.losses import policy_loss, value_loss
+from training.network import Network
+from training.replay import replay
+
+
+def test_the_device_expands_positions_to_the_services_planes() -> None:
+    found = replay(shard_of([random_game(seed) for seed in range(3)]))
+    assert (found.bitboards >> np.uint64(63)).any()  # the bit that a signed number has for its sign
+    expected = movemask_planes.expand(found.bitboards, found.halfmove, found.black)
+    planes = planes_of(
+        torch.from_numpy(found.bitboards.view(np.int64)),
+        torch.from_numpy(found.halfmove),
+        torch.from_numpy(found.black),
+    )
+    assert np.array_equal(planes.numpy(), expected)
+
+
+def test_plain_cross_entropy_is_the_masked_one_and_the_price_of_the_rules() -> None:
+    torch.manual_seed(0)
+    logits = torch.randn(50, 1880, dtype=torch.float64, requires_grad=True)
+    found = replay(shard_of([random_game(5, 50)]))
+    legal, slot = torch.from_numpy(legal_mask(found.bitboards)), torch.from_numpy(found.slot.astype(np.int64))
+    plain = policy_loss(logits, slot, None)
+    masked = policy_loss(logits, slot, legal, 0.0)
+    share = (torch.softmax(logits, 1) * legal).sum(1)
+    assert plain.item() == pytest.approx((masked - share.log().mean()).item(), rel=1e-12)
+    halved = policy_loss(logits, slot, legal, 0.5)
+    assert halved.item() == pytest.approx((plain.item() + masked.item()) / 2, rel=1e-12)
+    (gradient,) = torch.autograd.grad(masked, logits)
+    assert not gradient[~legal].any()
+    assert gradient[legal].any()
+
+
+def test_games_without_a_result_do_not_teach_the_value() -> None:
+    value = torch.randn(4, 3, requires_grad=True)
+    result = torch.tensor([0, -1, 2, -1])
+    loss = value_loss(value, result)
+    expected = -torch.log_softmax(value, 1)[[0, 2], [0, 2]].mean()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    assert value_loss(value, torch.full((4,), -1)).item() == 0
+
+
+@pytest.mark.parametrize("kind", ["softmax", "softmax_one", "linear"])
+def test_attention_weighs_as_its_name_says(kind: str) -> None:
+    torch.manual_seed(1)
+    block = SquareBlock(config.Network(body="attention", width=16, heads=2, attention=kind))  # type: ignore[arg-type]
+    if block.bias is not None:
+        torch.nn.init.normal_(block.bias)
+    queries, keys, values = torch.randn(3, 2, 2, 64, 8)
+    mixed = block._mixed(queries, keys, values).detach().numpy()
+    for place in (0, 17, 63):
+        q, k, v = queries[1, 1, place].numpy(), keys[1, 1].numpy(), values[1, 1].numpy()
+        if kind == "linear":
+            elu = np.where(q > 0, q + 1, np.exp(q)), np.where(k > 0, k + 1, np.exp(k))
+            weights = elu[1] @ elu[0]
+            weights = weights / weights.sum()
+        else:
+            assert block.bias is not None
+            weights = np.exp(k @ q / 8**0.5 + block.bias[1, place].detach().numpy())
+            weights = weights / (weights.sum() + (kind == "softmax_one"))
+        np.testing.assert_allclose(mixed[1, 1, place], weights @ v, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("body", ["convolution", "attention"])
+def test_the_ratings_reach_the_policy_and_the_value(body: str) -> None:
+    torch.manual_seed(2)
+    network = Network(config.Network(body=body, width=16, depth=1, heads=2)).eval()  # type: ignore[arg-type]
+    board = movemask_planes.bitboards(chess.Board())[None]
+    planes = torch.from_numpy(movemask_planes.expand(board, np.array([0]), np.array([False]))).repeat(3, 1, 1, 1)
+    with torch.no_grad():
+        logits, value = network(planes, torch.tensor([1100.0, 2200, 1100]), torch.tensor([1500.0, 1500, 2000]))
+    assert logits.shape == (3, 1880)
+    for answers in (logits, value):
+        assert not torch.allclose(answers[0], answers[1])
+        assert not torch.allclose(answers[0], answers[2])
+
+
+def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoints.save(tmp_path, {"step": 1})
+    checkpoints.save(tmp_path, {"step": 2, "filler": torch.zeros(10_000)})
+    last = tmp_path / checkpoints.LAST
+    last.write_bytes(last.read_bytes()[:5000])
+    (tmp_path / "checkpoint.part").write_bytes(b"half")
+    state = checkpoints.load(tmp_path)
+    assert state == {"step": 1}
+    assert "cannot be read" in capsys.readouterr().out
+
+
+def small_run(folder: Path, positions: int = 1024) -> Run:
+    data = data_of(folder, csv_file(folder, [row(i) for i in range(1000, 1250)]), opening_share=1.0)
+    if not data.folder.exists():
+        make_shards(data)
+    network = config.Network(width=32, depth=1)
+    training = config.Training(positions=positions, batch=64, validate_positions=512, legality_weight=0.5)
+    return Run(folder=folder / "run", data=data, network=network, training=training)
+
+
+def test_a_run_in_two_sittings_is_the_run_in_one(tmp_path: Path) -> None:
+    whole = small_run(tmp_path)
+    train.train(whole)
+    parts = replace(whole, folder=tmp_path / "parts")
+    train.train(parts, seconds=0.2)
+    middle = checkpoints.load(parts.folder)
+    assert middle is not None
+    train.train(parts)
+    one, two = checkpoints.load(whole.folder), checkpoints.load(parts.folder)
+    assert one is not None
+    assert two is not None
+    assert one["step"] == two["step"] == 16
+    assert middle["step"] < 16
+    for name, weight in one["network"].items():
+        torch.testing.assert_close(two["network"][name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_a_folder_of_another_network_is_not_gone_on_with(tmp_path: Path) -> None:
+    run = small_run(tmp_path, positions=64)
+    train.train(run)
+    with pytest.raises(SystemExit, match="another network"):
+        train.train(replace(run, network=config.Network(width=48, depth=1)))

@@ -1,0 +1,93 @@
+"""Batches of tensors from a dataset, made ready while the network works on the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from service.encoding.movemask_planes import BITBOARDS, PLANES
+from training.dataset import Dataset, Order
+from training.legal import legal_mask
+
+AHEAD = 3  # batches made ready before they are asked for
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`B` positions, bit-packed; `legal` only where it was asked for."""
+
+    bitboards: Tensor  # int64 [B, 15], the bits of uint64
+    halfmove: Tensor  # uint8 [B]
+    black: Tensor  # bool [B]
+    elo_self: Tensor  # float32 [B]
+    elo_opponent: Tensor  # float32 [B]
+    slot: Tensor  # int64 [B]
+    result: Tensor  # int64 [B]
+    legal: Tensor | None  # bool [B, A]
+
+    def to(self, device: str) -> Batch:
+        """The same on another device."""
+        moved = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if value is not None}
+        return Batch(**{"legal": None, **moved})
+
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What the network takes: planes `[B, 18, 8, 8]`, both ratings `[B]`."""
+        return planes_of(self.bitboards, self.halfmove, self.black), self.elo_self, self.elo_opponent
+
+
+def planes_of(bitboards: Tensor, halfmove: Tensor, black: Tensor) -> Tensor:
+    """`service.encoding.movemask_planes.expand` on the device: float32 `[B, 18, 8, 8]`, channels last."""
+    squares = torch.arange(64, device=bitboards.device)
+    planes = torch.empty(len(bitboards), 64, PLANES, device=bitboards.device)
+    planes[:, :, :BITBOARDS] = ((bitboards[:, None, :] >> squares[None, :, None]) & 1).float()
+    planes[:, :, BITBOARDS] = (halfmove.float().clamp(max=100) / 100)[:, None]
+    planes[:, :, BITBOARDS + 1] = black.float()[:, None]
+    planes[:, :, BITBOARDS + 2] = 1.0
+    return planes.view(-1, 8, 8, PLANES).permute(0, 3, 1, 2)
+
+
+def gathered(dataset: Dataset, rows: NDArray[np.int64], legal: NDArray[np.bool_] | None = None) -> Batch:
+    """The batch of those rows."""
+    positions = dataset.positions
+    return Batch(
+        torch.from_numpy(positions.bitboards[rows].view(np.int64)),
+        torch.from_numpy(positions.halfmove[rows]),
+        torch.from_numpy((positions.ply[rows] & 1).astype(np.bool_)),
+        torch.from_numpy(dataset.elo_self[rows].astype(np.float32)),
+        torch.from_numpy(dataset.elo_opponent[rows].astype(np.float32)),
+        torch.from_numpy(positions.slot[rows].astype(np.int64)),
+        torch.from_numpy(dataset.result[rows].astype(np.int64)),
+        None if legal is None else torch.from_numpy(legal),
+    )
+
+
+def stream(dataset: Dataset, order: Order, first: int, last: int, mask_processes: int) -> Iterator[Batch]:
+    """Batches `first` to `last` (left out); with `mask_processes` their legal slots too, found by as many processes."""
+    with ExitStack() as stack:
+        thread = stack.enter_context(ThreadPoolExecutor(1))
+        pool = stack.enter_context(ProcessPoolExecutor(mask_processes)) if mask_processes else None
+
+        def made(rows: NDArray[np.int64], masks: list[Future[NDArray[np.bool_]]]) -> Batch:
+            return gathered(dataset, rows, np.concatenate([mask.result() for mask in masks]) if masks else None)
+
+        def begun(step: int) -> Future[Batch]:
+            rows = order.indices(step)
+            masks = []
+            if pool is not None:
+                parts = np.array_split(rows, mask_processes)
+                masks = [pool.submit(legal_mask, dataset.positions.bitboards[part]) for part in parts]
+            return thread.submit(made, rows, masks)
+
+        ahead = [begun(step) for step in range(first, min(first + AHEAD, last))]
+        for step in range(first, last):
+            batch = ahead.pop(0).result()
+            if step + AHEAD < last:
+                ahead.append(begun(step + AHEAD))
+            yield batch

@@ -1,0 +1,117 @@
+"""What a model makes of held-out positions, through the service's own path: FEN → planes → logits → masked policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from service.audit import leakage
+from service.encoding.position import Position
+from service.inference.model import Model
+from service.numeric.calibration import Calibration, fitted_temperature
+from service.policy import legal_of
+from training.samples import Phase, Sample
+
+BATCH = 256
+BINS = 15  # of the reliability diagram
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of each array for each of `N` samples."""
+
+    rank: NDArray[np.int64]  # of the move played among the legal ones, 0 the likeliest
+    surprise: Numbers  # -ln of its probability, nats
+    confidence: Numbers  # probability of the likeliest move
+    rating: Numbers  # of the side to move
+    phase: NDArray[np.object_]
+    result: NDArray[np.int64]
+    value: Numbers | None  # [N, 3] win, draw, loss
+    raw: Numbers
+    multiplied: Numbers
+    temperature: Calibration  # fitted to these samples
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def top(self, count: int, rows: NDArray[np.bool_] | slice = slice(None)) -> float:
+        """Share of samples whose move was among the `count` likeliest."""
+        return float((self.rank[rows] < count).mean())
+
+    def cross_entropy(self, rows: NDArray[np.bool_] | slice = slice(None)) -> float:
+        """Mean surprise in nats."""
+        return float(self.surprise[rows].mean())
+
+    def reliability(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
+        """Mean confidence, accuracy and count of the likeliest move, by bins of confidence of equal width."""
+        edge = np.minimum((self.confidence * BINS).astype(int), BINS - 1)
+        count = np.bincount(edge, minlength=BINS)
+        with np.errstate(invalid="ignore"):
+            confidence = np.bincount(edge, weights=self.confidence, minlength=BINS) / count
+            accuracy = np.bincount(edge, weights=self.rank == 0, minlength=BINS) / count
+        return confidence, accuracy, count
+
+    def calibration_error(self) -> float:
+        """Expected calibration error of the likeliest move (Guo et al. 2017, arXiv:1706.04599)."""
+        confidence, accuracy, count = self.reliability()
+        there = count > 0
+        return float((np.abs(confidence - accuracy)[there] * count[there]).sum() / count.sum())
+
+    def brier(self) -> tuple[float, float] | None:
+        """Brier score of win, draw, loss, and that of always saying how often each came; None without a value."""
+        known = self.result >= 0
+        if self.value is None or not known.any():
+            return None
+        outcome = np.eye(3)[self.result[known]]
+        score = ((self.value[known] - outcome) ** 2).sum(1).mean()
+        return float(score), float(((outcome.mean(0) - outcome) ** 2).sum(1).mean())
+
+
+def measure(model: Model, found: Sequence[Sample], *, history: bool) -> Measured:
+    """Evaluates all samples; without `history` a network that takes it is given the bare position."""
+    ranks, surprises, confidences, raws, multiplieds, values = [], [], [], [], [], []
+    logits_of, lengths, targets = [], [], []
+    for start in tqdm(range(0, len(found), BATCH), desc=model.name, unit=" batches", leave=False):
+        part = found[start : start + BATCH]
+        batch = [
+            model.encode(s.position if history else Position(s.position.board.copy(stack=False)), s.elo) for s in part
+        ]
+        evaluation = model.evaluate(batch)
+        legal = legal_of(batch, evaluation.logits)
+        raws.append(leakage.raw(evaluation.logits, legal.slots, legal.indptr))
+        multiplieds.append(leakage.multiplied(evaluation.logits, legal.slots, legal.indptr))
+        if evaluation.value is not None:
+            values.append(evaluation.value)
+        for row, sample in enumerate(part):
+            logits = legal.logits[legal.indptr[row] : legal.indptr[row + 1]].astype(np.float64)
+            target = batch[row].moves.index(sample.played)
+            logits_of.append(logits)
+            lengths.append(len(logits))
+            targets.append(target)
+            total = np.logaddexp.reduce(logits)
+            ranks.append(int((logits > logits[target]).sum()))
+            surprises.append(total - logits[target])
+            confidences.append(np.exp(logits.max() - total))
+    fit = fitted_temperature(np.concatenate(logits_of), np.cumsum([0, *lengths]), np.array(targets))
+    return Measured(
+        np.array(ranks),
+        np.array(surprises),
+        np.array(confidences),
+        np.array([sample.elo.self for sample in found]),
+        np.array([sample.phase for sample in found], dtype=object),
+        np.array([sample.result for sample in found]),
+        np.concatenate(values) if values else None,
+        np.concatenate(raws),
+        np.concatenate(multiplieds),
+        fit,
+    )
+
+
+def in_phase(measured: Measured, phase: Phase) -> NDArray[np.bool_]:
+    """Which samples are of a phase."""
+    return np.array([found is phase for found in measured.phase])

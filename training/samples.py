@@ -1,0 +1,125 @@
+"""Held-out positions to measure a model on, with all that a human knew: the game so far and both ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import chess
+import numpy as np
+from tqdm import tqdm
+
+from service.encoding.encoded import Elo
+from service.encoding.position import Position
+from service.encoding.vocabularies import vocabulary
+from training.config import Data
+from training.dataset import TO_MOVE_RESULT
+from training.shards import EN_PASSANT, SYSTEMS, VOCABULARY, Shard, read_shard
+
+HISTORY = 8  # moves kept before a position: what the networks with history look at
+OPENING_PLIES = 20
+ENDGAME_PIECES = 6  # queens, rooks, bishops and knights of both sides
+
+
+class Phase(Enum):
+    """Part of a game."""
+
+    OPENING = "opening"  # the first ten moves of both sides
+    MIDDLEGAME = "middlegame"
+    ENDGAME = "endgame"  # six pieces or fewer beside kings and pawns
+
+
+class Special(Enum):
+    """Positions that a network reads wrongly first, by the move played or by what is legal."""
+
+    CASTLING = "castled"
+    EN_PASSANT = "took en passant"
+    PROMOTION = "promoted to a queen"
+    UNDERPROMOTION = "under-promoted"
+    CHECK = "was in check"
+    FORCED = "had one legal move"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A position, what was played there, and how the game ended for the side to move (0 win, 1 draw, 2 loss, -1)."""
+
+    position: Position
+    played: chess.Move
+    elo: Elo
+    ply: int
+    result: int
+
+    @property
+    def phase(self) -> Phase:
+        """By ply and by what is left on the board."""
+        board = self.position.board
+        pieces = (board.queens | board.rooks | board.bishops | board.knights).bit_count()
+        if pieces <= ENDGAME_PIECES:
+            return Phase.ENDGAME
+        return Phase.OPENING if self.ply < OPENING_PLIES else Phase.MIDDLEGAME
+
+
+def samples(data: Data, split: str, per_game: int, seed: int) -> list[Sample]:
+    """Up to `per_game` positions after the opening of every game by many players of a split."""
+    draw = np.random.default_rng(seed)
+    found: list[Sample] = []
+    for shard, game, plies in held_out_games(data, split):
+        wanted = np.arange(data.opening_plies, len(plies))
+        chosen = set(draw.permutation(wanted)[:per_game].tolist())
+        found += [sample for sample in _played(data, shard, game, plies) if sample.ply in chosen]
+    return found
+
+
+def special_samples(data: Data, split: str, limit: int) -> dict[Special, list[Sample]]:
+    """The first `limit` positions of each kind, anywhere in the games by many players of a split."""
+    found: dict[Special, list[Sample]] = {kind: [] for kind in Special}
+    for shard, game, plies in held_out_games(data, split):
+        if all(len(part) >= limit for part in found.values()):
+            break
+        for sample in _played(data, shard, game, plies):
+            for kind in kinds(sample):
+                if len(found[kind]) < limit:
+                    found[kind].append(sample)
+    return found
+
+
+def held_out_games(data: Data, split: str) -> Iterator[tuple[Shard, int, list[int]]]:
+    """The games by many players of a split: the shard, the row in it and the packed plies."""
+    files = sorted(data.folder.glob(f"{split}-*.shard"))
+    if not files:
+        raise SystemExit(f"{data.folder}: no shards of the split {split!r}; python -m training.data makes them")
+    for file in tqdm(files, desc=split, unit=" shards"):
+        shard = read_shard(file)
+        ends = np.cumsum(shard.games["plies"].astype(np.int64))
+        for game in np.flatnonzero(shard.games["many_players"]):
+            yield shard, int(game), shard.plies[ends[game] - shard.games["plies"][game] : ends[game]].tolist()
+
+
+def kinds(sample: Sample) -> Iterator[Special]:
+    """What is special about a sample."""
+    board, move = sample.position.board, sample.played
+    if board.is_castling(move):
+        yield Special.CASTLING
+    if board.is_en_passant(move):
+        yield Special.EN_PASSANT
+    if move.promotion is not None:
+        yield Special.PROMOTION if move.promotion == chess.QUEEN else Special.UNDERPROMOTION
+    if board.is_check():
+        yield Special.CHECK
+    if board.legal_moves.count() == 1:
+        yield Special.FORCED
+
+
+def _played(data: Data, shard: Shard, game: int, plies: list[int]) -> Iterator[Sample]:
+    row = shard.games[game]
+    shift = data.to_lichess[SYSTEMS[row["system"]]]  # type: ignore[index]
+    white, black = float(row["white_elo"]) + shift, float(row["black_elo"]) + shift
+    board = chess.Board()
+    for ply, packed in enumerate(plies):
+        move = vocabulary(VOCABULARY).move(packed & (EN_PASSANT - 1), board)
+        elo = Elo(white, black) if board.turn == chess.WHITE else Elo(black, white)
+        result = int(TO_MOVE_RESULT[int(not board.turn), row["result"]])
+        yield Sample(Position(board.copy(stack=HISTORY)), move, elo, ply, result)
+        board.push(move)
