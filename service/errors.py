@@ -17,6 +17,7 @@ MovemaskError
 │   └── ShuttingDown            the service is stopping
 ├── ModelError                  the network or its contract is at fault
 │   ├── ContractError           the TOML file, or what the ONNX file is against it
+│   ├── WeightsError            a weight file that cannot be converted
 │   ├── MoveOutsideVocabulary   a legal move that has no slot of its own
 │   ├── InvalidLogits           a legal logit that is NaN or +inf, or none that is finite
 │   ├── InferenceFailed         the runtime raised, or returned another shape
@@ -103,6 +104,10 @@ class ModelError(MovemaskError):
 
 class ContractError(ModelError):
     """A contract that cannot be read, or an ONNX file that does not keep it."""
+
+
+class WeightsError(ModelError):
+    """A weight file that is damaged, or of a kind that cannot be converted."""
 
 
 class MoveOutsideVocabulary(ModelError):

@@ -1,0 +1,1 @@
+"""Other projects' weight files → ONNX and contract."""
