@@ -264,7 +264,9 @@ def _table(answer: Answer, model: Model, top: int) -> str:
     if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
         lines.append(f"{'no move':<15} {100 * answer.policy.abstention:6.2f} %")
     lines.append("")
-    if answer.value:
+    if answer.value and len(answer.value) == 1:
+        lines.append(f"expected score {answer.value[0]:.3f}, for {answer.position.turn}")
+    elif answer.value:
         win, draw, loss = (100 * share for share in answer.value)
         lines.append(f"win {win:.1f} %  draw {draw:.1f} %  loss {loss:.1f} %, for {answer.position.turn}")
     leakage = answer.leakage

@@ -9,9 +9,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from service.audit import leakage as audit
 from service.audit.leakage import Leakage
 from service.audit.record import AuditRecord
@@ -68,7 +65,7 @@ class Answer:
     legal_moves: int  # all of them; the policy holds those that the rule keeps
     policy: Policy | None
     leakage: Leakage | None
-    value: tuple[float, float, float] | None
+    value: tuple[float, ...] | None  # win, draw, loss for the side to move, or its expected score alone
     elo: Elo | None
     ignored: tuple[str, ...]
     rule: Rule  # with the temperature that was used
@@ -224,7 +221,7 @@ def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[
             legal_moves=len(item.encoded.moves),
             policy=policy,
             leakage=leakage,
-            value=None if inferred.value is None else _triple(inferred.value[row]),
+            value=None if inferred.value is None else tuple(inferred.value[row].tolist()),
             elo=item.encoded.elo,
             ignored=model.ignored(item.encoded.position, item.asked.elo),
             rule=item.asked.rule,
@@ -248,7 +245,3 @@ def _terminal(model: Model, item: _Ready) -> Answer:
         rule=item.asked.rule,
         timing=None,
     )
-
-
-def _triple(row: NDArray[np.float64]) -> tuple[float, float, float]:
-    return float(row[0]), float(row[1]), float(row[2])

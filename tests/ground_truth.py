@@ -1,8 +1,13 @@
-"""Reads tests/data: perft suites, tricky positions, lc0's slots, Maia-2's moves. Sources: tests/data/README.md."""
+"""Reads tests/data: perft suites, tricky positions, lc0's slots, Maia-2's moves, pgx's games.
+
+Sources: tests/data/README.md.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,3 +56,11 @@ def lc0_slots() -> tuple[tuple[str, dict[str, int]], ...]:
 def maia2_moves() -> tuple[str, ...]:
     """The moves of Maia-2 in the order of its logits."""
     return tuple((DATA / "maia2_moves.txt").read_text().split())
+
+
+def pgx_positions() -> Iterator[tuple[str, list[str], list[int], list[float]]]:
+    """FEN, the game's moves so far, the legal slots and a weighted sum of each plane observed, all pgx's own."""
+    with gzip.open(DATA / "pgx.jsonl.gz", "rt") as rows:
+        for row in rows:
+            found = json.loads(row)
+            yield found["fen"], found["moves"], found["slots"], found["observation"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,9 @@ def batcher(model: Model) -> Batcher:
     return Batcher(model, max_batch=64, max_waiting=1024)
 
 
+_KINDS = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
+
+
 def write_onnx(
     file: Path,
     planes: str = "movemask-18",
@@ -108,26 +112,27 @@ def write_onnx(
 ) -> None:
     """A random linear network: flatten → 8 → A, and a value of three logits; `poison` is added to every logit."""
     rng = np.random.default_rng(0)
-    channels, size = plane_encoder(planes).planes, slots or len(vocabulary(words))
+    encoder, size = plane_encoder(planes), slots or len(vocabulary(words))
 
     def constant(name: str, array: NDArray[Any]) -> onnx.TensorProto:
         return numpy_helper.from_array(array.astype(np.float32), name)
 
     weights = [
-        constant("w1", rng.normal(size=(channels * 64, 8)) * 0.1),
+        constant("w1", rng.normal(size=(math.prod(encoder.shape), 8)) * 0.1),
         constant("w2", rng.normal(size=(8, size))),
         constant("w3", rng.normal(size=(8, 3))),
         constant("bias", np.full(size, 0.0 if poison is None else poison)),
     ]
     nodes = [
-        helper.make_node("Flatten", ["planes"], ["flat"]),
+        helper.make_node("Cast", ["planes"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["numbers"], ["flat"]),
         helper.make_node("MatMul", ["flat", "w1"], ["hidden"]),
         helper.make_node("MatMul", ["hidden", "w2"], ["linear"]),
         helper.make_node("Add", ["linear", "bias"], ["logits"]),
         helper.make_node("MatMul", ["hidden", "w3"], ["value"]),
     ]
     batch: Any = fixed_batch or "batch"
-    inputs = [helper.make_tensor_value_info("planes", TensorProto.FLOAT, [batch, channels, 8, 8])]
+    inputs = [helper.make_tensor_value_info("planes", _KINDS[encoder.dtype], [batch, *encoder.shape])]
     outputs = [
         helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, size]),
         helper.make_tensor_value_info("value", TensorProto.FLOAT, [batch, 3]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import chess
 import numpy as np
@@ -23,11 +24,12 @@ class Elo:
 class EncodedPosition:
     """One position as a network takes it.
 
-    `planes` is float32 `[C, 8, 8]`; `moves` are the legal moves and `slots` `[L]` their slots, in the same order.
+    `planes` is of the encoder's shape, float32 `[C, 8, 8]` for most; `moves` are the legal moves and `slots` `[L]`
+    their slots, in the same order.
     """
 
     position: Position
-    planes: NDArray[np.float32]
+    planes: NDArray[Any]
     moves: tuple[chess.Move, ...]
     slots: NDArray[np.intp]
     elo: Elo | None

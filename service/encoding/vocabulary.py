@@ -1,7 +1,7 @@
 """A `Vocabulary`: the moves a network has logits for, and the way between a slot and a move, both directions.
 
-Every vocabulary here is written from the point of view of the side to move: with Black to move, a move is looked up
-with its ranks flipped (square ^ 56).
+Most are written from the point of view of the side to move: with Black to move, a move is looked up with its ranks
+flipped (square ^ 56). One that names the moves of both colours is not mirrored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from service.encoding.position import Position
 from service.errors import MoveOutsideVocabulary, UnsupportedVariant
 
-Entry = tuple[chess.Square, chess.Square, chess.PieceType | None]
+#: From-square, to-square and promotion piece; None for a slot that stands for no pair of squares.
+Entry = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
 
 _PIECES = 8  # room for a promotion piece (0 none, 2 knight … 5 queen) in a lookup index
 _FLIP = 0o7070  # flips the rank of both squares in `from << 6 | to`
@@ -38,6 +39,7 @@ class Vocabulary:
     entries : for each slot, from-square, to-square and promotion piece, seen by the side to move
     castling : how castling is written
     bare_promotion : the piece that a promotion without a letter stands for, or None where every promotion has its own
+    mirrored : whether Black's moves are looked up with their ranks flipped
     """
 
     def __init__(
@@ -47,14 +49,18 @@ class Vocabulary:
         *,
         castling: Castling,
         bare_promotion: chess.PieceType | None = None,
+        mirrored: bool = True,
     ) -> None:
         self.name = name
         self.castling = castling
         self.bare_promotion = bare_promotion
+        self.mirrored = mirrored
         self._entries = tuple(entries)
         self._slots: list[int] = [-1] * (_PIECES << 12)
-        for slot, (source, target, promotion) in enumerate(self._entries):
-            self._slots[(promotion or 0) << 12 | source << 6 | target] = slot
+        for slot, entry in enumerate(self._entries):
+            if entry is not None:
+                source, target, promotion = entry
+                self._slots[(promotion or 0) << 12 | source << 6 | target] = slot
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -76,7 +82,7 @@ class Vocabulary:
         if promotion == self.bare_promotion:
             promotion = 0
         index = move.from_square << 6 | target
-        if board.turn == chess.BLACK:
+        if board.turn == chess.BLACK and self.mirrored:
             index ^= _FLIP
         slot = self._slots[promotion << 12 | index]
         if slot < 0:
@@ -84,9 +90,15 @@ class Vocabulary:
         return slot
 
     def move(self, slot: int, board: chess.Board) -> chess.Move:
-        """The move that `slot` stands for on `board`, as python-chess writes it; it need not be legal there."""
-        source, target, promotion = self._entries[slot]
-        if board.turn == chess.BLACK:
+        """The move that `slot` stands for on `board`, as python-chess writes it; it need not be legal there.
+
+        The null move for a slot that stands for none.
+        """
+        entry = self._entries[slot]
+        if entry is None:
+            return chess.Move.null()
+        source, target, promotion = entry
+        if board.turn == chess.BLACK and self.mirrored:
             source, target = source ^ 0o70, target ^ 0o70
         if self.bare_promotion is not None and promotion is None and _reaches_last_rank(board, source, target):
             promotion = self.bare_promotion
@@ -113,8 +125,8 @@ class Vocabulary:
         return tuple(by_slot[slot] for slot in slots), np.array(slots, dtype=np.intp)
 
     def names(self) -> tuple[str, ...]:
-        """UCI-like names of the slots in order, seen by the side to move."""
-        return tuple(chess.Move(*entry).uci() for entry in self._entries)
+        """UCI-like names of the slots in order, seen by the side to move if mirrored; empty for a slot of no move."""
+        return tuple("" if entry is None else _name(*entry) for entry in self._entries)
 
     def _castling_target(self, move: chess.Move, board: chess.Board) -> chess.Square:
         """Where a castling move ends as this vocabulary writes it; python-chess gives e1g1 or, in Chess960, e1h1."""
@@ -122,6 +134,12 @@ class Vocabulary:
             return move.to_square
         rook_file = 7 if move.to_square > move.from_square else 0
         return chess.square(rook_file, chess.square_rank(move.to_square))
+
+
+def _name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
+    """As `chess.Move.uci`, also for a square and itself."""
+    letter = chess.piece_symbol(promotion) if promotion else ""
+    return chess.square_name(source) + chess.square_name(target) + letter
 
 
 def _reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import tomllib
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.encoding.lc0_planes import HistoryFill
 from service.encoding.planes import plane_encoder, plane_encoder_names
@@ -51,17 +52,28 @@ class Network(_Section):
 class Inputs(_Section):
     """`[inputs]`: the names of the network's inputs."""
 
-    planes: str = Field(description="float32 [B, C, 8, 8]")
-    elo_self: str | None = Field(None, description="float32 [B], rating of the side to move, as a number")
-    elo_opponent: str | None = Field(None, description="float32 [B], rating of its opponent")
+    planes: str = Field(description="[B, …] as the encoder makes them")
+    elo_self: str | None = Field(None, description="[B], rating of the side to move")
+    elo_opponent: str | None = Field(None, description="[B], rating of its opponent")
 
 
 class Value(_Section):
-    """`[outputs.value]`: win, draw, loss for the side to move."""
+    """`[outputs.value]`: how the network thinks the game will end."""
 
     name: str
-    order: Literal["win_draw_loss", "loss_draw_win"] = "win_draw_loss"
-    softmaxed: bool = Field(description="Whether the output holds probabilities already; logits if false.")
+    order: Literal["win_draw_loss", "loss_draw_win", "score"] = Field(
+        "win_draw_loss", description="Three numbers, or one: the expected score from -1 (lost) to 1 (won)."
+    )
+    softmaxed: bool | None = Field(
+        None, description="Of three numbers: whether they are probabilities already; logits if false."
+    )
+    point_of_view: Literal["side_to_move", "white"] = "side_to_move"
+
+    @model_validator(mode="after")
+    def _said_for_three(self) -> Value:
+        if (self.softmaxed is None) != (self.order == "score"):
+            raise ValueError("softmaxed goes with three numbers, and must be said for them")
+        return self
 
 
 class Outputs(_Section):
@@ -79,6 +91,17 @@ class EloRange(_Section):
     minimum: float = 0
     maximum: float = 5000
     scale: str = Field("unknown", description="Whose ratings these are, such as lichess.")
+    edges: tuple[float, ...] = Field(
+        (),
+        description="Where the network's buckets begin; the inputs are then int64 bucket numbers, 0 below the first.",
+    )
+
+    @field_validator("edges")
+    @classmethod
+    def _rising(cls, edges: tuple[float, ...]) -> tuple[float, ...]:
+        if any(low >= high for low, high in pairwise(edges)):
+            raise ValueError("must rise")
+        return edges
 
 
 class Calibration(_Section):
@@ -96,7 +119,9 @@ class Terms(_Section):
 
     planes: str
     vocabulary: str
-    perspective: Literal["side_to_move"] = "side_to_move"
+    perspective: Literal["side_to_move", "white"] | None = Field(
+        None, description="Whose view the vocabulary is written from; it follows from the vocabulary."
+    )
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
     trained_with_mask: bool = Field(description="If true, what is on illegal slots is arbitrary and means nothing.")
 
@@ -121,6 +146,13 @@ class Contract(_Section):
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
+
+    @model_validator(mode="after")
+    def _one_view(self) -> Contract:
+        view = "side_to_move" if vocabulary(self.contract.vocabulary).mirrored else "white"
+        if self.contract.perspective not in (None, view):
+            raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
+        return self
 
     @property
     def takes_elo(self) -> bool:
@@ -153,7 +185,7 @@ def read_contract(file: Path) -> Contract:
         return Contract.model_validate(table)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = ".".join(str(part) for part in first["loc"]) or "contract"
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise ContractError(f"{file.name}: {key}: {_words(first['type'], first['msg'])}{more}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import chess
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +21,10 @@ from service.inference.session import Array, Session, TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the network said of a batch: logits `[B, A]` as they came; value float64 `[B, 3]` win, draw, loss,
-    if any."""
+    """What the network said of a batch: logits `[B, A]` as they came, and the value, if it has one.
+
+    Value: float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
+    """
 
     logits: NDArray[np.floating]
     value: NDArray[np.float64] | None
@@ -76,7 +79,7 @@ class Model:
         return tuple(names)
 
     def encode(self, position: Position, elo: Elo | None = None) -> EncodedPosition:
-        """Planes `[C, 8, 8]` and legal slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
+        """Planes and legal slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
         moves, slots = self.vocabulary.legal_slots(position)
         return EncodedPosition(position, self.encoder.encode(position), moves, slots, self.elo(elo))
 
@@ -90,43 +93,60 @@ class Model:
                 f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "
                 f"expected [B, A] = {(len(batch), len(self.vocabulary))}"
             )
-        return Evaluation(logits, self._value(rest[0], len(batch)) if outputs.value else None)
+        return Evaluation(logits, self._value(rest[0], batch) if outputs.value else None)
 
     def feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
         """What the network is given for a batch, by the names of its inputs."""
         inputs = self.contract.inputs
         feeds: dict[str, Array] = {inputs.planes: np.stack([encoded.planes for encoded in batch])}
         if inputs.elo_self is not None:
-            feeds[inputs.elo_self] = np.array([e.elo.self if e.elo else 0 for e in batch], dtype=np.float32)
+            feeds[inputs.elo_self] = self._ratings([e.elo.self if e.elo else 0 for e in batch])
         if inputs.elo_opponent is not None:
-            feeds[inputs.elo_opponent] = np.array([e.elo.opponent if e.elo else 0 for e in batch], dtype=np.float32)
+            feeds[inputs.elo_opponent] = self._ratings([e.elo.opponent if e.elo else 0 for e in batch])
         return feeds
 
-    def _value(self, raw: Array, rows: int) -> NDArray[np.float64]:
-        """Win, draw, loss for the side to move, `[B, 3]`, whatever the order and form in the network."""
+    def _ratings(self, ratings: Sequence[float]) -> Array:
+        edges = self.contract.elo.edges
+        if edges:
+            return np.searchsorted(edges, ratings, side="right").astype(np.int64)
+        return np.array(ratings, dtype=np.float32)
+
+    def _value(self, raw: Array, batch: Sequence[EncodedPosition]) -> NDArray[np.float64]:
+        """The value as `Evaluation` has it, whatever the order, form and point of view in the network."""
         terms = self.contract.outputs.value
         assert terms is not None
-        if raw.shape != (rows, 3):
-            raise InferenceFailed(f"model {self.name}: output {terms.name!r} came as {raw.shape}, expected {(rows, 3)}")
-        value = raw.astype(np.float64)
+        rows, size = len(batch), 1 if terms.order == "score" else 3
+        if raw.shape not in ((rows, size), (rows,) if size == 1 else (rows, size)):
+            raise InferenceFailed(
+                f"model {self.name}: output {terms.name!r} came as {raw.shape}, expected {(rows, size)}"
+            )
+        value = raw.astype(np.float64).reshape(rows, size)
         if not np.isfinite(value).all():
             raise InferenceFailed(f"model {self.name}: output {terms.name!r} holds NaN or infinity")
-        if not terms.softmaxed:
+        if terms.order == "score":
+            value = (np.clip(value, -1, 1) + 1) / 2
+        elif not terms.softmaxed:
             value = np.exp(value - value.max(axis=1, keepdims=True))
             value /= value.sum(axis=1, keepdims=True)
-        return value if terms.order == "win_draw_loss" else np.ascontiguousarray(value[:, ::-1])
+        if terms.order == "loss_draw_win":
+            value = value[:, ::-1]
+        if terms.point_of_view == "white":
+            black = np.array([encoded.position.board.turn == chess.BLACK for encoded in batch])[:, None]
+            value = np.where(black, 1 - value if size == 1 else value[:, ::-1], value)
+        return np.ascontiguousarray(value)
 
 
 def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """The inputs and outputs that a contract asks of an ONNX file."""
-    planes = plane_encoder(contract.contract.planes).planes
-    inputs = [TensorInfo(contract.inputs.planes, "float32", (None, planes, 8, 8))]
+    encoder = plane_encoder(contract.contract.planes)
+    inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
         if name is not None:
-            inputs.append(TensorInfo(name, "float32", (None,)))
+            inputs.append(TensorInfo(name, "int64" if contract.elo.edges else "float32", (None,)))
     outputs = [TensorInfo(contract.outputs.logits, "float32", (None, contract.slots))]
     if contract.outputs.value:
-        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, 3)))
+        size = 1 if contract.outputs.value.order == "score" else 3
+        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))
     return inputs, outputs
 
 
@@ -162,6 +182,8 @@ def _check_tensors(kind: str, wanted: Sequence[TensorInfo], found: Sequence[Tens
         dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
         if got.dtype not in dtypes:
             raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
+        if kind == "output" and info.shape == (None, 1) and len(got.shape) == 1:
+            info = TensorInfo(info.name, info.dtype, (None,))  # one number a position, with or without an axis for it
         sizes = zip(info.shape, got.shape, strict=False)
         if len(got.shape) != len(info.shape) or any(None not in (a, b) and a != b for a, b in sizes):
             raise ContractError(f"{kind} {info.name!r} is {_shape(got)}; the contract asks for {_shape(info)}")

@@ -84,7 +84,7 @@ def test_value_in_the_other_order_and_already_softmaxed(tmp_path: Path) -> None:
         (
             'movemask-18"',
             'movemask-19"',
-            "net.toml: contract.planes: no plane encoder 'movemask-19'; there are lc0-112",
+            "net.toml: contract.planes: no plane encoder 'movemask-19'; there are fen-77, lc0-112",
         ),
         ("movemask-1880", "uci", "net.toml: contract.vocabulary: no vocabulary 'uci'"),
         ("[inputs]", "[inputs", "net.toml: not TOML"),

@@ -39,11 +39,20 @@ class MoveOut(BaseModel):
 
 
 class ValueOut(BaseModel):
-    """Probabilities of the game's result, from the point of view of the side to move."""
+    """How the game will end, from the point of view of the side to move."""
 
-    win: float
-    draw: float
-    loss: float
+    win: float | None = Field(description="Probability; null where the network tells the expected score alone.")
+    draw: float | None
+    loss: float | None
+    score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
+
+    @classmethod
+    def of(cls, value: tuple[float, ...]) -> ValueOut:
+        """From win, draw, loss, or from the score alone."""
+        if len(value) == 1:
+            return cls(win=None, draw=None, loss=None, score=value[0])
+        win, draw, loss = value
+        return cls(win=win, draw=draw, loss=loss, score=win + draw / 2)
 
 
 class LeakageOut(BaseModel):
@@ -225,8 +234,7 @@ def _position(answer: Answer, model: Model, include: list[Include]) -> dict[str,
         "ignored": list(answer.ignored),
     }
     if answer.value is not None:
-        win, draw, loss = answer.value
-        out["value"] = ValueOut(win=win, draw=draw, loss=loss)
+        out["value"] = ValueOut.of(answer.value)
     if answer.leakage is not None:
         out["leakage"] = _leakage(answer.leakage, model)
     if answer.elo is not None:
