@@ -1,4 +1,4 @@
-"""`movemask serve | predict | models list`: thin commands over the same pipeline as the web."""
+"""`movemask serve | predict | calibrate | models …`: thin commands over the same pipeline as the web."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import click
 import uvicorn
 
-from service import __version__, calibration
+from service import __version__, calibration, installation
 from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
@@ -26,6 +26,7 @@ from service.audit.store import Store
 from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
 from service.inference.batcher import Batcher
+from service.inference.guess import KINDS
 from service.inference.model import Model
 from service.inference.registry import Registry, load_registry
 from service.pipeline import Answer, Pipeline, Query
@@ -55,6 +56,12 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
             metavar=getattr(field.annotation, "__name__", "text").upper(),
         )(command)
     return command
+
+
+def _models_dir(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+    )(command)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -123,9 +130,7 @@ def _shared_folder() -> tempfile.TemporaryDirectory[str]:
 @click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
 @click.option("--model", help="Name of the model; the default if left out.")
-@click.option(
-    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
-)
+@_models_dir
 @click.option("--json", "as_json", is_flag=True, help="The whole answer as JSON, as POST /v1/policy gives it.")
 def predict(
     fen: str | None,
@@ -159,9 +164,7 @@ def predict(
 @main.command()
 @click.argument("games", type=click.File("r", encoding="utf-8", errors="replace"))
 @click.option("--model", help="Name of the model; the default if left out.")
-@click.option(
-    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
-)
+@_models_dir
 @click.option("--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="Leaves out the opening.")
 @click.option("--limit", type=click.IntRange(min=1), help="Positions at most.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
@@ -198,9 +201,7 @@ def models() -> None:
 
 
 @models.command("list")
-@click.option(
-    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
-)
+@_models_dir
 @click.option("--json", "as_json", is_flag=True)
 def list_models(models_dir: Path | None, as_json: bool) -> None:
     """List the models, whether each keeps its contract, and which is the default."""
@@ -224,6 +225,63 @@ def list_models(models_dir: Path | None, as_json: bool) -> None:
         mark = "*" if row["default"] else " "
         said = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
         click.echo(f"{mark} {row['name']:<24} {said}")
+
+
+@models.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", help="Name of the model; the file's if left out.")
+@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
+@_models_dir
+def import_model(file: Path, name: str | None, replace: bool, models_dir: Path | None) -> None:
+    """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
+    _told(installation.import_lc0(file, Settings.read(models_dir=models_dir).models_dir, name, replace=replace))
+
+
+@models.command("add")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--contract", "kind", type=click.Choice(list(KINDS)), help="Kind of network; guessed if left out.")
+@click.option("--name", help="Name of the model; the file's if left out.")
+@click.option("--trained-with-mask", is_flag=True, default=None, help="What it puts on illegal moves means nothing.")
+@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
+@_models_dir
+def add_model(
+    file: Path,
+    kind: str | None,
+    name: str | None,
+    trained_with_mask: bool | None,
+    replace: bool,
+    models_dir: Path | None,
+) -> None:
+    """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
+    folder = Settings.read(models_dir=models_dir).models_dir
+    _told(installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace))
+
+
+def _told(installed: installation.Installed) -> None:
+    for line in installed.told:
+        click.echo(line)
+    entry = installed.entry
+    for step in entry.steps:
+        click.echo(f"  {step.name:<11} {step.found}")
+    assert entry.model is not None
+    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `movemask predict --model {entry.name}`")
+
+
+@models.command("check")
+@click.argument("name", required=False)
+@_models_dir
+def check_models(name: str | None, models_dir: Path | None) -> None:
+    """Check NAME, or every model, against its contract; exits with 1 if one fails."""
+    registry = _registry(models_dir)
+    entries = list(registry) if name is None else [registry.entry(name)]
+    for entry in entries:
+        click.echo(f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}")
+        for step in entry.steps:
+            click.echo(f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}")
+        if not entry.steps:
+            click.echo(f"  FAIL {entry.failure}")
+    if any(entry.model is None for entry in entries):
+        sys.exit(1)
 
 
 def _registry(models_dir: Path | None) -> Registry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,104 @@ logits = "logits"
 name = "value"
 softmaxed = false
 """
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A name, a numpy dtype name and the sizes after the batch."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+    dtype: str = "float32"
+
+
+_DTYPES = {**_KINDS, "int64": TensorProto.INT64}
+
+#: For each plane of movemask-18 what a piece on it is worth to the side to move.
+MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0, 0, 0, 0, 0, 0, 0], dtype=np.float32)
+
+
+def write_named(file: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, softmaxed: str = "") -> None:
+    """A random linear network with these inputs and outputs; the output named `softmaxed` holds probabilities."""
+    rng = np.random.default_rng(1)
+    constants = [numpy_helper.from_array(np.array([0, -1], dtype=np.int64), "flat")]
+    nodes, parts = [], []
+    for tensor in inputs:
+        size = math.prod(tensor.shape)
+        weight = rng.normal(size=(size, 8)).astype(np.float32) * (0.1 if tensor.shape else 1e-4)
+        constants.append(numpy_helper.from_array(weight, f"{tensor.name}/weight"))
+        nodes.append(helper.make_node("Cast", [tensor.name], [f"{tensor.name}/float"], to=TensorProto.FLOAT))
+        if tensor.shape:
+            nodes.append(helper.make_node("Reshape", [f"{tensor.name}/float", "flat"], [f"{tensor.name}/flat"]))
+        else:
+            constants.append(numpy_helper.from_array(np.array([1], dtype=np.int64), f"{tensor.name}/axis"))
+            flat = [f"{tensor.name}/float", f"{tensor.name}/axis"]
+            nodes.append(helper.make_node("Unsqueeze", flat, [f"{tensor.name}/flat"]))
+        product = [f"{tensor.name}/flat", f"{tensor.name}/weight"]
+        nodes.append(helper.make_node("MatMul", product, [f"{tensor.name}/part"]))
+        parts.append(f"{tensor.name}/part")
+    nodes.append(helper.make_node("Sum", parts, ["hidden"]))
+    for tensor in outputs:
+        size = math.prod(tensor.shape)
+        weight = rng.normal(size=(8, size)).astype(np.float32)
+        constants.append(numpy_helper.from_array(weight, f"{tensor.name}/weight"))
+        wide = tensor.name if tensor.shape and tensor.name != softmaxed else f"{tensor.name}/wide"
+        nodes.append(helper.make_node("MatMul", ["hidden", f"{tensor.name}/weight"], [wide]))
+        if tensor.name == softmaxed:
+            nodes.append(helper.make_node("Softmax", [wide], [tensor.name], axis=1))
+        elif not tensor.shape:
+            constants.append(numpy_helper.from_array(np.array([1], dtype=np.int64), f"{tensor.name}/axis"))
+            nodes.append(helper.make_node("Squeeze", [wide, f"{tensor.name}/axis"], [tensor.name]))
+    _save(file, nodes, inputs, outputs, constants)
+
+
+def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, faults: Sequence[str] = ()) -> None:
+    """A network for movemask-18 whose value counts material: win, draw, loss logits in `value`.
+
+    `inverted` gives loss, draw, win; `for_white` tells White's outcome instead of the mover's. `faults`: `blind` gives
+    every position the same logits, `moody` other ones each time, `crowded` ones that depend on the rest of the batch.
+    """
+    rng = np.random.default_rng(2)
+    spread = np.array([[-1, 0, 1]] if inverted else [[1, 0, -1]], dtype=np.float32)
+    arrays = {
+        "weight": rng.normal(size=(18 * 64, 1880)).astype(np.float32) * (0 if "blind" in faults else 0.1),
+        "worth": np.repeat(MATERIAL, 64)[:, None] * 0.5,
+        "black": np.repeat(np.eye(18, dtype=np.float32)[16], 64)[:, None] / 64,
+        "spread": spread,
+        "minus_two": np.array(-2, dtype=np.float32),
+        "one": np.array(1, dtype=np.float32),
+        "axis": np.array([0], dtype=np.int64),
+    }
+    nodes = [
+        helper.make_node("Flatten", ["planes"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["plain"]),
+        helper.make_node("MatMul", ["flat", "worth"], ["balance"]),
+        helper.make_node("MatMul", ["flat", "black"], ["is_black"]),
+        helper.make_node("Mul", ["is_black", "minus_two"], ["turned"]),
+        helper.make_node("Add", ["turned", "one"], ["sign"]),
+        helper.make_node("Mul", ["balance", "sign"], ["white_balance"]),
+        helper.make_node("MatMul", ["white_balance" if for_white else "balance", "spread"], ["value"]),
+    ]
+    if "moody" in faults:
+        nodes += [helper.make_node("RandomNormalLike", ["plain"], ["noise"])]
+        nodes += [helper.make_node("Add", ["plain", "noise"], ["logits"])]
+    elif "crowded" in faults:
+        nodes += [helper.make_node("ReduceMean", ["plain", "axis"], ["mean"], keepdims=1)]
+        nodes += [helper.make_node("Sub", ["plain", "mean"], ["logits"])]
+    else:
+        nodes += [helper.make_node("Identity", ["plain"], ["logits"])]
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    _save(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,)), Tensor("value", (3,))], constants)
+
+
+def _save(
+    file: Path,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    constants: Sequence[onnx.TensorProto],
+) -> None:
+    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], ["batch", *t.shape]) for t in inputs]
+    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, ["batch", *t.shape]) for t in outputs]
+    graph = helper.make_graph(list(nodes), "made", taken, given, list(constants))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)

@@ -14,7 +14,7 @@ from service.encoding.planes import PlaneEncoder, plane_encoder
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from service.encoding.vocabulary import Vocabulary
-from service.errors import ContractError, InferenceFailed, NotCalibrated
+from service.errors import InferenceFailed, NotCalibrated
 from service.inference.contract import Contract
 from service.inference.session import Array, Session, TensorInfo
 
@@ -148,48 +148,3 @@ def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorI
         size = 1 if contract.outputs.value.order == "score" else 3
         outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))
     return inputs, outputs
-
-
-def check(model: Model) -> None:
-    """Whether the network keeps its contract: names, shapes, dtypes, and a probe of both sides to move.
-
-    Raises ContractError that names the tensor, or whatever the probe raises.
-    """
-    wanted_inputs, wanted_outputs = expected_tensors(model.contract)
-    _check_tensors("input", wanted_inputs, model.session.inputs)
-    _check_tensors("output", wanted_outputs, model.session.outputs)
-    unfed = {info.name for info in model.session.inputs} - {info.name for info in wanted_inputs}
-    if unfed:
-        raise ContractError(f"the network has inputs that the contract does not feed: {', '.join(sorted(unfed))}")
-    probes = [model.encode(Position.read()), model.encode(Position.read(moves=["e2e4"])), model.encode(Position.read())]
-    evaluation = model.evaluate(probes)
-    for row, probe in enumerate(probes):
-        if not np.isfinite(evaluation.logits[row, probe.slots]).all():
-            raise ContractError(f"the logits of legal moves are not finite in {probe.position.fen!r}")
-    alone = model.evaluate(probes[:1]).logits[0]
-    legal = probes[0].slots
-    if not np.allclose(alone[legal], evaluation.logits[0, legal], rtol=1e-2, atol=1e-2):
-        raise ContractError("the same position gets other logits alone than in a batch of three")
-
-
-def _check_tensors(kind: str, wanted: Sequence[TensorInfo], found: Sequence[TensorInfo]) -> None:
-    by_name = {info.name: info for info in found}
-    for info in wanted:
-        if info.name not in by_name:
-            there = ", ".join(by_name)
-            raise ContractError(f"the contract names the {kind} {info.name!r}; the network has {there}")
-        got = by_name[info.name]
-        dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
-        if got.dtype not in dtypes:
-            raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
-        if kind == "output" and info.shape == (None, 1) and len(got.shape) == 1:
-            info = TensorInfo(info.name, info.dtype, (None,))  # one number a position, with or without an axis for it
-        sizes = zip(info.shape, got.shape, strict=False)
-        if len(got.shape) != len(info.shape) or any(None not in (a, b) and a != b for a, b in sizes):
-            raise ContractError(f"{kind} {info.name!r} is {_shape(got)}; the contract asks for {_shape(info)}")
-        if got.shape[0] is not None:
-            raise ContractError(f"{kind} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a free one")
-
-
-def _shape(info: TensorInfo) -> str:
-    return "[" + ", ".join("B" if size is None else str(size) for size in info.shape) + "]"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.errors import ContractError, ModelError, ModelUnavailable, SettingsError, UnknownModel
-from service.inference import model as models
+from service.inference.check import Step, check
 from service.inference.contract import Backend, Contract, read_contract
-from service.inference.model import Model
+from service.inference.model import Model, expected_tensors
 from service.inference.onnx import OnnxSession
 from service.inference.session import FakeSession, Session
 
@@ -26,6 +26,7 @@ class Entry:
     contract: Contract | None
     model: Model | None
     failure: str | None
+    steps: tuple[Step, ...] = ()  # of the contract check, as far as it came
 
 
 class Registry:
@@ -76,15 +77,17 @@ def load_entry(file: Path, threads: int) -> Entry:
         contract = read_contract(file)
         session, digest = _session(file, contract, threads)
         model = Model(file.stem, digest, contract, session)
-        models.check(model)
     except ModelError as error:
         return Entry(file.stem, contract, None, str(error))
-    return Entry(file.stem, contract, model, None)
+    steps = check(model)
+    if not steps[-1].passed:
+        return Entry(file.stem, contract, None, steps[-1].found, steps)
+    return Entry(file.stem, contract, model, None, steps)
 
 
 def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str]:
     if contract.network.backend is Backend.FAKE:
-        inputs, outputs = models.expected_tensors(contract)
+        inputs, outputs = expected_tensors(contract)
         if contract.outputs.value is not None:
             raise ContractError(f"{file.name}: outputs.value: the fake has no value")
         return FakeSession(inputs, outputs[0]), "sha256:" + hashlib.sha256(b"fake").hexdigest()

@@ -55,6 +55,14 @@ class WorstOut(BaseModel):
     positions: list[WorstPositionOut]
 
 
+class CheckStepOut(BaseModel):
+    """One part of the contract check."""
+
+    name: str
+    passed: bool
+    found: str
+
+
 class ModelEntryOut(BaseModel):
     """A model of the folder. `failure` says why it is not served."""
 
@@ -65,6 +73,7 @@ class ModelEntryOut(BaseModel):
     digest: str | None = None
     contract: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
+    check: list[CheckStepOut] | None = Field(None, description="The contract check, as far as it came.")
 
 
 class ModelsOut(BaseModel):
@@ -118,6 +127,8 @@ def entry_out(entry: Entry, default: str) -> ModelEntryOut:
         out["failure"] = entry.failure
     if entry.model is not None:
         out["digest"] = entry.model.digest
+    if entry.steps:
+        out["check"] = [CheckStepOut(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
     if entry.contract is not None:
         out["contract"] = entry.contract.model_dump(mode="json", exclude={"card"})
         out["card"] = entry.contract.card
