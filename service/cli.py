@@ -18,17 +18,18 @@ from typing import Any, TextIO
 import click
 import uvicorn
 
-from service import __version__, calibration, installation
+from service import __version__, calibration, diagnosis, installation
 from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
 from service.audit.store import Store
+from service.diagnosis_text import diagnosis_table
 from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
 from service.inference.batcher import Batcher
 from service.inference.guess import KINDS
 from service.inference.model import Model
-from service.inference.registry import Registry, load_registry
+from service.inference.registry import Registry, load_registry, open_model
 from service.pipeline import Answer, Pipeline, Query
 from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
@@ -269,19 +270,35 @@ def _told(installed: installation.Installed) -> None:
 
 @models.command("check")
 @click.argument("name", required=False)
+@click.option("--diagnose", is_flag=True, help="Compare the contract with its plausible alternatives, on real games.")
 @_models_dir
-def check_models(name: str | None, models_dir: Path | None) -> None:
-    """Check NAME, or every model, against its contract; exits with 1 if one fails."""
+def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> None:
+    """Check NAME, or every model, against its contract.
+
+    Exits with 1 if one fails, or, with --diagnose, if another way to read it clearly fits better.
+    """
+    settings = Settings.read(models_dir=models_dir)
     registry = _registry(models_dir)
     entries = list(registry) if name is None else [registry.entry(name)]
+    misread = False
     for entry in entries:
         click.echo(f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}")
         for step in entry.steps:
             click.echo(f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}")
         if not entry.steps:
             click.echo(f"  FAIL {entry.failure}")
-    if any(entry.model is None for entry in entries):
+        if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
+            model = entry.model or open_model(settings.models_dir / f"{entry.name}.toml", settings.threads)
+            found = diagnosis.diagnose(model, _reading)
+            click.echo(diagnosis_table(found))
+            misread = misread or bool(found.better)
+    if misread or any(entry.model is None for entry in entries):
         sys.exit(1)
+
+
+def _reading(name: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\rreading {name:<32}", nl=False, err=True)
 
 
 def _registry(models_dir: Path | None) -> Registry:

@@ -16,6 +16,7 @@ from service.api import problems
 from service.api.app import create_app
 from service.api.metrics import Metrics
 from service.encoding.planes import plane_encoder_names
+from service.encoding.variations import variation_names
 from service.encoding.vocabularies import vocabulary_names
 from service.inference.contract import Contract, read_contract
 from service.settings import PREFIX, Settings, shipped_models
@@ -134,6 +135,8 @@ def test_every_key_of_a_contract_and_every_name_it_may_hold_is_listed() -> None:
     for name in (*plane_encoder_names(), *vocabulary_names()):
         assert f"`{name}`" in text
         assert f"`{name}`" in README
+    for name in variation_names():
+        assert f"`{name}`" in text
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "docs" / "examples").glob("*.toml")), ids=lambda file: file.name)

@@ -8,7 +8,7 @@ from functools import cache
 
 import chess
 
-from service.encoding.vocabulary import Castling, Entry, Vocabulary
+from service.encoding.vocabulary import Castling, Entry, Flip, Vocabulary
 from service.errors import ContractError
 
 
@@ -110,7 +110,7 @@ def _uci_1968() -> Vocabulary:
                 if 0 <= target_file < 8:
                     squares = chess.square(file, rank), chess.square(target_file, last)
                     entries += [(*squares, piece) for piece in _WRITTEN]
-    return Vocabulary("uci-1968", entries, castling=Castling.KING_TWO_SQUARES, mirrored=False)
+    return Vocabulary("uci-1968", entries, castling=Castling.KING_TWO_SQUARES, flip=Flip.NONE)
 
 
 _WRITTEN = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)

@@ -20,7 +20,6 @@ from service.errors import MoveOutsideVocabulary, UnsupportedVariant
 Entry = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
 
 _PIECES = 8  # room for a promotion piece (0 none, 2 knight … 5 queen) in a lookup index
-_FLIP = 0o7070  # flips the rank of both squares in `from << 6 | to`
 
 
 class Castling(Enum):
@@ -28,6 +27,14 @@ class Castling(Enum):
 
     KING_TAKES_ROOK = "king_takes_rook"  # e1h1, as lc0 and Chess960 do
     KING_TWO_SQUARES = "king_two_squares"  # e1g1, standard chess only
+
+
+class Flip(Enum):
+    """What happens to Black's squares before a move is looked up; the value is xored with each."""
+
+    RANKS = 0o70  # the board mirrored, as nearly every network has it
+    ROTATED = 0o77  # the board turned around
+    NONE = 0  # both colours' moves have slots of their own
 
 
 class Vocabulary:
@@ -39,7 +46,7 @@ class Vocabulary:
     entries : for each slot, from-square, to-square and promotion piece, seen by the side to move
     castling : how castling is written
     bare_promotion : the piece that a promotion without a letter stands for, or None where every promotion has its own
-    mirrored : whether Black's moves are looked up with their ranks flipped
+    flip : what happens to Black's squares before they are looked up
     """
 
     def __init__(
@@ -49,12 +56,12 @@ class Vocabulary:
         *,
         castling: Castling,
         bare_promotion: chess.PieceType | None = None,
-        mirrored: bool = True,
+        flip: Flip = Flip.RANKS,
     ) -> None:
         self.name = name
         self.castling = castling
         self.bare_promotion = bare_promotion
-        self.mirrored = mirrored
+        self.flip = flip
         self._entries = tuple(entries)
         self._slots: list[int] = [-1] * (_PIECES << 12)
         for slot, entry in enumerate(self._entries):
@@ -67,6 +74,16 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({self.name!r}, A={len(self)})"
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether Black's moves share the slots of White's."""
+        return self.flip is not Flip.NONE
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What each slot stands for."""
+        return self._entries
 
     @property
     def chess960(self) -> bool:
@@ -82,8 +99,8 @@ class Vocabulary:
         if promotion == self.bare_promotion:
             promotion = 0
         index = move.from_square << 6 | target
-        if board.turn == chess.BLACK and self.mirrored:
-            index ^= _FLIP
+        if board.turn == chess.BLACK:
+            index ^= self.flip.value << 6 | self.flip.value
         slot = self._slots[promotion << 12 | index]
         if slot < 0:
             raise MoveOutsideVocabulary(f"{move.uci()} in {board.fen()!r} has no slot in the vocabulary {self.name}")
@@ -98,8 +115,8 @@ class Vocabulary:
         if entry is None:
             return chess.Move.null()
         source, target, promotion = entry
-        if board.turn == chess.BLACK and self.mirrored:
-            source, target = source ^ 0o70, target ^ 0o70
+        if board.turn == chess.BLACK:
+            source, target = source ^ self.flip.value, target ^ self.flip.value
         if self.bare_promotion is not None and promotion is None and _reaches_last_rank(board, source, target):
             promotion = self.bare_promotion
         if self.castling is Castling.KING_TAKES_ROOK and not board.chess960 and _takes_own_rook(board, source, target):

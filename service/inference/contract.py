@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from service.encoding.lc0_planes import HistoryFill
 from service.encoding.planes import plane_encoder, plane_encoder_names
+from service.encoding.variations import variation, variation_names, varied_vocabulary
 from service.encoding.vocabularies import vocabulary, vocabulary_names
 from service.errors import ContractError
 
@@ -123,6 +124,7 @@ class Terms(_Section):
         None, description="Whose view the vocabulary is written from; it follows from the vocabulary."
     )
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
+    variations: tuple[str, ...] = Field((), description="In what the network differs from the usual.")
     trained_with_mask: bool = Field(description="If true, what is on illegal slots is arbitrary and means nothing.")
 
     @field_validator("planes")
@@ -134,6 +136,22 @@ class Terms(_Section):
     @classmethod
     def _known_vocabulary(cls, name: str) -> str:
         return _known("vocabulary", name, vocabulary_names())
+
+    @field_validator("variations")
+    @classmethod
+    def _known_variations(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            _known("variation", name, variation_names())
+        if len(set(names)) != len(names):
+            raise ValueError("one is named twice")
+        return names
+
+    @model_validator(mode="after")
+    def _variations_apply(self) -> Terms:
+        for name in self.variations:
+            if not variation(name).applies(self.planes, vocabulary(self.vocabulary)):
+                raise ValueError(f"variations: {name!r} changes nothing for {self.planes} and {self.vocabulary}")
+        return self
 
 
 class Contract(_Section):
@@ -149,7 +167,8 @@ class Contract(_Section):
 
     @model_validator(mode="after")
     def _one_view(self) -> Contract:
-        view = "side_to_move" if vocabulary(self.contract.vocabulary).mirrored else "white"
+        words = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
+        view = "side_to_move" if words.mirrored else "white"
         if self.contract.perspective not in (None, view):
             raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
         return self

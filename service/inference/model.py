@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from service.encoding.encoded import Elo, EncodedPosition
 from service.encoding.planes import PlaneEncoder, plane_encoder
 from service.encoding.position import Position
+from service.encoding.variations import varied_encoder, varied_vocabulary
 from service.encoding.vocabularies import vocabulary
 from service.encoding.vocabulary import Vocabulary
 from service.errors import InferenceFailed, NotCalibrated
@@ -43,8 +44,9 @@ class Model:
 
     def __post_init__(self) -> None:
         terms = self.contract.contract
-        object.__setattr__(self, "encoder", plane_encoder(terms.planes, terms.history_fill))
-        object.__setattr__(self, "vocabulary", vocabulary(terms.vocabulary))
+        encoder = varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
+        object.__setattr__(self, "encoder", encoder)
+        object.__setattr__(self, "vocabulary", varied_vocabulary(vocabulary(terms.vocabulary), terms.variations))
 
     @property
     def trained_with_mask(self) -> bool:

@@ -70,13 +70,19 @@ def load_registry(folder: Path, default: str | None, threads: int) -> Registry:
     return Registry(entries, default or _chosen(entries))
 
 
+def open_model(file: Path, threads: int) -> Model:
+    """The model of one TOML file, not checked; raises ModelError."""
+    contract = read_contract(file)
+    session, digest = _session(file, contract, threads)
+    return Model(file.stem, digest, contract, session)
+
+
 def load_entry(file: Path, threads: int) -> Entry:
     """Loads the model of one TOML file through its check; what fails is told in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
-        session, digest = _session(file, contract, threads)
-        model = Model(file.stem, digest, contract, session)
+        model = open_model(file, threads)
     except ModelError as error:
         return Entry(file.stem, contract, None, str(error))
     steps = check(model)
