@@ -85,7 +85,7 @@ def _row(words: str, changed: tuple[float, float] | None, caught: str, found: Fi
 def main() -> None:
     """The command."""
     folder, name = Path(sys.argv[1]), sys.argv[2]
-    right = open_model(folder / f"{name}.toml", threads=2)
+    right = open_model(folder / f"{name}.toml", threads=int(sys.argv[3]) if len(sys.argv) > 3 else 2)
     found = diagnose(right)
     general = [
         Probe(p.group, Position(p.position.board.copy(stack=False)), p.played, p.elo, p.result)
@@ -93,18 +93,16 @@ def main() -> None:
         if p.group in ("general", "castling", "promotion", "clock", "en_passant")
     ]
     print(f"# Planted mistakes: {name}\n")
-    print(
-        f"Made by `python -m benchmarks.planted_mistakes MODELS_FOLDER {name}`, each mistake alone in a right contract.\n"
-    )
+    command = f"python -m benchmarks.planted_mistakes MODELS_FOLDER {name}"
+    print(f"Made by `{command}`, each mistake alone in a right contract.\n")
     print("On the right contract: " + ("quiet." if not found.better else f"**{found.better[0].advice}**") + "\n")
     print(
         "Policy: share of positions whose top move changes / mean total variation between the two policies, over "
         f"{len(general):,} probes from the bare FEN. z and the means are those of the finding that names the mistake: "
         "how much better it is to read without it (ln raw leakage below 0, ln probabilities above 0).\n"
     )
-    print(
-        "| mistake | policy changes | caught by | z | ln leakage | ln moves | ln result |\n|---|---|---|---|---|---|---|"
-    )
+    print("| mistake | policy changes | caught by | z | ln leakage | ln moves | ln result |")
+    print("|---|---|---|---|---|---|---|")
     for words, contract in planted(right.contract):
         wrong = Model(right.name, right.digest, contract, right.session)
         steps = check(wrong)

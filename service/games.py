@@ -13,6 +13,7 @@ import numpy as np
 
 from service.encoding.pgn import Game, Ply, read_games
 from service.errors import LimitExceeded, MovemaskError
+from service.inference.batcher import Batcher
 from service.numeric import losses
 from service.pipeline import Answer, Asked, Outcome, Pipeline
 from service.policy import Rule
@@ -55,7 +56,7 @@ class GameJudged:
 
 
 async def judged(
-    pipeline: Pipeline, pgn: str, model: str | None, temperature: float, *, max_positions: int
+    pipeline: Pipeline, batcher: Batcher, pgn: str, temperature: float, *, max_positions: int
 ) -> list[GameJudged | MovemaskError]:
     """Judges each game of a PGN; what is wrong with one is an error in its place.
 
@@ -65,7 +66,7 @@ async def judged(
     plies = [ply for game in games if isinstance(game, Game) for ply in game.plies]
     rule = Rule(temperature=temperature)
     asked = [Asked(ply.position, ply.elo, rule) for ply in plies]
-    outcomes = await pipeline.evaluate_positions(asked, model) if asked else []
+    outcomes = await pipeline.evaluate_positions(asked, batcher) if asked else []
     return await asyncio.to_thread(_judge, games, outcomes)
 
 

@@ -88,7 +88,6 @@ class Pipeline:
 
     Parameters
     ----------
-    batcher_of : the batcher of a model by name (None: the default), or an error of the registry
     record : takes audit records and returns at once
     executor : where positions are read and distributions made, off the event loop
     max_moves : limit of `Query.moves`
@@ -96,28 +95,22 @@ class Pipeline:
 
     def __init__(
         self,
-        batcher_of: Callable[[str | None], Batcher],
         record: Callable[[Sequence[AuditRecord]], None],
         executor: Executor,
         *,
         max_moves: int,
     ) -> None:
-        self._batcher_of = batcher_of
         self._record = record
         self._executor = executor
         self._max_moves = max_moves
 
-    def model(self, name: str | None) -> Model:
-        """The served model of that name; raises UnknownModel or ModelUnavailable."""
-        return self._batcher_of(name).model
+    async def evaluate(self, queries: Sequence[Query], batcher: Batcher) -> list[Outcome]:
+        """An answer or an error for each query, in order; raises only what stops them all (queue, model)."""
+        return await self._evaluate(batcher, queries, self._read)
 
-    async def evaluate(self, queries: Sequence[Query], model: str | None = None) -> list[Outcome]:
-        """An answer or an error for each query, in order; raises only what stops them all (model, queue)."""
-        return await self._evaluate(self._batcher_of(model), queries, self._read)
-
-    async def evaluate_positions(self, asked: Sequence[Asked], model: str | None = None) -> list[Outcome]:
+    async def evaluate_positions(self, asked: Sequence[Asked], batcher: Batcher) -> list[Outcome]:
         """The same for positions that have been read."""
-        return await self._evaluate(self._batcher_of(model), asked, lambda item: item)
+        return await self._evaluate(batcher, asked, lambda item: item)
 
     async def _evaluate(self, batcher: Batcher, items: Sequence[T], read: Callable[[T], Asked]) -> list[Outcome]:
         loop = asyncio.get_running_loop()

@@ -42,6 +42,12 @@ class Settings(BaseSettings):
 
     models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
     default_model: str | None = Field(None, description="Model for requests that name none; else the first by name.")
+    models_poll_seconds: float = Field(
+        1, ge=0, le=3600, description="How often the models folder is looked at for changes; 0 for never."
+    )
+    models_memory_mb: int = Field(
+        0, ge=0, description="Megabytes of network files loaded at once; 0 for no limit. Idle models are unloaded."
+    )
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Threads of a network's session.")
 
     database_url: str = Field("sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE.")

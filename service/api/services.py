@@ -14,8 +14,11 @@ from service.api.metrics import Metrics
 from service.audit.record import AuditRecord
 from service.audit.recorder import Recorder
 from service.audit.store import Store
+from service.errors import UnknownModel
 from service.inference.batcher import Batcher
-from service.inference.registry import Registry, load_registry
+from service.inference.model import Model
+from service.inference.registry import Registry
+from service.inference.serving import Serving
 from service.pipeline import Pipeline
 from service.settings import Settings
 
@@ -23,8 +26,7 @@ from service.settings import Settings
 @dataclass(frozen=True, slots=True)
 class Services:
     settings: Settings
-    registry: Registry
-    batchers: dict[str, Batcher]
+    serving: Serving
     pipeline: Pipeline
     store: Store
     recorder: Recorder
@@ -33,11 +35,20 @@ class Services:
     def unready(self) -> list[str]:
         """Why requests cannot be answered now; empty if they can."""
         reasons = []
-        default = self.registry.entry(None)
-        if default.model is None:
-            reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
-        reasons += [f"the thread of model {name!r} has stopped" for name, one in self.batchers.items() if not one.alive]
+        try:
+            default = self.registry.entry(None)
+        except UnknownModel as error:
+            reasons.append(f"the default model is gone: {error}")
+        else:
+            if not default.served:
+                reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
+        reasons += [f"the thread of model {name!r} has stopped" for name in self.serving.stopped()]
         return reasons
+
+    @property
+    def registry(self) -> Registry:
+        """The models as they are now; another one after the folder has changed."""
+        return self.serving.registry
 
 
 @contextmanager
@@ -57,26 +68,29 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
         watch=metrics.audit_waits,
     )
     executor = ThreadPoolExecutor(2, thread_name_prefix="positions")
-    batchers: dict[str, Batcher] = {}
+    serving: Serving | None = None
+
+    def start(model: Model) -> Batcher:
+        return Batcher(model, max_batch=settings.max_batch, max_waiting=settings.max_queue, watch=metrics.ran)
+
+    def record(records: Sequence[AuditRecord]) -> None:
+        recorder.record(records)
+        metrics.audited(records)
+
     try:
-        registry = load_registry(settings.models_dir, settings.default_model, settings.threads)
-        for entry in registry:
-            if entry.model is not None:
-                batchers[entry.name] = Batcher(
-                    entry.model, max_batch=settings.max_batch, max_waiting=settings.max_queue, watch=metrics.ran
-                )
-
-        def record(records: Sequence[AuditRecord]) -> None:
-            recorder.record(records)
-            metrics.audited(records)
-
-        pipeline = Pipeline(
-            lambda name: batchers[registry.get(name).name], record, executor, max_moves=settings.max_moves
+        serving = Serving(
+            settings.models_dir,
+            settings.default_model,
+            settings.threads,
+            start,
+            memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
+            poll_seconds=settings.models_poll_seconds or None,
         )
-        yield Services(settings, registry, batchers, pipeline, store, recorder, metrics)
+        pipeline = Pipeline(record, executor, max_moves=settings.max_moves)
+        yield Services(settings, serving, pipeline, store, recorder, metrics)
     finally:
-        for batcher in batchers.values():
-            batcher.close()
+        if serving is not None:
+            serving.close()
         executor.shutdown()
         recorder.close()
         store.close()

@@ -20,13 +20,20 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the folder: served if `model` is there, else `failure` says why not."""
+    """A model of the folder: served unless `failure` says why not. `model` is None too where it is not loaded."""
 
     name: str
     contract: Contract | None
     model: Model | None
     failure: str | None
     steps: tuple[Step, ...] = ()  # of the contract check, as far as it came
+    digest: str | None = None
+    rejected: str | None = None  # why the files that are there now did not take the place of those served
+
+    @property
+    def served(self) -> bool:
+        """Whether requests for it are answered."""
+        return self.failure is None
 
 
 class Registry:
@@ -35,6 +42,26 @@ class Registry:
     def __init__(self, entries: Mapping[str, Entry], default: str) -> None:
         self._entries = dict(entries)
         self.default = default
+
+    @classmethod
+    def of(
+        cls, entries: Mapping[str, Entry], folder: Path, default: str | None, *, missing_default: bool = False
+    ) -> Registry:
+        """Entries sorted by name, with a default chosen where None is given; raises SettingsError.
+
+        With `missing_default` a default that is not there is let be: asking for it says so.
+        """
+        if not entries:
+            raise SettingsError(
+                f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx"
+            )
+        if default is not None and default not in entries and not missing_default:
+            raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(entries)}")
+        for entry in entries.values():
+            if entry.failure:
+                log.error("model %s is not served: %s", entry.name, entry.failure)
+        in_order = dict(sorted(entries.items()))
+        return cls(in_order, default or _chosen(in_order))
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -60,14 +87,7 @@ def load_registry(folder: Path, default: str | None, threads: int) -> Registry:
     if not folder.is_dir():
         raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder")
     entries = {file.stem: load_entry(file, threads) for file in sorted(folder.glob("*.toml"))}
-    if not entries:
-        raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx")
-    if default is not None and default not in entries:
-        raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(entries)}")
-    for entry in entries.values():
-        if entry.failure:
-            log.error("model %s is not served: %s", entry.name, entry.failure)
-    return Registry(entries, default or _chosen(entries))
+    return Registry.of(entries, folder, default)
 
 
 def open_model(file: Path, threads: int) -> Model:
@@ -87,8 +107,17 @@ def load_entry(file: Path, threads: int) -> Entry:
         return Entry(file.stem, contract, None, str(error))
     steps = check(model)
     if not steps[-1].passed:
-        return Entry(file.stem, contract, None, steps[-1].found, steps)
-    return Entry(file.stem, contract, model, None, steps)
+        return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
+    return Entry(file.stem, contract, model, None, steps, model.digest)
+
+
+def network_file(file: Path, contract: Contract | None) -> Path | None:
+    """The network beside a TOML file; None for the fake, which has no file."""
+    if contract is None:
+        return file.with_suffix(".onnx")
+    if contract.network.backend is Backend.FAKE:
+        return None
+    return file.with_name(contract.network.file or f"{file.stem}.onnx")
 
 
 def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str]:
@@ -97,7 +126,8 @@ def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str
         if contract.outputs.value is not None:
             raise ContractError(f"{file.name}: outputs.value: the fake has no value")
         return FakeSession(inputs, outputs[0]), "sha256:" + hashlib.sha256(b"fake").hexdigest()
-    network = file.with_name(contract.network.file or f"{file.stem}.onnx")
+    network = network_file(file, contract)
+    assert network is not None
     try:
         with open(network, "rb") as stream:
             digest = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
@@ -112,7 +142,7 @@ def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str
 
 def _chosen(entries: Mapping[str, Entry]) -> str:
     """The first served model by name, where the settings name none."""
-    served = [name for name, entry in entries.items() if entry.model]
+    served = [name for name, entry in entries.items() if entry.served]
     chosen = served[0] if served else next(iter(entries))
     if len(entries) > 1:
         log.warning("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", chosen, ", ".join(entries))

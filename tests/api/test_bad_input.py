@@ -10,7 +10,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api import problems
-from service.pipeline import Pipeline
 from tests.conftest import Serve
 from tests.networks import batcher, fixed_model
 
@@ -171,6 +170,4 @@ def problems_position() -> Any:
 def with_model(client: TestClient, model: Any) -> None:
     """Puts another model behind the running app."""
     held = client.app.state.services  # type: ignore[attr-defined]
-    own = batcher(model)
-    pipeline = Pipeline(lambda _: own, held.pipeline._record, held.pipeline._executor, max_moves=10)
-    object.__setattr__(held, "pipeline", pipeline)
+    held.serving._held["fake"].batcher = batcher(model)

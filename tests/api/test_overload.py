@@ -28,8 +28,8 @@ def settings(tmp_path: Path) -> Settings:
 def gated(app: Any) -> Gated:
     """Puts a gate before the app's network."""
     held = app.state.services
-    gate = Gated(held.batchers["fake"].model.session)
-    object.__setattr__(held.batchers["fake"].model, "session", gate)
+    gate = Gated(held.serving._held["fake"].batcher.model.session)
+    object.__setattr__(held.serving._held["fake"].batcher.model, "session", gate)
     return gate
 
 
@@ -42,7 +42,7 @@ def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(setting
             httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
         ):
             gate = gated(app)
-            batcher = app.state.services.batchers["fake"]
+            batcher = app.state.services.serving._held["fake"].batcher
             first = asyncio.create_task(web.post("/v1/policy", json={}))
             await begun(gate)
             rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
@@ -81,7 +81,7 @@ def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Setti
 
         async with app.router.lifespan_context(app):
             gate = gated(app)
-            batcher = app.state.services.batchers["fake"]
+            batcher = app.state.services.serving._held["fake"].batcher
             transport = httpx2.ASGITransport(app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
                 first = asyncio.create_task(web.post("/v1/policy", json={}))

@@ -166,7 +166,7 @@ def test_value_is_of_the_side_to_move(serve: Serve, tmp_path: Path) -> None:
     (models / "net.toml").write_text(ONNX_TOML)
     write_onnx(models / "net.onnx")
     value = asked(serve(models))["value"]
-    assert set(value) == {"win", "draw", "loss"}
+    assert set(value) == {"win", "draw", "loss", "score"}
     assert sum(value.values()) == pytest.approx(1)
 
 

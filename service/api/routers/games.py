@@ -29,14 +29,11 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
     """
-    model = held.pipeline.model(asked.model)
-    found = await while_connected(
-        request,
-        judging.judged(
-            held.pipeline, asked.pgn, asked.model, asked.temperature, max_positions=held.settings.max_positions
-        ),
-    )
-    return await run_in_threadpool(_told, found, model, held)
+    limit = held.settings.max_positions
+    async with held.serving.lease(asked.model) as batcher:
+        judging_all = judging.judged(held.pipeline, batcher, asked.pgn, asked.temperature, max_positions=limit)
+        found = await while_connected(request, judging_all)
+        return await run_in_threadpool(_told, found, batcher.model, held)
 
 
 def _told(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:

@@ -28,7 +28,7 @@ async def readyz(held: Given) -> dict[str, Any] | Response:
     recorder = held.recorder
     return {
         "status": "ready",
-        "models": {entry.name: "served" if entry.model else "failed its check" for entry in held.registry},
+        "models": {entry.name: "served" if entry.served else "failed its check" for entry in held.registry},
         "audit": {"waiting": recorder.waiting, "dropped": recorder.dropped, "failure": recorder.failure},
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -18,6 +19,8 @@ from service.api.schemas.answers import BatchOut, ErrorOut, MoveChosenOut, Polic
 from service.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
 from service.api.services import Given, Services
 from service.errors import LimitExceeded, MovemaskError
+from service.inference.batcher import Batcher
+from service.inference.model import Model
 from service.pipeline import Answer, Outcome, Query
 
 NDJSON = "application/x-ndjson"
@@ -36,15 +39,15 @@ async def policy(asked: PolicyIn, request: Request, held: Given) -> Response:
 
     Without a legal move the answer has `status` `checkmate` or `stalemate` and no moves.
     """
-    answer = await _one(query_of(asked), asked.model, request, held)
-    return as_json(policy_out(answer, held.pipeline.model(asked.model), asked.include))
+    answer, model = await _one(query_of(asked), asked.model, request, held)
+    return as_json(policy_out(answer, model, asked.include))
 
 
 @router.post("/v1/move", summary="One move, the best or one drawn", response_model=MoveChosenOut, responses=_PROBLEMS)
 async def move(asked: MoveIn, request: Request, held: Given) -> Response:
     """One move: the most probable (`greedy`), or one drawn by its probability (`sample`, with a `seed` to draw
     it again)."""
-    answer = await _one(query_of(asked), asked.model, request, held)
+    answer, model = await _one(query_of(asked), asked.model, request, held)
     seed = None
     chosen = None
     if asked.method == "sample":
@@ -53,7 +56,7 @@ async def move(asked: MoveIn, request: Request, held: Given) -> Response:
         )  # 53 bits: what a JSON number holds everywhere
     if answer.policy is not None:
         chosen = 0 if seed is None else answer.policy.sample(seed)
-    return as_json(move_out(answer, held.pipeline.model(asked.model), asked, chosen, seed))
+    return as_json(move_out(answer, model, asked, chosen, seed))
 
 
 @router.post(
@@ -72,39 +75,46 @@ async def batch(
     limit = held.settings.max_positions
     if len(asked.positions) > limit:
         raise LimitExceeded(f"positions: {len(asked.positions)} positions, at most {limit} are taken")
-    held.pipeline.model(asked.model)
     if NDJSON in accept:
-        return StreamingResponse(_lines(asked, held), media_type=NDJSON)
-    results = await while_connected(request, _results(asked, asked.positions, held))
+        # The lease is taken before the answer begins, so that an unknown model is a 404 and no line.
+        lease = held.serving.lease(asked.model)
+        batcher = await lease.__aenter__()
+        return StreamingResponse(_lines(asked, batcher, lease, held), media_type=NDJSON)
+    async with held.serving.lease(asked.model) as batcher:
+        results = await while_connected(request, _results(asked, asked.positions, batcher, held))
     return await run_in_threadpool(as_json, BatchOut(results=results))
 
 
-async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
-    for start in range(0, len(asked.positions), _STREAMED_TOGETHER):
-        part = asked.positions[start : start + _STREAMED_TOGETHER]
-        try:
-            results = await _results(asked, part, held)
-        except MovemaskError as error:  # the answer has begun: what stops the rest is said in each place
-            results = [error_out(error, held) for _ in part]
-        for result in results:
-            yield result.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
+async def _lines(
+    asked: BatchIn, batcher: Batcher, lease: AbstractAsyncContextManager[Batcher], held: Services
+) -> AsyncIterator[bytes]:
+    try:
+        for start in range(0, len(asked.positions), _STREAMED_TOGETHER):
+            part = asked.positions[start : start + _STREAMED_TOGETHER]
+            try:
+                results = await _results(asked, part, batcher, held)
+            except MovemaskError as error:  # the answer has begun: what stops the rest is said in each place
+                results = [error_out(error, held) for _ in part]
+            for result in results:
+                yield result.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
+    finally:
+        await lease.__aexit__(None, None, None)
 
 
 async def _results(
-    asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], held: Services
+    asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], batcher: Batcher, held: Services
 ) -> list[PolicyOut | ErrorOut]:
     queries: list[Query | Problem] = [_query(position, asked) for position in positions]
     asked_of = [query for query in queries if isinstance(query, Query)]
-    outcomes = await held.pipeline.evaluate(asked_of, asked.model) if asked_of else []
+    outcomes = await held.pipeline.evaluate(asked_of, batcher) if asked_of else []
     # A thousand answers, with SAN perhaps, take too long to write out on the event loop.
-    return await run_in_threadpool(_told, queries, outcomes, asked, held)
+    return await run_in_threadpool(_told, queries, outcomes, asked, batcher.model, held)
 
 
 def _told(
-    queries: Sequence[Query | Problem], outcomes: Sequence[Outcome], asked: BatchIn, held: Services
+    queries: Sequence[Query | Problem], outcomes: Sequence[Outcome], asked: BatchIn, model: Model, held: Services
 ) -> list[PolicyOut | ErrorOut]:
     following = iter(outcomes)
-    model = held.pipeline.model(asked.model)
     results: list[PolicyOut | ErrorOut] = []
     for query in queries:
         outcome = query if isinstance(query, Problem) else next(following)
@@ -125,12 +135,13 @@ def _query(position: PositionIn | InvalidItem, asked: BatchIn) -> Query | Proble
         return problems.problem_of(error)
 
 
-async def _one(query: Query, name: str | None, request: Request, held: Services) -> Answer:
-    outcome = (await while_connected(request, held.pipeline.evaluate([query], name)))[0]
-    if isinstance(outcome, MovemaskError):
-        raise outcome
-    held.metrics.answered(held.pipeline.model(name).name, [outcome.status])
-    return outcome
+async def _one(query: Query, name: str | None, request: Request, held: Services) -> tuple[Answer, Model]:
+    async with held.serving.lease(name) as batcher:
+        outcome = (await while_connected(request, held.pipeline.evaluate([query], batcher)))[0]
+        if isinstance(outcome, MovemaskError):
+            raise outcome
+        held.metrics.answered(batcher.model.name, [outcome.status])
+        return outcome, batcher.model
 
 
 def error_out(found: Problem | MovemaskError, held: Services) -> ErrorOut:

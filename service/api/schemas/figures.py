@@ -70,6 +70,9 @@ class ModelEntryOut(BaseModel):
     default: bool
     served: bool
     failure: str | None = None
+    rejected: str | None = Field(
+        None, description="Why the files that are there now did not take the place of those that are served."
+    )
     digest: str | None = None
     contract: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
@@ -122,11 +125,13 @@ def worst_out(positions: list[WorstPosition]) -> WorstOut:
 
 def entry_out(entry: Entry, default: str) -> ModelEntryOut:
     """A model of the registry as JSON has it."""
-    out: dict[str, Any] = {"name": entry.name, "default": entry.name == default, "served": entry.model is not None}
+    out: dict[str, Any] = {"name": entry.name, "default": entry.name == default, "served": entry.served}
     if entry.failure is not None:
         out["failure"] = entry.failure
-    if entry.model is not None:
-        out["digest"] = entry.model.digest
+    if entry.digest is not None:
+        out["digest"] = entry.digest
+    if entry.rejected is not None:
+        out["rejected"] = entry.rejected
     if entry.steps:
         out["check"] = [CheckStepOut(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
     if entry.contract is not None:
