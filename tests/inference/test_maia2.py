@@ -1,0 +1,105 @@
+"""What a user would lose: Maia-2 answered as its own package answers; random weights have the true contract."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+
+from service.encoding.encoded import Elo
+from service.encoding.position import Position
+from service.inference.model import Model
+from service.inference.registry import open_model
+from service.installation import add_onnx
+from service.policy import Rule, legal_of, policies
+from service.probes import probes
+
+pytestmark = pytest.mark.peer
+
+POSITIONS = 500
+#: One rating inside each of the eleven buckets, and both ends of some.
+RATINGS = (400, 1099, 1100, 1150, 1250, 1350, 1450, 1550, 1650, 1750, 1850, 1950, 1999, 2000, 2800)
+
+
+@pytest.fixture(scope="module")
+def package() -> Any:
+    """The package's network with random weights, and its inference."""
+    torch = pytest.importorskip("torch", reason="maia2: torch is not installed")
+    pytest.importorskip("maia2", reason="maia2: the package is not installed (pip install maia2)")
+    from importlib.resources import as_file, files
+
+    from maia2 import inference, main, utils
+
+    with as_file(files("maia2.configs").joinpath("maia2-training.yaml")) as file:
+        settings = utils.parse_args(file)
+    torch.manual_seed(0)
+    network = main.MAIA2Model(len(utils.get_all_possible_moves()), utils.create_elo_dict(), settings).eval()
+    torch.nn.init.normal_(network.elo_embedding.weight, std=3.0)  # so that the ratings matter
+    network.fc_1.weight.data *= 10  # and the policy is not flat
+    return network, inference
+
+
+@pytest.fixture(scope="module")
+def model(package: Any, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    import torch
+
+    folder: Path = tmp_path_factory.mktemp("maia2")
+    names = ["boards", "elo_self", "elo_oppo"]
+    outputs = ["logits_maia", "logits_side_info", "logits_value"]
+    inputs = (torch.zeros(2, 18, 8, 8), torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+    axes = {name: {0: "batch"} for name in (*names, *outputs)}
+    export: Any = torch.onnx.export
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        export(
+            package[0],
+            inputs,
+            str(folder / "maia2.onnx"),
+            input_names=names,
+            output_names=outputs,
+            dynamic_axes=axes,
+            dynamo=False,
+        )
+    installed = add_onnx(folder / "maia2.onnx", folder / "m")
+    assert "a network of the kind maia2" in installed.told[0]
+    return open_model(folder / "m" / "maia2.toml", threads=1)
+
+
+def test_every_probability_is_the_packages_own(package: Any, model: Model) -> None:
+    network, inference = package
+    prepared = inference.prepare()
+    draw = random.Random(1)
+    boards = [probe.position.board.copy(stack=False) for probe in islice(probes(), 0, None, len(probes()) // POSITIONS)]
+    boards = boards[:POSITIONS]
+    assert {board.turn for board in boards} == {chess.WHITE, chess.BLACK}
+    asked = [(board, draw.choice(RATINGS), draw.choice(RATINGS)) for board in boards]
+    batch = [model.encode(Position(board), Elo(own, other)) for board, own, other in asked]
+    evaluation = model.evaluate(batch)
+    legal = legal_of(batch, evaluation.logits)
+    made = policies(batch, legal, [Rule()] * len(batch))
+    assert evaluation.value is not None
+    for (board, own, other), policy, value in zip(asked, made, evaluation.value, strict=True):
+        theirs, white_wins = inference.inference_each(network, prepared, board.fen(en_passant="fen"), own, other)
+        ours = {move.uci(): p for move, p in zip(policy.moves, policy.probabilities, strict=True)}
+        assert ours == pytest.approx(theirs, abs=6e-5), board.fen()  # the package rounds to four places
+        score = value[0] if board.turn == chess.WHITE else 1 - value[0]
+        assert score == pytest.approx(white_wins, abs=6e-5)
+    spread = np.array([max(policy.probabilities) for policy in made])
+    assert spread.std() > 0.01  # a flat policy would agree whatever the slots
+
+
+def test_every_rating_falls_into_the_packages_bucket(package: Any, model: Model) -> None:
+    from maia2 import utils
+
+    buckets = utils.create_elo_dict()
+    position = Position.read()
+    for rating in (0, 1099, 1099.0, *range(1100, 2100, 50), 1999, 2000, 5000):
+        feeds = model.feeds([model.encode(position, Elo(rating, rating))])
+        assert feeds["elo_self"].tolist() == [utils.map_to_category(rating, buckets)]
