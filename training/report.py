@@ -17,6 +17,7 @@ import tomlkit
 
 from service.inference.model import Model
 from service.inference.registry import load_registry
+from training import openings
 from training.config import Run, load_run
 from training.measure import Measured, in_phase, measure
 from training.onnx_file import microseconds
@@ -192,6 +193,8 @@ def main() -> None:
     networks = [
         file.with_name(m.contract.network.file or f"{m.name}.onnx") for m, file in zip(models, files, strict=True)
     ]
+    if models[0].contract.takes_elo:
+        text += "\n## Openings: the likeliest moves by rating\n\n" + openings.table(models[0])
     text += "\n" + speeds(models, networks, samples(run.data, "validation", 1, run.seed)[:32])
     arguments.model.with_name(f"{arguments.model.name}.report.md").write_text(text)
     draw(columns, arguments.model.name, arguments.model.with_name(f"{arguments.model.name}.report.png"))

@@ -1,0 +1,103 @@
+"""What a user would lose: figures in a card that mean what they are called, on positions that were really played."""
+
+from __future__ import annotations
+
+import chess
+import numpy as np
+import pytest
+
+from service.encoding.position import Position
+from service.numeric.calibration import Calibration
+from tests.networks import fake_model
+from tests.training.test_data import csv_file, data_of, random_game, row
+from training.config import Data
+from training.data import make_shards
+from training.measure import Measured, measure
+from training.samples import Sample, Special, kinds, samples, special_samples
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    folder = tmp_path_factory.mktemp("measure")
+    rows = [row(i, moves=" ".join(m.uci() for m in random_game(i, 90)), result="0-1") for i in range(30)]
+    made = data_of(folder, csv_file(folder, rows))
+    make_shards(made)
+    return made
+
+
+def test_samples_are_positions_of_the_games_with_what_was_played_next(data: Data) -> None:
+    found = samples(data, "train", 5, seed=1)
+    assert len(found) >= 5 * 25
+    games = {" ".join(move.uci() for move in random_game(i, 90)) for i in range(30)}
+    for sample in found:
+        board = sample.position.board
+        assert sample.played in board.legal_moves
+        assert len(board.move_stack) == min(8, sample.ply)
+        line = " ".join(move.uci() for move in (*board.move_stack, sample.played))
+        assert any(line in game for game in games)
+        assert sample.elo.self == (1500 if board.turn == chess.WHITE else 1610)
+        assert sample.result == (2 if board.turn == chess.WHITE else 0)
+    assert [s.position.fen for s in samples(data, "train", 5, seed=1)] == [s.position.fen for s in found]
+
+
+def test_special_positions_are_what_they_are_called(data: Data) -> None:
+    found = special_samples(data, "train", 10)
+    assert len(found[Special.CASTLING]) == len(found[Special.CHECK]) == 10
+    for kind, part in found.items():
+        for sample in part:
+            assert kind in set(kinds(sample))
+            board, move = sample.position.board, sample.played
+            if kind is Special.EN_PASSANT:
+                assert board.piece_at(move.to_square) is None
+                assert chess.square_file(move.from_square) != chess.square_file(move.to_square)
+            if kind is Special.UNDERPROMOTION:
+                assert move.promotion in (chess.KNIGHT, chess.BISHOP, chess.ROOK)
+            if kind is Special.FORCED:
+                assert board.legal_moves.count() == 1
+
+
+def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
+    """Rank and surprise from the model's own logits, one position at a time, over a dense masked softmax."""
+    model = fake_model()
+    ranks, surprises = [], []
+    for sample in found:
+        position = Position(sample.position.board.copy(stack=False))
+        encoded = model.encode(position)
+        logits = model.evaluate([encoded]).logits[0].astype(np.float64)
+        masked = np.full(len(logits), -np.inf)
+        masked[encoded.slots] = logits[encoded.slots]
+        weights = np.exp(masked)
+        slot = model.vocabulary.slot(sample.played, position.board)
+        ranks.append(int((masked > masked[slot]).sum()))
+        surprises.append(float(-np.log(weights[slot] / weights.sum())))
+    return ranks, surprises
+
+
+def test_ranks_and_surprises_agree_with_a_dense_softmax_position_by_position(data: Data) -> None:
+    found = samples(data, "train", 3, seed=2)
+    measured = measure(fake_model(), found, history=False)
+    ranks, surprises = second_opinion(found)
+    assert measured.rank.tolist() == ranks
+    np.testing.assert_allclose(measured.surprise, surprises, rtol=1e-10)
+    assert measured.top(1) == pytest.approx(np.mean(np.array(ranks) == 0))
+    assert measured.cross_entropy() == pytest.approx(np.mean(surprises))
+    assert measured.brier() is None
+    confidence, accuracy, count = measured.reliability()
+    there = count > 0
+    by_hand = (np.abs(confidence - accuracy)[there] * count[there]).sum() / len(found)
+    assert measured.calibration_error() == pytest.approx(by_hand)
+    assert measured.temperature.cross_entropy_after <= measured.cross_entropy() + 1e-12
+
+
+def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_rate_is_told() -> None:
+    result = np.array([0, 0, 1, 2, -1])
+    knows = np.eye(3)[np.maximum(result, 0)]
+    nothing = np.zeros(5)
+    rank, phase = nothing.astype(np.int64), nothing.astype(object)
+    fit = Calibration(1.0, 0.0, 0.0)
+    measured = Measured(rank, nothing, nothing, nothing, phase, result, knows, nothing, nothing, fit)
+    brier = measured.brier()
+    assert brier is not None
+    assert brier[0] == 0
+    rates = np.array([2, 1, 1]) / 4
+    assert brier[1] == pytest.approx(np.mean([((rates - row) ** 2).sum() for row in np.eye(3)[[0, 0, 1, 2]]]))
