@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from service.installation import import_lc0
 from tests.conftest import ROOT, Serve
 
 MAIA = ROOT.parent / "shared" / "maia1"
@@ -64,3 +65,32 @@ def test_history_changes_the_answer_and_is_not_ignored(serve: Serve, models: Pat
     bare = client.post("/v1/policy", json={"fen": game["fen"]}).json()
     assert game["ignored"] == []
     assert game["moves"] != bare["moves"]
+
+
+@pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
+def test_the_three_weight_files_are_served_beside_our_own_within_1e_4_of_lc0(
+    name: str, serve: Serve, tmp_path: Path
+) -> None:
+    folder = tmp_path / "all"
+    for file in MAIA.glob("*.pb.gz"):
+        import_lc0(file, folder)
+    for file in (ROOT / "models").glob("movemask-*"):
+        shutil.copy(file, folder)
+    client = serve(folder)
+    served = [entry["name"] for entry in client.get("/v1/models").json()["models"] if entry["served"]]
+    assert {"maia-1100", "maia-1500", "maia-1900"} < set(served)
+    assert any(other.startswith("movemask") for other in served)
+    rows = reference()
+    body = {"model": name, "positions": [{"fen": row["fen"]} for row in rows]}
+    results = client.post("/v1/policy/batch", json=body).json()["results"]
+    for row, answer in zip(rows, results, strict=True):
+        expected = dict(zip(row["legal"], row[name]["probability"], strict=True))
+        found = {move["uci"]: move["probability"] for move in answer["moves"]}
+        assert found == pytest.approx(expected, abs=1e-4), row["fen"]
+    entry = client.get("/v1/leakage").json()["models"][name]
+    told = client.get(f"/v1/models/{name}").json()
+    assert told["leakage"] == entry
+    assert told["leakage"]["positions"] == len(rows)
+    assert told["loaded"]
+    assert "digest" in told
+    assert told["card"]["source"].startswith(f"{name}.pb.gz")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from service.api import problems
-from service.api.schemas.figures import ModelEntryOut, ModelsOut, entry_out
-from service.api.services import Given
+from service.api.schemas.figures import ModelEntryOut, ModelsOut, entry_out, model_figures_out
+from service.api.services import Given, Services
+from service.inference.registry import Entry
 
 router = APIRouter(tags=["models"])
 
@@ -14,15 +15,26 @@ router = APIRouter(tags=["models"])
 @router.get("/v1/models", summary="The networks", response_model_exclude_unset=True)
 async def models(held: Given) -> ModelsOut:
     """Every model of the folder; one that failed its check is not served, and says why."""
-    return ModelsOut(models=[entry_out(entry, held.registry.default) for entry in held.registry])
+    return ModelsOut(models=[_told(entry, held) for entry in held.registry])
 
 
 @router.get(
     "/v1/models/{name}",
-    summary="One network: contract, digest, card",
+    summary="One network: contract, check, digest, card, leakage so far",
     response_model_exclude_unset=True,
-    responses=problems.documented(404),
+    responses=problems.documented(404, 503),
 )
-async def model(name: str, held: Given) -> ModelEntryOut:
-    """One model: its contract, digest and card."""
-    return entry_out(held.registry.entry(name), held.registry.default)
+def model(name: str, held: Given) -> ModelEntryOut:
+    """One model: its contract, what its check found, digest, card (source, licence, data, figures) and the
+    leakage of what it has answered so far."""
+    entry = held.registry.entry(name)
+    out = _told(entry, held)
+    for figures in held.store.figures(entry.name):
+        out.leakage = model_figures_out(figures)
+    return out
+
+
+def _told(entry: Entry, held: Services) -> ModelEntryOut:
+    out = entry_out(entry, held.registry.default)
+    out.loaded = entry.name in held.serving.loaded()
+    return out

@@ -77,6 +77,8 @@ class ModelEntryOut(BaseModel):
     contract: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
     check: list[CheckStepOut] | None = Field(None, description="The contract check, as far as it came.")
+    loaded: bool | None = Field(None, description="Whether it is in memory now; if not, the next request loads it.")
+    leakage: ModelLeakageOut | None = Field(None, description="What the audit has found of it so far, if anything.")
 
 
 class ModelsOut(BaseModel):
@@ -85,21 +87,19 @@ class ModelsOut(BaseModel):
 
 def figures_out(figures: list[ModelFigures]) -> LeakageFiguresOut:
     """The audit's figures as JSON has them."""
-    return LeakageFiguresOut(
-        models={
-            model.name: ModelLeakageOut(
-                digest=model.digest,
-                positions=model.positions,
-                trained_with_mask=model.trained_with_mask,
-                kinds={
-                    name: KindOut(
-                        count=kind.count, unmeasured=kind.unmeasured, mean=kind.mean, max=kind.max, **kind.quantiles
-                    )
-                    for name, kind in model.kinds.items()
-                },
-            )
-            for model in figures
-        }
+    return LeakageFiguresOut(models={model.name: model_figures_out(model) for model in figures})
+
+
+def model_figures_out(model: ModelFigures) -> ModelLeakageOut:
+    """One model's."""
+    return ModelLeakageOut(
+        digest=model.digest,
+        positions=model.positions,
+        trained_with_mask=model.trained_with_mask,
+        kinds={
+            name: KindOut(count=kind.count, unmeasured=kind.unmeasured, mean=kind.mean, max=kind.max, **kind.quantiles)
+            for name, kind in model.kinds.items()
+        },
     )
 
 
