@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -18,18 +17,17 @@ from typing import Any, TextIO
 import click
 import uvicorn
 
-from service import __version__, calibration, diagnosis, installation
+from service import __version__, calibration
 from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
 from service.audit.store import Store
-from service.diagnosis_text import diagnosis_table
 from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
 from service.inference.batcher import Batcher
-from service.inference.guess import KINDS
 from service.inference.model import Model
-from service.inference.registry import Registry, load_registry, open_model
+from service.inference.registry import Registry
+from service.model_commands import models, models_dir_option, registry_of
 from service.pipeline import Answer, Pipeline, Query
 from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
@@ -57,12 +55,6 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
             metavar=getattr(field.annotation, "__name__", "text").upper(),
         )(command)
     return command
-
-
-def _models_dir(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
-    )(command)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
@@ -131,7 +123,7 @@ def _shared_folder() -> tempfile.TemporaryDirectory[str]:
 @click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
 @click.option("--model", help="Name of the model; the default if left out.")
-@_models_dir
+@models_dir_option
 @click.option("--json", "as_json", is_flag=True, help="The whole answer as JSON, as POST /v1/policy gives it.")
 def predict(
     fen: str | None,
@@ -151,7 +143,7 @@ def predict(
     as_json: bool,
 ) -> None:
     """Show the move distribution of FEN (the start position if left out)."""
-    registry = _registry(models_dir)
+    registry = registry_of(models_dir)
     rule = Rule(Normalizer(normalizer), alpha, CALIBRATED if calibrated else temperature, top_k, top_p, min_p)
     query = Query(fen, tuple(moves.split()), chess960, Elo(*elo) if elo else None, rule)
     answer, served = asyncio.run(_evaluate(registry, query, model))
@@ -165,7 +157,7 @@ def predict(
 @main.command()
 @click.argument("games", type=click.File("r", encoding="utf-8", errors="replace"))
 @click.option("--model", help="Name of the model; the default if left out.")
-@_models_dir
+@models_dir_option
 @click.option("--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="Leaves out the opening.")
 @click.option("--limit", type=click.IntRange(min=1), help="Positions at most.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
@@ -174,7 +166,7 @@ def calibrate(
 ) -> None:
     """Fit a model's temperature to the moves of GAMES (a PGN, or - for standard input) and write it to its contract."""
     settings = Settings.read(models_dir=models_dir)
-    chosen = _registry(models_dir).get(model)
+    chosen = registry_of(models_dir).get(model)
 
     def told(positions: int) -> None:
         if sys.stderr.isatty():
@@ -196,114 +188,7 @@ def calibrate(
         click.echo(f"written to {contract}")
 
 
-@main.group()
-def models() -> None:
-    """The networks of a folder."""
-
-
-@models.command("list")
-@_models_dir
-@click.option("--json", "as_json", is_flag=True)
-def list_models(models_dir: Path | None, as_json: bool) -> None:
-    """List the models, whether each keeps its contract, and which is the default."""
-    registry = _registry(models_dir)
-    rows = [
-        {
-            "name": entry.name,
-            "default": entry.name == registry.default,
-            "served": entry.model is not None,
-            "planes": entry.contract.contract.planes if entry.contract else None,
-            "vocabulary": entry.contract.contract.vocabulary if entry.contract else None,
-            "digest": entry.model.digest if entry.model else None,
-            "failure": entry.failure,
-        }
-        for entry in registry
-    ]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        mark = "*" if row["default"] else " "
-        said = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
-        click.echo(f"{mark} {row['name']:<24} {said}")
-
-
-@models.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--name", help="Name of the model; the file's if left out.")
-@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
-@_models_dir
-def import_model(file: Path, name: str | None, replace: bool, models_dir: Path | None) -> None:
-    """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
-    _told(installation.import_lc0(file, Settings.read(models_dir=models_dir).models_dir, name, replace=replace))
-
-
-@models.command("add")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--contract", "kind", type=click.Choice(list(KINDS)), help="Kind of network; guessed if left out.")
-@click.option("--name", help="Name of the model; the file's if left out.")
-@click.option("--trained-with-mask", is_flag=True, default=None, help="What it puts on illegal moves means nothing.")
-@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
-@_models_dir
-def add_model(
-    file: Path,
-    kind: str | None,
-    name: str | None,
-    trained_with_mask: bool | None,
-    replace: bool,
-    models_dir: Path | None,
-) -> None:
-    """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
-    folder = Settings.read(models_dir=models_dir).models_dir
-    _told(installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace))
-
-
-def _told(installed: installation.Installed) -> None:
-    for line in installed.told:
-        click.echo(line)
-    entry = installed.entry
-    for step in entry.steps:
-        click.echo(f"  {step.name:<11} {step.found}")
-    assert entry.model is not None
-    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `movemask predict --model {entry.name}`")
-
-
-@models.command("check")
-@click.argument("name", required=False)
-@click.option("--diagnose", is_flag=True, help="Compare the contract with its plausible alternatives, on real games.")
-@_models_dir
-def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> None:
-    """Check NAME, or every model, against its contract.
-
-    Exits with 1 if one fails, or, with --diagnose, if another way to read it clearly fits better.
-    """
-    settings = Settings.read(models_dir=models_dir)
-    registry = _registry(models_dir)
-    entries = list(registry) if name is None else [registry.entry(name)]
-    misread = False
-    for entry in entries:
-        click.echo(f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}")
-        for step in entry.steps:
-            click.echo(f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}")
-        if not entry.steps:
-            click.echo(f"  FAIL {entry.failure}")
-        if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
-            model = entry.model or open_model(settings.models_dir / f"{entry.name}.toml", settings.threads)
-            found = diagnosis.diagnose(model, _reading)
-            click.echo(diagnosis_table(found))
-            misread = misread or bool(found.better)
-    if misread or any(entry.model is None for entry in entries):
-        sys.exit(1)
-
-
-def _reading(name: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\rreading {name:<32}", nl=False, err=True)
-
-
-def _registry(models_dir: Path | None) -> Registry:
-    settings = Settings.read(models_dir=models_dir)
-    return load_registry(settings.models_dir, settings.default_model, settings.threads)
+main.add_command(models)
 
 
 async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple[Answer, Model]:

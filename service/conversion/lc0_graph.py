@@ -14,7 +14,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from service.conversion.lc0_weights import Activation, Block, Convolution, Dense, Network, Outcome, Policy
+from service.conversion.lc0_layers import Convolution, Dense
+from service.conversion.lc0_weights import Activation, Block, Network, Outcome, Policy
 from service.encoding.vocabularies import vocabulary
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"

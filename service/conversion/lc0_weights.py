@@ -2,32 +2,23 @@
 
 Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common: a gzipped `pblczero.Net`. Field
 numbers stand in the code below where they are read. What is not of the classical 112-plane kind is refused by name.
-All arithmetic is lc0's, in float32, in its order and with its fused multiply-adds: done in float64, a logit came out
-up to 5e-4 from lc0's.
 """
 
 from __future__ import annotations
 
 import gzip
-import struct
 import zlib
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from service.conversion.wire import Value, fields
+from service.conversion.lc0_layers import Convolution, Dense, Encoding, Message
 from service.errors import WeightsError
 
 MAGIC = 0x1C0
 LARGEST = 1 << 30  # bytes that a file may unpack to; the largest networks lc0 publishes are well below
 _PIECE = 1 << 20
-_EPSILON = 1e-5  # of every batch norm
-
-Floats = NDArray[np.float32]
 
 
 class Policy(Enum):
@@ -49,30 +40,6 @@ class Activation(Enum):
 
     RELU = 0
     MISH = 1
-
-
-class _Encoding(IntEnum):
-    UNKNOWN = 0
-    LINEAR16 = 1
-    FLOAT16 = 2
-    BFLOAT16 = 3
-    FLOAT32 = 4
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """kernel `[O, I, K, K]`, bias `[O]`, its batch norm folded in."""
-
-    kernel: Floats
-    bias: Floats
-
-
-@dataclass(frozen=True)
-class Dense:
-    """weight `[I, O]`, bias `[O]`."""
-
-    weight: Floats
-    bias: Floats
 
 
 @dataclass(frozen=True)
@@ -137,13 +104,13 @@ def _unpacked(file: Path, where: str) -> bytes:
 
 
 def _network(message: memoryview, where: str) -> Network:
-    net = _Message(message, where)
+    net = Message(message, where)
     if net.fixed32(1) != MAGIC:
         raise WeightsError(f"{where}: not an lc0 weight file: its magic number is not {MAGIC:#x}")
     if net.has(11) and not net.has(10):
         raise WeightsError(f"{where}: holds an ONNX network; lc0 leela2onnx writes it out, then `models add`")
     form = net.message(4, "format").message(2, "network_format")
-    default = _Encoding(net.message(4, "format").number(1, 0)) if net.message(4, "format").number(1, 0) < 5 else None
+    default = Encoding(net.message(4, "format").number(1, 0)) if net.message(4, "format").number(1, 0) < 5 else None
     _require("format.network_format.input", form.number(1, 1), {1: "classical 112 planes"}, where)
     structure = form.number(3, 1)
     names = {1: "classical", 2: "squeeze-and-excitation", 3: "classical", 4: "squeeze-and-excitation"}
@@ -198,7 +165,7 @@ def _network(message: memoryview, where: str) -> Network:
     )
 
 
-def _block(block: _Message, filters: int) -> Block:
+def _block(block: Message, filters: int) -> Block:
     first = block.message(1, "conv1").convolution(filters, 3)
     second = block.message(2, "conv2").convolution(len(first.bias), 3)
     if len(second.bias) != filters:
@@ -210,122 +177,7 @@ def _block(block: _Message, filters: int) -> Block:
     return Block(first, second, squeeze, unit.dense(3, 4, "w2", len(squeeze.bias), 2 * filters))
 
 
-def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
-    """`a * b + c`, rounded once: the product of two float32 is exact in float64."""
-    return (a.astype(np.float64) * np.float64(b) + np.float64(c)).astype(np.float32)
-
-
 def _require(name: str, found: int, known: dict[int, str], where: str) -> None:
     if found not in known:
         words = ", ".join(f"{number} ({word})" for number, word in known.items())
         raise WeightsError(f"{where}: {name} is {found}; read are {words}. lc0 leela2onnx converts the others")
-
-
-class _Message:
-    """A message's fields by number, and where it stands in the file."""
-
-    def __init__(self, raw: memoryview, where: str, encoding: _Encoding | None = None) -> None:
-        self.where = where
-        self._encoding = encoding
-        self._fields: dict[int, list[Value]] = {}
-        for number, value in fields(raw, where):
-            self._fields.setdefault(number, []).append(value)
-
-    def has(self, number: int) -> bool:
-        return number in self._fields
-
-    def number(self, number: int, default: int) -> int:
-        value = self._fields.get(number, [default])[-1]
-        if not isinstance(value, int):
-            raise WeightsError(f"{self.where}: field {number} is not a number")
-        return value
-
-    def fixed32(self, number: int) -> int:
-        value = self._fields.get(number, [0])[-1]
-        return value if isinstance(value, int) else int.from_bytes(value, "little")
-
-    def text(self, number: int) -> str:
-        value = self._fields.get(number, [memoryview(b"")])[-1]
-        return "" if isinstance(value, int) else bytes(value).decode(errors="replace")
-
-    def message(self, number: int, name: str, encoding: _Encoding | None = None) -> _Message:
-        """The last message of that number; an empty one where there is none."""
-        return (self.messages(number, name, encoding) or [_Message(memoryview(b""), f"{self.where}: {name}")])[-1]
-
-    def messages(self, number: int, name: str, encoding: _Encoding | None = None) -> list[_Message]:
-        found = []
-        for place, value in enumerate(self._fields.get(number, [])):
-            label = f"{name}[{place}]" if name == "residual" else name
-            where = f"{self.where}.{label}" if ":" in self.where else f"{self.where}: {label}"
-            if isinstance(value, int):
-                raise WeightsError(f"{where}: is a number, not a message")
-            found.append(_Message(value, where, encoding or self._encoding))
-        return found
-
-    def layer(self, number: int, name: str) -> Floats | None:
-        """The values of a layer, flat; None where it is not there or empty."""
-        if not self.has(number):
-            return None
-        layer = self.message(number, name)
-        raw = layer._fields.get(3, [memoryview(b"")])[-1]
-        if isinstance(raw, int):
-            raise WeightsError(f"{layer.where}: params is a number, not bytes")
-        encoding = layer.number(4, 0) or (self._encoding or 0)
-        width = 4 if encoding == _Encoding.FLOAT32 else 2
-        if len(raw) % width:
-            raise WeightsError(f"{layer.where}: {len(raw)} bytes are no whole number of values")
-        if not len(raw):
-            return None
-        if encoding == _Encoding.LINEAR16:
-            low, high = (struct.unpack("<f", struct.pack("<I", layer.fixed32(place)))[0] for place in (1, 2))
-            share = np.frombuffer(raw, "<u2").astype(np.float32) / np.float32(65535)
-            values = _fused(share, np.float32(high) - np.float32(low), np.float32(low))
-        elif encoding == _Encoding.FLOAT16:
-            values = np.frombuffer(raw, "<f2").astype(np.float32)
-        elif encoding == _Encoding.BFLOAT16:
-            values = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
-        elif encoding == _Encoding.FLOAT32:
-            values = np.frombuffer(raw, "<f4")
-        else:
-            raise WeightsError(f"{layer.where}: encoding {encoding} is not one that is read (1 to 4)")
-        if not np.isfinite(values).all():
-            raise WeightsError(f"{layer.where}: holds NaN or infinity")
-        return values
-
-    def convolution(self, inputs: int, size: int) -> Convolution:
-        """A ConvBlock of that many input planes and that kernel size, its batch norm folded into kernel and bias."""
-        weights = self.layer(1, "weights")
-        if weights is None or len(weights) % (inputs * size * size):
-            count = 0 if weights is None else len(weights)
-            raise WeightsError(f"{self.where}: {count} weights are no convolution of {inputs} planes, {size} x {size}")
-        kernel = weights.reshape(-1, inputs, size, size)
-        outputs = len(kernel)
-        mean, variance = self._row(3, "bn_means", outputs, 0), self._row(4, "bn_stddivs", outputs, 1 - _EPSILON)
-        gamma, beta = self._row(5, "bn_gammas", outputs, 1), self._row(6, "bn_betas", outputs, 0)
-        if (variance < 0).any():
-            raise WeightsError(f"{self.where}.bn_stddivs: a variance is negative")
-        scale = gamma * (np.float32(1) / np.sqrt(variance + np.float32(_EPSILON)))
-        bias = _fused(-scale, mean - self._row(2, "biases", outputs, 0), beta)
-        return Convolution(kernel * scale[:, None, None, None], bias)
-
-    def dense(self, weight: int, bias: int, name: str, inputs: int, outputs: int | None) -> Dense:
-        """Two layers that make a dense one."""
-        weights, biases = self.layer(weight, f"{name}_w"), self.layer(bias, f"{name}_b")
-        if weights is None or biases is None:
-            raise WeightsError(f"{self.where}: {name} is missing")
-        if outputs not in (None, len(biases)) or len(weights) != inputs * len(biases):
-            wanted = "any" if outputs is None else outputs
-            raise WeightsError(
-                f"{self.where}: {name} holds {len(weights)} weights and {len(biases)} biases for {inputs} inputs and "
-                f"{wanted} outputs"
-            )
-        matrix = weights.reshape(len(biases), inputs).T
-        return Dense(np.ascontiguousarray(matrix), biases)
-
-    def _row(self, number: int, name: str, size: int, default: float) -> Floats:
-        values = self.layer(number, name)
-        if values is None:
-            return np.full(size, default, dtype=np.float32)
-        if len(values) != size:
-            raise WeightsError(f"{self.where}.{name}: {len(values)} values for {size} filters")
-        return values

@@ -145,5 +145,5 @@ def _chosen(entries: Mapping[str, Entry]) -> str:
     served = [name for name, entry in entries.items() if entry.served]
     chosen = served[0] if served else next(iter(entries))
     if len(entries) > 1:
-        log.warning("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", chosen, ", ".join(entries))
+        log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", chosen, ", ".join(entries))
     return chosen
