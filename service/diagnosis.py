@@ -214,7 +214,7 @@ def _value_alternatives(contract: Contract) -> Iterator[Alternative]:
     if value.order != "score":
         order = "loss_draw_win" if value.order == "win_draw_loss" else "win_draw_loss"
         advice = f'write outputs.value.order = "{order}"'
-        yield Alternative(f"value order {order}", changed(order=order), advice, "general", value_only=True)
+        yield Alternative(f"value order {order}", changed(order=order), advice, None, value_only=True)
         softmaxed = not value.softmaxed
         advice = f"write outputs.value.softmaxed = {str(softmaxed).lower()}"
         name = "value as probabilities" if softmaxed else "value as logits"

@@ -35,9 +35,13 @@ def first_column(text: str) -> set[str]:
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
+#: Of a probability: 8-bit integers may round the other way on another processor.
+TOLERANCE = 0.02
+
+
 @pytest.fixture
 def shipped(serve: Serve) -> TestClient:
-    return serve(shipped_models(), default_model="movemask-1")
+    return serve(shipped_models(), default_model="movemask-2")
 
 
 def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
@@ -53,15 +57,15 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
     moves, expected_moves = answer.pop("moves"), expected.pop("moves")
     assert [(m["uci"], m["san"]) for m in moves] == [(m["uci"], m["san"]) for m in expected_moves]
     probabilities = [m["probability"] for m in moves]
-    assert probabilities == pytest.approx([m["probability"] for m in expected_moves], rel=1e-4)
+    assert probabilities == pytest.approx([m["probability"] for m in expected_moves], rel=TOLERANCE)
     for part in ("value", "leakage"):
-        assert answer.pop(part) == pytest.approx(expected.pop(part), rel=1e-4)
+        assert answer.pop(part) == pytest.approx(expected.pop(part), rel=TOLERANCE)
     assert answer == expected
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-1").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-1`"))
+    measured = shipped.get("/v1/models/movemask-2").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-2`"))
     assert f"{100 * measured['top1']:.1f} %" in row
     assert f"| {measured['cross_entropy']:.3f} |" in row
     assert f"| {measured['raw_leakage_mean']} |" in row

@@ -32,11 +32,11 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     command = [sys.executable, "-m", "service", "predict", "--json"]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     answer = json.loads(shown.stdout)
-    assert answer["model"]["name"] == "movemask-1"
+    assert answer["model"]["name"] == "movemask-2"
     assert len(answer["moves"]) == 20
     listed = [sys.executable, "-m", "service", "models", "list"]
     assert (
-        b"* movemask-1" in subprocess.run(listed, cwd=tmp_path, env=environment, check=True, capture_output=True).stdout
+        b"* movemask-2" in subprocess.run(listed, cwd=tmp_path, env=environment, check=True, capture_output=True).stdout
     )
 
 
