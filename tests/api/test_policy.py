@@ -167,7 +167,8 @@ def test_value_is_of_the_side_to_move(serve: Serve, tmp_path: Path) -> None:
     write_onnx(models / "net.onnx")
     value = asked(serve(models))["value"]
     assert set(value) == {"win", "draw", "loss", "score"}
-    assert sum(value.values()) == pytest.approx(1)
+    assert value["win"] + value["draw"] + value["loss"] == pytest.approx(1)
+    assert value["score"] == pytest.approx(value["win"] + value["draw"] / 2)
 
 
 def test_a_model_is_chosen_by_name(serve: Serve, tmp_path: Path) -> None:
