@@ -133,23 +133,23 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
     """Reads the network in every way and compares; `progress` is told what is being read."""
     told = progress or (lambda _: None)
     every = probes()
+    tags = [probe.tags for probe in every]
     told("as declared")
     try:
-        declared = {False: _evidence(model, every)}
+        declared = _evidence(model, every)
     except ModelError as error:
         return _readable(model, str(error))
     findings = []
     for alternative in alternatives(model.contract):
         told(alternative.name)
-        if alternative.bare and True not in declared:
-            declared[True] = _evidence(model, [_bare(probe) for probe in every])
-        chosen = [i for i, probe in enumerate(every) if alternative.shows_in in (None, *probe.tags)]
+        chosen = [i for i, own in enumerate(tags) if alternative.shows_in in (None, *own)]
         part = [_bare(every[i]) if alternative.bare else every[i] for i in chosen]
-        before = declared[alternative.bare]
-        base = _Evidence(before.leakage[chosen], before.moves[chosen], before.result[chosen])
+        base = _Evidence(declared.leakage[chosen], declared.moves[chosen], declared.result[chosen])
+        if alternative.bare:
+            base = _evidence(model, part)
         findings.append(_finding(model, alternative, part, base))
     findings.sort(key=_rank)
-    return Diagnosis(tuple(findings), tuple(_by_kind(every, declared[False])), not model.trained_with_mask)
+    return Diagnosis(tuple(findings), tuple(_by_kind(tags, declared)), not model.trained_with_mask)
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
@@ -295,9 +295,9 @@ def _bare(probe: Probe) -> Probe:
     return replace(probe, position=Position(probe.position.board.copy(stack=False)))
 
 
-def _by_kind(every: Sequence[Probe], found: _Evidence) -> Iterator[KindFigures]:
+def _by_kind(tags: Sequence[frozenset[str]], found: _Evidence) -> Iterator[KindFigures]:
     for kind in KINDS:
-        rows = np.array([kind in probe.tags for probe in every])
+        rows = np.array([kind in own for own in tags])
         raw, moves = np.exp(found.leakage[rows]), found.moves[rows]
         known = moves[np.isfinite(moves)]
         perplexity = float(np.exp(-known.mean())) if len(known) else None

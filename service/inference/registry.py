@@ -92,7 +92,10 @@ def load_registry(folder: Path, default: str | None, threads: int) -> Registry:
 
 def open_model(file: Path, threads: int) -> Model:
     """The model of one TOML file, not checked; raises ModelError."""
-    contract = read_contract(file)
+    return _opened(file, read_contract(file), threads)
+
+
+def _opened(file: Path, contract: Contract, threads: int) -> Model:
     session, digest = _session(file, contract, threads)
     return Model(file.stem, digest, contract, session)
 
@@ -102,7 +105,7 @@ def load_entry(file: Path, threads: int) -> Entry:
     contract = None
     try:
         contract = read_contract(file)
-        model = open_model(file, threads)
+        model = _opened(file, contract, threads)
     except ModelError as error:
         return Entry(file.stem, contract, None, str(error))
     steps = check(model)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
@@ -76,19 +75,15 @@ async def batch(
     if len(asked.positions) > limit:
         raise LimitExceeded(f"positions: {len(asked.positions)} positions, at most {limit} are taken")
     if NDJSON in accept:
-        # The lease is taken before the answer begins, so that an unknown model is a 404 and no line.
-        lease = held.serving.lease(asked.model)
-        batcher = await lease.__aenter__()
-        return StreamingResponse(_lines(asked, batcher, lease, held), media_type=NDJSON)
+        async with held.serving.lease(asked.model):  # an unknown model is a 404, before the answer begins
+            return StreamingResponse(_lines(asked, held), media_type=NDJSON)
     async with held.serving.lease(asked.model) as batcher:
         results = await while_connected(request, _results(asked, asked.positions, batcher, held))
     return await run_in_threadpool(as_json, BatchOut(results=results))
 
 
-async def _lines(
-    asked: BatchIn, batcher: Batcher, lease: AbstractAsyncContextManager[Batcher], held: Services
-) -> AsyncIterator[bytes]:
-    try:
+async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
+    async with held.serving.lease(asked.model) as batcher:
         for start in range(0, len(asked.positions), _STREAMED_TOGETHER):
             part = asked.positions[start : start + _STREAMED_TOGETHER]
             try:
@@ -97,8 +92,6 @@ async def _lines(
                 results = [error_out(error, held) for _ in part]
             for result in results:
                 yield result.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
-    finally:
-        await lease.__aexit__(None, None, None)
 
 
 async def _results(
