@@ -21,6 +21,7 @@ from service import __version__, calibration
 from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
+from service.api.services import audit_plan
 from service.audit.store import Store
 from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
@@ -31,6 +32,8 @@ from service.model_commands import models, models_dir_option, registry_of
 from service.pipeline import Answer, Pipeline, Query
 from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
+
+log = logging.getLogger(__name__)
 
 _BAR = 30  # characters of a probability of 1
 
@@ -71,8 +74,12 @@ def serve(**flags: str | None) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s:     %(message)s")
     if not settings.models_dir.is_dir():
         raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(settings.models_dir)!r} is not a folder")
+    audit_plan(settings)
     # Opened once before any worker: its tables are then there for all, and a wrong URL is told at once.
-    Store(settings.database_url, keep_seconds=1, keep_positions=1, keep_worst=1).close()
+    store = Store(settings.database_url, keep_seconds=1, keep_positions=1, keep_worst=1)
+    if store.unreachable:
+        log.error("%s; positions are answered, and audit records wait", store.unreachable)
+    store.close()
     os.environ.update(settings.environment())
     # uvicorn stops in order on SIGTERM and then raises it again, which would end the process with 143.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

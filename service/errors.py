@@ -11,6 +11,8 @@ MovemaskError
 │   ├── InvalidPgn              no game in it, or one that cannot be played through
 │   ├── UnknownModel            no model of that name
 │   ├── UnknownKind             no leakage of that kind
+│   ├── InvalidParameter        a query parameter that cannot be read
+│   ├── InvalidAudit            numbers to audit that fit no vocabulary, or are no policy
 │   └── LimitExceeded           more than a limit allows
 ├── CapacityError               nobody's fault: come back later
 │   ├── Overloaded              the queue is full
@@ -24,6 +26,7 @@ MovemaskError
 │   └── ModelUnavailable        the model failed its check and is not served
 ├── ServedLeakage               our own answer held an illegal move or did not sum to 1
 ├── StoreError                  the audit store cannot be opened or read
+│   └── StoreUnreachable        its server does not answer now
 └── SettingsError               the service cannot start as it is set
 """
 
@@ -76,6 +79,14 @@ class UnknownModel(RequestError):
 
 class UnknownKind(RequestError):
     """No leakage of that kind is recorded."""
+
+
+class InvalidParameter(RequestError):
+    """A query parameter that cannot be read; the message names it."""
+
+
+class InvalidAudit(RequestError):
+    """Logits or probabilities to audit that do not fit the vocabulary, or are no policy."""
 
 
 class LimitExceeded(RequestError):
@@ -132,6 +143,10 @@ class ServedLeakage(MovemaskError):
 
 class StoreError(MovemaskError):
     """The audit store cannot be opened or read."""
+
+
+class StoreUnreachable(StoreError):
+    """The audit store's server does not answer; it may come back."""
 
 
 class SettingsError(MovemaskError):

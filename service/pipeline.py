@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from service.audit import leakage as audit
-from service.audit.leakage import Leakage
-from service.audit.record import AuditRecord
+from service.audit.kinds import Plan
+from service.audit.record import AuditRecord, Leakage
+from service.audit.traits import Traits
 from service.encoding.encoded import Elo, EncodedPosition
 from service.encoding.position import Position
 from service.errors import InvalidLogits, MovemaskError
@@ -20,9 +23,6 @@ from service.inference.model import Model
 from service.policy import Policy, Rule, legal_of, policies
 
 T = TypeVar("T")
-
-#: Illegal moves that are named for each position.
-ILLEGAL_MOVES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ class Answer:
     policy: Policy | None
     leakage: Leakage | None
     value: tuple[float, ...] | None  # win, draw, loss for the side to move, or its expected score alone
-    elo: Elo | None
+    asked_elo: Elo | None
+    elo: Elo | None  # what the network was given
     ignored: tuple[str, ...]
     rule: Rule  # with the temperature that was used
     timing: Timing | None
@@ -82,6 +83,8 @@ class _Ready:
 
 Outcome = Answer | MovemaskError
 
+_DEFAULT_PLAN = Plan()
+
 
 class Pipeline:
     """Evaluates queries on models.
@@ -91,6 +94,7 @@ class Pipeline:
     record : takes audit records and returns at once
     executor : where positions are read and distributions made, off the event loop
     max_moves : limit of `Query.moves`
+    plan : which kinds of leakage are measured
     """
 
     def __init__(
@@ -99,10 +103,13 @@ class Pipeline:
         executor: Executor,
         *,
         max_moves: int,
+        plan: Plan = _DEFAULT_PLAN,
     ) -> None:
         self._record = record
         self._executor = executor
         self._max_moves = max_moves
+        self._plan = plan
+        self._random = random.Random()
 
     async def evaluate(self, queries: Sequence[Query], batcher: Batcher) -> list[Outcome]:
         """An answer or an error for each query, in order; raises only what stops them all (queue, model)."""
@@ -119,7 +126,9 @@ class Pipeline:
         answered: Iterator[Outcome] = iter(())
         if ready:
             inferred = await batcher.submit([item.encoded for item in ready])
-            outcomes = await loop.run_in_executor(self._executor, answers, batcher.model, ready, inferred)
+            kinds = self._plan.drawn(self._random.random())
+            finish = partial(answers, batcher.model, ready, inferred, kinds=kinds, least=self._plan.least)
+            outcomes = await loop.run_in_executor(self._executor, finish)
             self._audit(batcher.model, outcomes)
             answered = iter(outcomes)
         return [
@@ -145,8 +154,11 @@ class Pipeline:
                 trained_with_mask=model.trained_with_mask,
                 fen=answer.position.fen,
                 chess960=answer.position.board.chess960,
-                turn=answer.position.turn,
-                legal_moves=answer.legal_moves,
+                traits=Traits.of(
+                    answer.position.board,
+                    answer.legal_moves,
+                    None if answer.asked_elo is None else answer.asked_elo.self,
+                ),
                 leakage=answer.leakage,
             )
             for answer in outcomes
@@ -169,26 +181,30 @@ def _prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> l
     return prepared
 
 
-def answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[Outcome]:
+def answers(
+    model: Model, ready: Sequence[_Ready], inferred: Inferred, *, kinds: Sequence[str], least: float
+) -> list[Outcome]:
     """Logits `[B, A]` → policies, leakage and finished answers; a row whose logits are unusable spoils only itself."""
     try:
-        return _answers(model, ready, inferred)
+        return _answers(model, ready, inferred, kinds, least)
     except MovemaskError:
-        return [_alone(model, item, inferred, row) for row, item in enumerate(ready)]
+        return [_alone(model, item, inferred, row, kinds, least) for row, item in enumerate(ready)]
 
 
-def _alone(model: Model, item: _Ready, inferred: Inferred, row: int) -> Outcome:
+def _alone(model: Model, item: _Ready, inferred: Inferred, row: int, kinds: Sequence[str], least: float) -> Outcome:
     value = None if inferred.value is None else inferred.value[row : row + 1]
     own = Inferred(inferred.logits[row : row + 1], value, inferred.queue_seconds, inferred.inference_seconds)
     try:
-        return _answers(model, [item], own)[0]
+        return _answers(model, [item], own, kinds, least)[0]
     except InvalidLogits as error:
         return InvalidLogits(f"model {model.name}: {error}, in {item.encoded.position.fen!r}")
     except MovemaskError as error:
         return error
 
 
-def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[Outcome]:
+def _answers(
+    model: Model, ready: Sequence[_Ready], inferred: Inferred, kinds: Sequence[str], least: float
+) -> list[Outcome]:
     batch = [item.encoded for item in ready]
     logits = inferred.logits
     legal = legal_of(batch, logits)
@@ -204,7 +220,8 @@ def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[
         legal.slots,
         legal.indptr,
         served,
-        illegal_moves=ILLEGAL_MOVES_SHOWN,
+        kinds=kinds,
+        least=least,
     )
     timing = Timing(inferred.queue_seconds, inferred.inference_seconds)
     return [
@@ -215,6 +232,7 @@ def _answers(model: Model, ready: Sequence[_Ready], inferred: Inferred) -> list[
             policy=policy,
             leakage=leakage,
             value=None if inferred.value is None else tuple(inferred.value[row].tolist()),
+            asked_elo=item.asked.elo,
             elo=item.encoded.elo,
             ignored=model.ignored(item.encoded.position, item.asked.elo),
             rule=item.asked.rule,
@@ -233,6 +251,7 @@ def _terminal(model: Model, item: _Ready) -> Answer:
         policy=None,
         leakage=None,
         value=None,
+        asked_elo=item.asked.elo,
         elo=item.encoded.elo,
         ignored=model.ignored(position, item.asked.elo),
         rule=item.asked.rule,

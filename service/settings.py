@@ -50,7 +50,17 @@ class Settings(BaseSettings):
     )
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Threads of a network's session.")
 
-    database_url: str = Field("sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE.")
+    database_url: str = Field(
+        "sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE or postgresql://USER@HOST/NAME."
+    )
+    audit_kinds: str = Field(
+        "raw,multiplied,served",
+        description="Kinds of leakage measured for every request, separated by commas, or all.",
+    )
+    audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests that all kinds are measured for.")
+    audit_cause_threshold: float = Field(
+        0.001, gt=0, le=1, description="Probability from which an illegal move is named and its cause found."
+    )
     audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest that an audit record waits to be written.")
     audit_buffer: int = Field(
         100_000, ge=1, description="Audit records that wait while the database cannot be written."

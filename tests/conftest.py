@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from service.api.app import create_app
 from service.settings import Settings
 from tests.networks import write_fake
+from tests.postgres import Server, binaries, running
 
 Serve = Callable[..., TestClient]
 
@@ -28,11 +29,31 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if models is None:
                 models = tmp_path / "models"
                 write_fake(models)
-            chosen = {"models_dir": models, "database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, **settings}
+            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
+            chosen = {"models_dir": models, **usual, **settings}
             app = create_app(Settings.read(**chosen))
             return stack.enter_context(TestClient(app, raise_server_exceptions=False))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A real PostgreSQL; skips by name where the machine has none."""
+    tools = binaries()
+    if tools is None:
+        pytest.skip("PostgreSQL's server is not installed (Debian: apt-get install postgresql)")
+    with running(tools) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/audit.db"
+    server: Server = request.getfixturevalue("postgres")
+    return server.database()
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_predict_of_a_mate(models: str) -> None:
         ),
         (("serve", "--workers", "none"), "Error: MOVEMASK_WORKERS: "),
         (("serve", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
-        (("serve", "--database-url", "mysql://x"), "Error: MOVEMASK_DATABASE_URL: 'mysql://x': only sqlite"),
+        (("serve", "--database-url", "mysql://x"), "Error: MOVEMASK_DATABASE_URL: 'mysql://x': sqlite:///FILE and"),
         (("serve", "--log-level", "loud"), "Error: MOVEMASK_LOG_LEVEL: "),
     ],
 )

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, write_onnx
+from tests.ports import free_port
 
 CLIENTS = 64
 SECONDS = 10.0
@@ -35,13 +35,6 @@ def models(tmp_path: Path) -> Path:
     (folder / "net.toml").write_text(ONNX_TOML)
     write_onnx(folder / "net.onnx")
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def call(port: int, path: str, body: Any = None) -> Any:

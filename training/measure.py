@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from service.audit import leakage
+from service.encoding.phase import Phase
 from service.encoding.position import Position
 from service.inference.model import Model
 from service.numeric.calibration import Calibration, fitted_temperature
 from service.policy import legal_of
-from training.samples import Phase, Sample
+from training.samples import Sample
 
 BATCH = 256
 BINS = 15  # of the reliability diagram

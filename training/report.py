@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import tomlkit
 
+from service.encoding.phase import Phase
 from service.inference.model import Model
 from service.inference.registry import load_registry
 from training import openings
@@ -22,7 +23,7 @@ from training.config import Run, load_run
 from training.measure import Measured, in_phase, measure
 from training.onnx_file import microseconds
 from training.plots import BANDS, FEWEST, draw
-from training.samples import Phase, Sample, Special, samples, special_samples
+from training.samples import Sample, Special, samples, special_samples
 
 PER_GAME = 6
 SPECIALS = 400

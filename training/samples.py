@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from service.encoding.encoded import Elo
+from service.encoding.phase import Phase, phase_of
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from training.config import Data
@@ -18,16 +19,6 @@ from training.dataset import TO_MOVE_RESULT
 from training.shards import EN_PASSANT, SYSTEMS, VOCABULARY, Shard, read_shard
 
 HISTORY = 8  # moves kept before a position: what the networks with history look at
-OPENING_PLIES = 20
-ENDGAME_PIECES = 6  # queens, rooks, bishops and knights of both sides
-
-
-class Phase(Enum):
-    """Part of a game."""
-
-    OPENING = "opening"  # the first ten moves of both sides
-    MIDDLEGAME = "middlegame"
-    ENDGAME = "endgame"  # six pieces or fewer beside kings and pawns
 
 
 class Special(Enum):
@@ -54,11 +45,7 @@ class Sample:
     @property
     def phase(self) -> Phase:
         """By ply and by what is left on the board."""
-        board = self.position.board
-        pieces = (board.queens | board.rooks | board.bishops | board.knights).bit_count()
-        if pieces <= ENDGAME_PIECES:
-            return Phase.ENDGAME
-        return Phase.OPENING if self.ply < OPENING_PLIES else Phase.MIDDLEGAME
+        return phase_of(self.position.board)
 
 
 def samples(data: Data, split: str, per_game: int, seed: int) -> list[Sample]:

@@ -13,7 +13,7 @@ from service.api import problems
 from service.api.disconnect import ClientGone
 from service.api.metrics import Metrics
 from service.api.middleware import BodyGuard, Counted
-from service.api.routers import games, leakage, models, operations, policy
+from service.api.routers import audit, games, leakage, models, operations, policy
 from service.api.services import running
 from service.settings import Settings
 
@@ -47,7 +47,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         responses=problems.documented(422),
     )
-    for router in (policy.router, games.router, leakage.router, models.router, operations.router):
+    for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.router):
         app.include_router(router)
     problems.install(app, metrics.problem)
     app.add_exception_handler(ClientGone, _client_gone)

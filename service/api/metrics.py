@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from service.api import problems
 from service.api.problems import Problem
-from service.audit.leakage import KINDS
 from service.audit.record import AuditRecord
 from service.inference.batcher import BatchRun
 
@@ -55,6 +54,18 @@ class Metrics:
             "Leakage of the answered positions, by kind; trained_with_mask says whether raw means anything.",
             ["model", "kind", "trained_with_mask"],
             buckets=_LEAKAGE,
+            registry=own,
+        )
+        self.top_move_changed = Counter(
+            "movemask_top_move_changed",
+            "Answered positions whose best move this mistake would have changed.",
+            ["model", "kind", "trained_with_mask"],
+            registry=own,
+        )
+        self.illegal_mass = Counter(
+            "movemask_illegal_mass",
+            "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
+            ["model", "cause", "trained_with_mask"],
             registry=own,
         )
         self.served_leakage = Counter(
@@ -98,11 +109,14 @@ class Metrics:
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions; what could not be measured is not counted."""
         for record in records:
-            for kind in KINDS:
-                value = getattr(record.leakage, kind)
-                if value is not None:
-                    mask = "true" if record.trained_with_mask else "false"
-                    self.leakage.labels(record.model, kind, mask).observe(value)
+            mask = "true" if record.trained_with_mask else "false"
+            for kind, figure in record.leakage.figures.items():
+                if figure.leaked is not None:
+                    self.leakage.labels(record.model, kind, mask).observe(figure.leaked)
+                    if figure.flipped:
+                        self.top_move_changed.labels(record.model, kind, mask).inc()
+            for cause, mass in record.leakage.causes.items():
+                self.illegal_mass.labels(record.model, cause.value, mask).inc(mass)
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
         """Keeps count of the audit records that wait and of those that were dropped."""

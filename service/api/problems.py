@@ -34,6 +34,8 @@ TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
     (errors.InvalidPgn, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-pgn"),
     (errors.UnknownModel, HTTPStatus.NOT_FOUND, "unknown-model"),
     (errors.UnknownKind, HTTPStatus.UNPROCESSABLE_ENTITY, "unknown-kind"),
+    (errors.InvalidParameter, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-parameter"),
+    (errors.InvalidAudit, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-audit"),
     (errors.LimitExceeded, HTTPStatus.UNPROCESSABLE_ENTITY, "limit-exceeded"),
     (errors.Overloaded, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
     (errors.ShuttingDown, HTTPStatus.SERVICE_UNAVAILABLE, "shutting-down"),

@@ -11,10 +11,12 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from service.api.metrics import Metrics
+from service.audit.figures import Figures
+from service.audit.kinds import ALWAYS, KINDS, Plan
 from service.audit.record import AuditRecord
 from service.audit.recorder import Recorder
 from service.audit.store import Store
-from service.errors import UnknownModel
+from service.errors import SettingsError, UnknownModel
 from service.inference.batcher import Batcher
 from service.inference.model import Model
 from service.inference.registry import Registry
@@ -29,6 +31,7 @@ class Services:
     serving: Serving
     pipeline: Pipeline
     store: Store
+    figures: Figures
     recorder: Recorder
     metrics: Metrics
 
@@ -55,6 +58,7 @@ class Services:
 def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
     """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
     is lost."""
+    plan = audit_plan(settings)
     store = Store(
         settings.database_url,
         keep_seconds=settings.audit_keep_days * 86400,
@@ -86,14 +90,26 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
             memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
             poll_seconds=settings.models_poll_seconds or None,
         )
-        pipeline = Pipeline(record, executor, max_moves=settings.max_moves)
-        yield Services(settings, serving, pipeline, store, recorder, metrics)
+        pipeline = Pipeline(record, executor, max_moves=settings.max_moves, plan=plan)
+        yield Services(settings, serving, pipeline, store, Figures(store.database), recorder, metrics)
     finally:
         if serving is not None:
             serving.close()
         executor.shutdown()
         recorder.close()
         store.close()
+
+
+def audit_plan(settings: Settings) -> Plan:
+    """What is measured, as the settings say; raises SettingsError for a kind that there is not."""
+    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    chosen = set(KINDS) if named == ["all"] else {*named, *ALWAYS}
+    unknown = sorted(chosen - set(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
+    always = tuple(kind for kind in KINDS if kind in chosen)
+    return Plan(always, settings.audit_share, settings.audit_cause_threshold)
 
 
 def services(request: Request) -> Services:

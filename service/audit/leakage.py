@@ -6,80 +6,262 @@ equal numbers (`1 - x`) is never taken, so a leakage of 1e-300 is as exact as on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from service.audit.causes import Cause, cause_of
+from service.audit.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
+from service.audit.record import Figure, IllegalMass, Leakage
 from service.encoding.position import Position
 from service.encoding.vocabulary import Vocabulary
 from service.errors import ServedLeakage
-from service.numeric.ragged import Float, Index, row_of_each
-from service.numeric.softmax import logsumexp
-
-#: Kinds that are recorded for every answer, in the order in which they are shown.
-KINDS = ("raw", "multiplied", "served")
+from service.numeric.ragged import Float, Index, row_max, row_of_each, row_sum
+from service.numeric.softmax import log_softmax, logsumexp
 
 #: How far the probabilities of an answer may be from a sum of 1.
 SUM_TOLERANCE = 1e-12
 
+#: Illegal moves that are named for each position.
+NAMED = 5
+
+#: Rows whose illegal logits are summed together: few enough to stay in a core's cache.
+_ROWS = 16
+
+#: How much lower than exactly a logit is compared in its own dtype, before its mass is.
+_SLACK = 0.1
+
+#: Places that `rounded` rounds a probability to.
+_PLACES = 10_000
+
 
 @dataclass(frozen=True, slots=True)
-class IllegalMass:
-    """A move that cannot be played and the probability that plain softmax gives it."""
+class Measured:
+    """One kind for a batch: what leaked, whether the top move changed, and the divergence from the right policy.
 
-    uci: str
-    probability: float
+    `leaked` float64 `[B]`, NaN where it cannot be measured; `flipped` bool `[B]`; `kl` float64 `[B]` in nats, inf where
+    a legal move gets nothing, NaN where `leaked` is.
+    """
+
+    leaked: Float
+    flipped: NDArray[np.bool_]
+    kl: Float
+
+    def figure(self, row: int) -> Figure:
+        """The figures of one row."""
+        leaked, kl = float(self.leaked[row]), float(self.kl[row])
+        if np.isnan(leaked):
+            return Figure(None, False, None)
+        return Figure(leaked, bool(self.flipped[row]), kl if np.isfinite(kl) else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Leakage:
-    """One position's leakage by kind; `raw` is None where an illegal logit is NaN or +inf, so that no softmax
-    exists."""
+class Batch:
+    """What the kinds are computed from, each part once.
 
-    raw: float | None
-    multiplied: float
-    served: float
-    illegal: tuple[IllegalMass, ...]
+    Parameters
+    ----------
+    logits : `[B, A]`, as the network gave them
+    slots : legal slots `[N]`, rows in `indptr` `[B + 1]`, at least one a row
+    """
+
+    def __init__(self, logits: NDArray[np.floating], slots: Index, indptr: Index) -> None:
+        self.logits, self.slots, self.indptr = logits, slots, indptr
+        self.rows = row_of_each(indptr)
+        self.legal = np.asarray(logits[self.rows, slots], dtype=np.float64)
+        self.log_legal = logsumexp(self.legal, indptr)
+        self.top_legal = row_max(self.legal, indptr)
+        self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
+
+    @cached_property
+    def is_legal(self) -> NDArray[np.bool_]:
+        """Bool `[B, A]`."""
+        mask = np.zeros(self.logits.shape, dtype=np.bool_)
+        mask[self.rows, self.slots] = True
+        return mask
+
+    @cached_property
+    def illegal(self) -> tuple[Float, Float]:
+        """Log-sum-exp of the illegal logits of each row, and the largest of them, both `[B]`; NaN where one is
+        NaN or +inf."""
+        log_mass = np.empty(len(self.logits))
+        top = np.empty(len(self.logits))
+        for start in range(0, len(self.logits), _ROWS):
+            span = slice(start, start + _ROWS)
+            rest = self.logits[span].astype(np.float64)
+            rest[self.is_legal[span]] = -np.inf
+            highest = rest.max(axis=1, initial=-np.inf)
+            shift = np.where(highest == -np.inf, 0.0, highest)
+            with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
+                rest -= shift[:, None]
+                np.exp(rest, out=rest)
+                log_mass[span] = shift + np.log(rest.sum(axis=1))
+            top[span] = highest
+        return log_mass, top
+
+    def heavy(self, least: float) -> list[list[tuple[int, float]]]:
+        """For each row the illegal slots with at least this much plain softmax and that probability, heaviest
+        first, equal ones by slot; none where an illegal logit is NaN or +inf."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_all = np.logaddexp(self.log_legal, self.illegal[0])
+            threshold = (log_all + np.log(least) - _SLACK).astype(np.float32)
+        rows, slots = np.nonzero((self.logits >= threshold[:, None]) & ~self.is_legal)
+        with np.errstate(under="ignore", invalid="ignore"):
+            masses = np.exp(self.logits[rows, slots].astype(np.float64) - log_all[rows])
+        keep = (masses >= least) & (masses > 0)
+        rows, slots, masses = rows[keep], slots[keep], masses[keep]
+        order = np.lexsort((slots, -masses, rows))
+        found: list[list[tuple[int, float]]] = [[] for _ in range(len(self.logits))]
+        for row, slot, mass in zip(rows[order].tolist(), slots[order].tolist(), masses[order].tolist(), strict=True):
+            found[row].append((slot, mass))
+        return found
+
+    def raw(self) -> Measured:
+        """What plain softmax gives to illegal slots, `sum_illegal e^z / sum_all e^z`; NaN where an illegal
+        logit is NaN or +inf."""
+        return self._shared_with(*self.illegal)
+
+    def multiplied(self) -> Measured:
+        """What `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
+
+        An illegal logit does not matter: it is multiplied by zero.
+        """
+        with np.errstate(divide="ignore"):
+            return self._shared_with(np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf))
+
+    def filled(self, fill: Fill) -> Measured:
+        """What is left on illegal slots whose logits were set to a finite number, as the dtype computes it.
+
+        Logits, exponentials and probabilities are of the dtype; their sum is kept in float32, as torch, onnxruntime and
+        numpy do. Where the logits overflow the dtype there is no softmax: NaN.
+        """
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            legal = self.legal.astype(fill.dtype)
+            constant = np.where(self.illegal_slots > 0, fill.constant, -np.inf).astype(fill.dtype)
+            top = np.maximum(row_max(legal.astype(np.float64), self.indptr).astype(fill.dtype), constant)
+            weights = np.exp(legal - np.repeat(top, np.diff(self.indptr)))
+            filling = np.exp(constant - top)
+            total = np.add.reduceat(weights.astype(np.float32), self.indptr[:-1]) + self.illegal_slots.astype(
+                np.float32
+            ) * filling.astype(np.float32)
+            p = (weights.astype(np.float32) / np.repeat(total, np.diff(self.indptr))).astype(fill.dtype)
+            each = (filling.astype(np.float32) / total).astype(fill.dtype).astype(np.float64)
+        leaked = self.illegal_slots * each
+        sound = np.isfinite(leaked)
+        mistaken = p.astype(np.float64)
+        flipped = sound & (each > row_max(np.where(np.isnan(mistaken), 0.0, mistaken), self.indptr))
+        return Measured(leaked, flipped, np.where(sound, self._divergence(mistaken), np.nan))
+
+    def unmirrored(self, twins: Index, black: NDArray[np.bool_]) -> Measured:
+        """The mass on moves that are not legal when Black's legal moves are looked up without being mirrored.
+
+        `twins` `[A]` is the slot of each slot's move seen by the other side, -1 where it has none, and the mistake
+        drops it; `black` bool `[B]`: White's moves are looked up rightly. NaN where no slot is left, or where a logit
+        that is looked up is NaN or +inf.
+        """
+        looked_up = np.where(black[self.rows], twins[self.slots], self.slots)
+        known = looked_up >= 0
+        rows, looked_up = self.rows[known], looked_up[known]
+        counts = np.bincount(rows, minlength=len(black))
+        indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.intp)
+        right = self.is_legal[rows, looked_up]
+        z = np.asarray(self.logits[rows, looked_up], dtype=np.float64)
+        unusable = np.isnan(z) | (z == np.inf)
+        z = np.where(unusable, -np.inf, z)
+        sound = (counts > 0) & (np.bincount(rows[unusable], minlength=len(black)) == 0)
+        on_right = logsumexp(np.where(right, z, -np.inf), indptr)
+        on_wrong = logsumexp(np.where(right, -np.inf, z), indptr)
+        best_right = row_max(np.where(right, z, -np.inf), indptr)
+        best_wrong = row_max(np.where(right, -np.inf, z), indptr)
+        sound &= np.maximum(best_right, best_wrong) > -np.inf
+        with np.errstate(under="ignore", invalid="ignore"):
+            leaked = np.where(sound, np.exp(on_wrong - np.logaddexp(on_right, on_wrong)), np.nan)
+        complete = np.bincount(rows[right], minlength=len(black)) == np.diff(self.indptr)
+        flipped = sound & ((best_right < self.top_legal) | (best_wrong > best_right))
+        return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))
+
+    def rounded(self) -> Measured:
+        """How far the sum is from 1 when each probability is rounded to 4 places; counted in whole ten-thousandths."""
+        whole = np.rint(np.exp(log_softmax(self.legal, self.indptr)) * _PLACES)
+        leaked = np.abs(_PLACES - row_sum(whole, self.indptr)) / _PLACES
+        return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(whole / _PLACES))
+
+    def _shared_with(self, log_illegal: Float, top_illegal: Float) -> Measured:
+        """Legal moves keep their logits and share with illegal slots of this log-mass; the divergence is then
+        `log(1 + illegal / legal)`."""
+        with np.errstate(under="ignore", invalid="ignore"):
+            leaked = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
+            kl = np.logaddexp(0.0, log_illegal - self.log_legal)
+            return Measured(leaked, top_illegal > self.top_legal, kl)
+
+    def _divergence(self, mistaken: Float) -> Float:
+        """`sum p log(p / q)` of each row, for a `q` over the legal moves `[N]`."""
+        log_p = log_softmax(self.legal, self.indptr)
+        p = np.exp(log_p)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(p > 0, p * (log_p - np.log(mistaken)), 0.0)
+        return np.maximum(row_sum(terms, self.indptr), 0.0)
 
 
 def raw(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What plain softmax gives to illegal slots, `sum_illegal e^z / sum_all e^z`.
-
-    logits `[B, A]`, legal slots `[N]`, indptr `[B + 1]` → `[B]`; NaN where an illegal logit is NaN or +inf.
-    """
-    legal, illegal = _log_masses(logits, slots, indptr)
-    with np.errstate(under="ignore", invalid="ignore"):
-        leaked: Float = np.exp(illegal - np.logaddexp(legal, illegal))
-    return leaked
+    """What leaks by `raw`, `[B]`; shapes as in `Batch`."""
+    return Batch(logits, slots, indptr).raw().leaked
 
 
 def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
+    """What leaks by `multiplied`, `[B]`; shapes as in `Batch`."""
+    return Batch(logits, slots, indptr).multiplied().leaked
 
-    Shapes as in `raw`. An illegal logit does not matter: it is multiplied by zero.
+
+def measure(
+    kinds: Collection[str], batch: Batch, vocabulary: Vocabulary, black: NDArray[np.bool_]
+) -> dict[str, Measured]:
+    """The kinds asked for, `served` aside, of a whole batch; `black` bool `[B]` says where Black is to move.
+
+    `unmirrored` is not measured (NaN) for a vocabulary that is not mirrored: it cannot be made there.
     """
-    legal = logsumexp(_legal_logits(logits, slots, indptr), indptr)
-    with np.errstate(under="ignore", divide="ignore"):
-        illegal = np.log((logits.shape[1] - np.diff(indptr)).astype(np.float64))
-        leaked: Float = np.exp(illegal - np.logaddexp(legal, illegal))
-    return leaked
+    rows = len(batch.logits)
+    found: dict[str, Measured] = {}
+    for kind in kinds:
+        if kind == RAW:
+            found[kind] = batch.raw()
+        elif kind == MULTIPLIED:
+            found[kind] = batch.multiplied()
+        elif kind == UNNORMALISED:
+            # Softmax first, the mask after, never renormalised: as much is lost as `raw` leaks; the order stays.
+            plain = found.get(RAW) or batch.raw()
+            found[kind] = Measured(plain.leaked, np.zeros(rows, dtype=np.bool_), plain.kl)
+        elif kind == UNMIRRORED:
+            found[kind] = batch.unmirrored(vocabulary.twins(), black) if vocabulary.mirrored else _unmeasured(rows)
+        elif kind == ROUNDED:
+            found[kind] = batch.rounded()
+        elif kind in fills():
+            found[kind] = batch.filled(fills()[kind])
+        elif kind != SERVED:
+            raise ValueError(f"kind: no {kind!r}")
+    return found
 
 
-def heaviest_illegal(logits: NDArray[np.floating], slots: Index, limit: int) -> list[tuple[int, float]]:
-    """The `limit` illegal slots of one row `[A]` with the most plain softmax, heaviest first, with that probability."""
-    z = logits.astype(np.float64)
-    if len(slots) == len(z) or np.isnan(z).any() or np.isposinf(z).any():
-        return []
-    weights = np.exp(z - z.max())
-    total = weights.sum()
-    weights[slots] = -1.0
-    limit = min(limit, len(z) - len(slots))
-    top = np.argpartition(-weights, limit - 1)[:limit]
-    top = top[np.lexsort((top, -weights[top]))]
-    return [(int(slot), float(weights[slot] / total)) for slot in top]
+def _unmeasured(rows: int) -> Measured:
+    nothing = np.full(rows, np.nan)
+    return Measured(nothing, np.zeros(rows, dtype=np.bool_), nothing)
+
+
+def explained(
+    heavy: Sequence[tuple[int, float]], position: Position, vocabulary: Vocabulary, named: int = NAMED
+) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
+    """What a row of `Batch.heavy` stands for: its first `named` moves, and the mass by cause of them all."""
+    illegal: list[IllegalMass] = []
+    causes: dict[Cause, float] = {}
+    for slot, mass in heavy:
+        cause = cause_of(slot, position.board, vocabulary)
+        causes[cause] = causes.get(cause, 0.0) + mass
+        if len(illegal) < named:
+            illegal.append(IllegalMass(vocabulary.move(slot, position.board).uci(), mass, cause))
+    return tuple(illegal), causes
 
 
 def leakages(
@@ -90,18 +272,22 @@ def leakages(
     indptr: Index,
     served: Sequence[float],
     *,
-    illegal_moves: int,
+    kinds: Collection[str],
+    least: float,
 ) -> list[Leakage]:
-    """All kinds for a batch, with the `illegal_moves` moves that took most of each; shapes as in `raw`."""
-    raws = raw(logits, slots, indptr)
-    multiplieds = multiplied(logits, slots, indptr)
-    result = []
+    """The kinds asked for of each position of a batch, and the illegal moves that reach `least` with their causes;
+    arguments as above."""
+    black = np.array([position.board.turn == chess.BLACK for position in positions])
+    batch = Batch(logits, slots, indptr)
+    measured = measure(kinds, batch, vocabulary, black)
+    heavy = batch.heavy(least)
+    found = []
     for row, position in enumerate(positions):
-        heaviest = heaviest_illegal(logits[row], slots[indptr[row] : indptr[row + 1]], illegal_moves)
-        illegal = tuple(IllegalMass(vocabulary.move(slot, position.board).uci(), mass) for slot, mass in heaviest)
-        measured = None if np.isnan(raws[row]) else float(raws[row])
-        result.append(Leakage(measured, float(multiplieds[row]), served[row], illegal))
-    return result
+        figures = {kind: of.figure(row) for kind, of in measured.items()}
+        figures[SERVED] = Figure(served[row])
+        illegal, causes = explained(heavy[row], position, vocabulary)
+        found.append(Leakage(figures, illegal, causes))
+    return found
 
 
 def served(
@@ -121,19 +307,3 @@ def served(
     if not abs(total - 1.0) <= SUM_TOLERANCE:
         raise ServedLeakage(f"the answer for {board.fen()!r} sums to {total!r}")
     return leaked
-
-
-def _legal_logits(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    return np.asarray(logits[row_of_each(indptr), slots], dtype=np.float64)
-
-
-def _log_masses(logits: NDArray[np.floating], slots: Index, indptr: Index) -> tuple[Float, Float]:
-    """Log-sum-exp of the legal and of the illegal logits of each row, `[B]` each; NaN for illegal NaN or +inf."""
-    legal = logsumexp(_legal_logits(logits, slots, indptr), indptr)
-    rest = logits.astype(np.float64)
-    rest[row_of_each(indptr), slots] = -np.inf
-    top = rest.max(axis=1, initial=-np.inf)
-    shift = np.where(top == -np.inf, 0.0, top)
-    with np.errstate(under="ignore", divide="ignore", invalid="ignore"):
-        illegal = shift + np.log(np.exp(rest - shift[:, None]).sum(axis=1))
-    return legal, np.asarray(illegal)

@@ -48,7 +48,7 @@ class Recorder:
         self._flush_asked = False
         self._closing = False
         self._pruned = 0.0
-        self.failure: str | None = None
+        self.failure = store.unreachable
         self.dropped = 0
         self._thread = threading.Thread(target=self._work, name="audit-recorder", daemon=True)
         self._thread.start()

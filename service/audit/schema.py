@@ -1,74 +1,67 @@
-"""The store's tables, and the engine that opens a database with them in place."""
+"""The store's tables as they are now. A change goes with a migration in `migrations/versions`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from service.errors import StoreError
-
-#: Raised with each change of the tables; a database of another version is refused, never guessed at.
-VERSION = 1
-
-#: Execution option of a connection that only reads.
-READING = "movemask_reading"
-
-_METADATA = sa.MetaData()
-
-SCHEMA = sa.Table("schema_version", _METADATA, sa.Column("version", sa.Integer, primary_key=True))
+METADATA = sa.MetaData()
 
 MODEL = sa.Table(
     "model",
-    _METADATA,
+    METADATA,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("digest", sa.Text, nullable=False),
     sa.Column("trained_with_mask", sa.Boolean, nullable=False),
-    sa.Column("last_time", sa.Float, nullable=False),
+    sa.Column("last_time", sa.Double, nullable=False),
     sa.UniqueConstraint("name", "digest"),
 )
 
-TOTAL = sa.Table(
-    "total",
-    _METADATA,
+#: Figures by span of time. `tier` is the span's length in seconds, 0 for all time; `start` where it begins.
+CELL = sa.Table(
+    "cell",
+    METADATA,
     sa.Column("model", sa.ForeignKey(MODEL.c.id), primary_key=True),
+    sa.Column("tier", sa.Integer, primary_key=True),
+    sa.Column("start", sa.BigInteger, primary_key=True),
+    sa.Column("dimension", sa.Text, primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("count", sa.Integer, nullable=False),
-    sa.Column("unmeasured", sa.Integer, nullable=False),
-    sa.Column("sum", sa.Float, nullable=False),
-    sa.Column("max", sa.Float, nullable=False),
-)
-
-SKETCH = sa.Table(
-    "sketch",
-    _METADATA,
-    sa.Column("model", sa.ForeignKey(MODEL.c.id), primary_key=True),
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("bucket", sa.Integer, primary_key=True),
-    sa.Column("count", sa.Integer, nullable=False),
-    sqlite_with_rowid=False,
+    sa.Column("group", sa.Text, primary_key=True),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.Column("unmeasured", sa.BigInteger, nullable=False),
+    sa.Column("flips", sa.BigInteger, nullable=False),
+    sa.Column("infinite", sa.BigInteger, nullable=False),
+    sa.Column("sum", sa.Double, nullable=False),
+    sa.Column("max", sa.Double, nullable=False),
+    sa.Column("kl", sa.Double, nullable=False),
+    sa.Column("sketch", sa.LargeBinary, nullable=False),
 )
 
 
 def _what_is_kept() -> list[sa.Column[Any]]:
     return [
-        sa.Column("time", sa.Float, nullable=False),
+        sa.Column("time", sa.Double, nullable=False),
         sa.Column("chess960", sa.Boolean, nullable=False),
         sa.Column("turn", sa.Text, nullable=False),
         sa.Column("legal_moves", sa.Integer, nullable=False),
-        sa.Column("raw", sa.Float),
-        sa.Column("multiplied", sa.Float, nullable=False),
-        sa.Column("served", sa.Float, nullable=False),
-        sa.Column("illegal", sa.Text, nullable=False),  # JSON: [[uci, probability], …]
+        sa.Column("raw", sa.Double),
+        sa.Column("multiplied", sa.Double, nullable=False),
+        sa.Column("served", sa.Double, nullable=False),
+        sa.Column("illegal", sa.Text, nullable=False),  # JSON: [[uci, probability, cause], …]
+        sa.Column("in_check", sa.Boolean),  # this and what follows: null in rows of version 1
+        sa.Column("phase", sa.Text),
+        sa.Column("elo", sa.Double),  # of the side to move; null if none was given
+        sa.Column("figures", sa.Text),  # JSON: {kind: [leaked, flipped, kl], …}
+        sa.Column("causes", sa.Text),  # JSON: {cause: mass, …}
     ]
 
 
 POSITION = sa.Table(
     "position",
-    _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
+    METADATA,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
     sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
     sa.Column("fen", sa.Text, nullable=False),
     *_what_is_kept(),
@@ -77,57 +70,11 @@ POSITION = sa.Table(
 
 WORST = sa.Table(
     "worst",
-    _METADATA,
+    METADATA,
     sa.Column("model", sa.ForeignKey(MODEL.c.id), primary_key=True),
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("fen", sa.Text, primary_key=True),
-    sa.Column("value", sa.Float, nullable=False),
+    sa.Column("value", sa.Double, nullable=False),
     *_what_is_kept(),
     sa.Index("worst_value", "model", "kind", "value"),
 )
-
-
-def prepared(url: str) -> sa.Engine:
-    """An engine on a database that holds the tables; raises StoreError that names the URL."""
-    try:
-        parsed = sa.engine.make_url(url)
-    except ArgumentError:
-        raise StoreError(f"MOVEMASK_DATABASE_URL: {url!r} is not a database URL") from None
-    shown = parsed.render_as_string(hide_password=True)
-    if parsed.get_backend_name() != "sqlite":
-        raise StoreError(f"MOVEMASK_DATABASE_URL: {shown!r}: only sqlite:///FILE is supported")
-    if parsed.database in (None, "", ":memory:"):
-        raise StoreError(f"MOVEMASK_DATABASE_URL: {shown!r} names no file; write sqlite:///FILE")
-    engine = sa.create_engine(parsed)
-    sa.event.listen(engine, "connect", _set_up_connection)
-    sa.event.listen(engine, "begin", _begin)
-    try:
-        with engine.begin() as connection:
-            _METADATA.create_all(connection)
-            version = connection.execute(sa.select(sa.func.max(SCHEMA.c.version))).scalar()
-            if version is None:
-                connection.execute(sa.insert(SCHEMA).values(version=VERSION))
-    except SQLAlchemyError as error:
-        engine.dispose()
-        reason = str(getattr(error, "orig", None) or error).split("\n", 1)[0]
-        raise StoreError(f"MOVEMASK_DATABASE_URL: {shown!r} cannot be opened: {reason}") from None
-    if version not in (None, VERSION):
-        engine.dispose()
-        raise StoreError(f"MOVEMASK_DATABASE_URL: {shown!r} has tables of version {version}, this service {VERSION}")
-    return engine
-
-
-def _set_up_connection(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not wait for each other; and transactions that we begin ourselves."""
-    connection.isolation_level = None  # else the driver begins them late, and create_all would not be in one
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA busy_timeout = 5000")
-    cursor.execute("PRAGMA journal_mode = WAL")
-    cursor.execute("PRAGMA synchronous = NORMAL")
-    cursor.close()
-
-
-def _begin(connection: sa.Connection) -> None:
-    """A writer takes the lock at the start, where waiting for it works; a lock asked for later fails at once."""
-    reads = connection.get_execution_options().get(READING, False)
-    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -1,6 +1,6 @@
-"""A mergeable sketch of a distribution on (0, 1]: counts in buckets of equal ratio, so each quantile is within 1 %.
+"""A mergeable sketch of a distribution on [0, 1]: counts in buckets of equal ratio, so each quantile is within 1 %.
 
-Two sketches merge by adding counts, which is why they can live in a database that several processes write to.
+Two sketches merge by adding counts, so the sketch of all is that of the parts, in whatever order they come.
 
 Source: Masson, Rim & Lee, "DDSketch", VLDB 12 (2019), doi:10.14778/3352063.3352135.
 """
@@ -8,7 +8,12 @@ Source: Masson, Rim & Lee, "DDSketch", VLDB 12 (2019), doi:10.14778/3352063.3352
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 #: A quantile is within this share of a value that stands at its rank.
 RELATIVE_ERROR = 0.01
@@ -16,40 +21,87 @@ RELATIVE_ERROR = 0.01
 #: Smaller values count as zero; no probability this small changes a decision.
 SMALLEST = 1e-15
 
-#: The bucket of values that count as zero.
-ZERO_BUCKET = -(2**31)
-
 _GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GAMMA = math.log(_GAMMA)
+_ZERO_BUCKET = -(2**15)
+_WIDTHS = ("<u1", "<u2", "<u4", "<i8")  # of a count, by the first byte of a sketch in bytes
+_HEAD = struct.Struct("<BH")
 
 
-def bucket_of(value: float) -> int:
-    """The bucket of a value of at least 0: bucket `i` holds `(gamma^(i-1), gamma^i]`. ValueError for NaN or below 0."""
-    if not value >= 0:
-        raise ValueError(f"value: must be at least 0, got {value!r}")
-    if value < SMALLEST:
-        return ZERO_BUCKET
-    return math.ceil(math.log(value) / _LOG_GAMMA)
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketch:
+    """Counts of values: `buckets` int16 `[K]`, rising, and `counts` int64 `[K]`.
+
+    Bucket `i` holds `(gamma^(i-1), gamma^i]`; one below all others holds what is less than SMALLEST.
+    """
+
+    buckets: NDArray[np.int16]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Sketch:
+        """The sketch of values `[N]` of at least 0; ValueError for NaN, infinity or less than 0."""
+        array = np.asarray(values, dtype=np.float64)
+        if not ((array >= 0) & (array < np.inf)).all():
+            raise ValueError("values: must be finite and at least 0")
+        buckets = np.full(array.shape, _ZERO_BUCKET, dtype=np.int16)
+        some = array >= SMALLEST
+        buckets[some] = np.ceil(np.log(array[some]) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1)
+        found, counts = np.unique(buckets, return_counts=True)
+        return cls(found, counts.astype(np.int64))
+
+    @classmethod
+    def merged(cls, sketches: Iterable[Sketch]) -> Sketch:
+        """The sketch of all that any of these holds."""
+        parts = list(sketches)
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.of([])
+        buckets, places = np.unique(np.concatenate([part.buckets for part in parts]), return_inverse=True)
+        counts = np.zeros(len(buckets), dtype=np.int64)
+        np.add.at(counts, places, np.concatenate([part.counts for part in parts]))
+        return cls(buckets, counts)
+
+    @property
+    def total(self) -> int:
+        """How many values it holds."""
+        return int(self.counts.sum())
+
+    def quantile(self, q: float) -> float | None:
+        """The value at rank `q * (n - 1)`, rounded down; None of none. `q` in 0..1."""
+        if not 0 <= q <= 1:
+            raise ValueError(f"q: must be in 0..1, got {q!r}")
+        total = self.total
+        if total == 0:
+            return None
+        rank = math.floor(q * (total - 1))
+        return _value_of(int(self.buckets[np.searchsorted(np.cumsum(self.counts), rank, side="right")]))
+
+    def histogram(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The value that stands for each bucket and its count, both `[K]`; for plots."""
+        return np.array([_value_of(int(bucket)) for bucket in self.buckets]), self.counts
+
+    def to_bytes(self) -> bytes:
+        """As a database keeps it: width of a count, number of buckets, buckets, counts; little-endian."""
+        most = int(self.counts.max(initial=0))
+        width = next(i for i, dtype in enumerate(_WIDTHS) if most <= np.iinfo(dtype).max)
+        head = _HEAD.pack(width, len(self.buckets))
+        return head + self.buckets.astype("<i2").tobytes() + self.counts.astype(_WIDTHS[width]).tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Sketch:
+        """The sketch that `to_bytes` wrote; ValueError for anything else."""
+        if len(data) < _HEAD.size:
+            raise ValueError("a sketch that is cut short")
+        width, size = _HEAD.unpack_from(data)
+        if width >= len(_WIDTHS) or len(data) != _HEAD.size + size * (2 + np.dtype(_WIDTHS[width]).itemsize):
+            raise ValueError("bytes that are no sketch")
+        buckets = np.frombuffer(data, "<i2", size, _HEAD.size).astype(np.int16)
+        counts = np.frombuffer(data, _WIDTHS[width], size, _HEAD.size + 2 * size).astype(np.int64)
+        return cls(buckets, counts)
 
 
-def value_of(bucket: int) -> float:
+def _value_of(bucket: int) -> float:
     """The value that stands for a bucket: within RELATIVE_ERROR of all that it holds."""
-    if bucket == ZERO_BUCKET:
-        return 0.0
-    return 2 * math.pow(_GAMMA, bucket) / (_GAMMA + 1)
-
-
-def quantile(counts: Mapping[int, int], q: float) -> float | None:
-    """The value at rank `q * (n - 1)`, rounded down, of the sketched values; None of none. `q` in 0..1."""
-    if not 0 <= q <= 1:
-        raise ValueError(f"q: must be in 0..1, got {q!r}")
-    total = sum(counts.values())
-    if total == 0:
-        return None
-    rank = math.floor(q * (total - 1))
-    seen = 0
-    for bucket in sorted(counts):
-        seen += counts[bucket]
-        if seen > rank:
-            return value_of(bucket)
-    raise AssertionError("counts sum to less than their own sum")
+    return 0.0 if bucket == _ZERO_BUCKET else 2 * math.pow(_GAMMA, bucket) / (_GAMMA + 1)

@@ -63,6 +63,7 @@ class Vocabulary:
         self.bare_promotion = bare_promotion
         self.flip = flip
         self._entries = tuple(entries)
+        self._twins: NDArray[np.intp] | None = None
         self._slots: list[int] = [-1] * (_PIECES << 12)
         for slot, entry in enumerate(self._entries):
             if entry is not None:
@@ -141,6 +142,19 @@ class Vocabulary:
         slots = sorted(by_slot)
         return tuple(by_slot[slot] for slot in slots), np.array(slots, dtype=np.intp)
 
+    def twins(self) -> NDArray[np.intp]:
+        """For each slot `[A]` the slot of its move seen by the other side, as if Black's were not mirrored; -1 for
+        none, itself where nothing is mirrored."""
+        if self._twins is None:
+            flip = self.flip.value
+            found = [-1] * len(self)
+            for slot, entry in enumerate(self._entries):
+                if entry is not None:
+                    source, target, promotion = entry
+                    found[slot] = self._slots[(promotion or 0) << 12 | (source ^ flip) << 6 | (target ^ flip)]
+            self._twins = np.array(found, dtype=np.intp)
+        return self._twins
+
     def names(self) -> tuple[str, ...]:
         """UCI-like names of the slots in order, seen by the side to move if mirrored; empty for a slot of no move."""
         return tuple("" if entry is None else _name(*entry) for entry in self._entries)
@@ -165,5 +179,12 @@ def _reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.S
 
 
 def _takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
+    """Whether the squares are those of standard castling, the king's and a rook's on their first squares."""
     ours = board.occupied_co[board.turn]
-    return bool(board.kings & ours & chess.BB_SQUARES[source] and board.rooks & ours & chess.BB_SQUARES[target])
+    back = 0 if board.turn == chess.WHITE else 7
+    return bool(
+        board.kings & ours & chess.BB_SQUARES[source]
+        and board.rooks & ours & chess.BB_SQUARES[target]
+        and source == chess.square(4, back)
+        and target in (chess.square(0, back), chess.square(7, back))
+    )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,8 @@ from fastapi.testclient import TestClient
 
 from service import pipeline
 from service.api.app import create_app
+from service.audit.kinds import KINDS
+from service.errors import SettingsError
 from service.policy import Legal, Policy, policies
 from service.settings import Settings
 from tests.conftest import Serve
@@ -31,7 +36,8 @@ def test_what_was_answered_before_is_counted(client: TestClient) -> None:
     for kind in ("raw", "multiplied", "served"):
         values = [leakage[kind] for leakage in leaked]
         found = figures["kinds"][kind]
-        assert set(found) == {"count", "unmeasured", "mean", "max", "p50", "p95", "p99", "p999"}
+        quantiles = {"p50", "p95", "p99", "p999"}
+        assert set(found) == {"count", "unmeasured", "mean", "max", *quantiles, "flips", "mean_kl", "infinite_kl"}
         assert found["count"] == 4
         assert found["mean"] == pytest.approx(np.mean(values), rel=1e-12)
         assert found["max"] == max(values)
@@ -96,6 +102,142 @@ def test_a_restart_keeps_the_audit(tmp_path: Path) -> None:
         with TestClient(create_app(settings)) as client:
             client.post("/v1/policy", json={"moves": [move]})
             assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == positions
+
+
+def test_figures_by_group(client: TestClient) -> None:
+    client.post("/v1/policy", json={"elo": {"self": 1500, "opponent": 1500}})
+    client.post("/v1/policy", json={"moves": ["e2e4"]})
+    client.post("/v1/policy", json={"fen": "4k3/8/8/8/8/8/4q3/4K3 w - - 0 60"})
+    expected = {
+        "side": {"white": 2, "black": 1},
+        "phase": {"opening": 2, "endgame": 1},
+        "in_check": {"true": 1, "false": 2},
+        "legal_moves": {"1": 1, "20-29": 2},
+        "elo": {"1400-1599": 1, "unknown": 2},
+    }
+    for by, groups in expected.items():
+        model = client.get("/v1/leakage", params={"by": by}).json()["models"]["fake"]
+        assert {group: found["positions"] for group, found in model["by"][by].items()} == groups
+        assert set(next(iter(model["by"][by].values()))["kinds"]) == {"raw", "multiplied", "served"}
+    assert "by" not in client.get("/v1/leakage", params={"by": "model"}).json()["models"]["fake"]
+
+
+def test_figures_by_cause_share_the_mass_among_them(serve: Serve) -> None:
+    client = serve(audit_cause_threshold=1e-9)
+    answered = answers(client)
+    model = client.get("/v1/leakage", params={"by": "cause"}).json()["models"]["fake"]
+    causes = model["by"]["cause"]
+    assert {"empty_square", "enemy_piece", "wrong_geometry", "blocked"} <= set(causes)
+    assert sum(found["share"] for found in causes.values()) == pytest.approx(1)
+    mass = sum(found["kinds"]["raw"]["mean"] * found["kinds"]["raw"]["count"] for found in causes.values())
+    assert mass == pytest.approx(sum(answer["leakage"]["raw"] for answer in answered))
+    shares = [found["share"] for found in causes.values()]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_all_kinds_can_be_measured_for_every_request_or_for_a_share(serve: Serve) -> None:
+    everything = set(KINDS)
+    client = serve(audit_kinds="all")
+    answers(client)
+    assert set(client.get("/v1/leakage").json()["models"]["fake"]["kinds"]) == everything
+    (position,) = client.get("/v1/leakage/worst", params={"kind": "rounded", "limit": 1}).json()["positions"]
+    assert set(position["kinds"]) == everything
+
+
+def test_a_share_of_the_requests_is_measured_by_all_kinds(serve: Serve) -> None:
+    client = serve(audit_share=0.5)
+    for _ in range(40):
+        client.post("/v1/policy", json={})
+    kinds = client.get("/v1/leakage").json()["models"]["fake"]["kinds"]
+    assert kinds["raw"]["count"] == 40
+    assert 0 < kinds["rounded"]["count"] < 40  # by chance otherwise once in 2 ** 39 runs
+    assert kinds["rounded"]["count"] == kinds["unmirrored"]["count"]
+
+
+def test_an_unknown_kind_in_the_settings_is_named(tmp_path: Path) -> None:
+    write_fake(tmp_path / "m")
+    settings = Settings.read(models_dir=tmp_path / "m", audit_kinds="raw, squared")
+    client = TestClient(create_app(settings))
+    with pytest.raises(SettingsError, match="MOVEMASK_AUDIT_KINDS: there is no squared; there are raw, multiplied"):
+        client.__enter__()
+
+
+def test_figures_of_a_span(client: TestClient) -> None:
+    answers(client)
+    for since in ("1h", "2020-01-01", "2020-01-01T00:00:00+01:00", "1577836800"):
+        model = client.get("/v1/leakage", params={"since": since}).json()["models"]["fake"]
+        assert model["positions"] == 4
+        assert model["until"] - model["since"] in (600, 1200)  # the clock may have passed ten minutes
+    assert client.get("/v1/leakage", params={"until": "1d"}).json() == {"models": {}}
+    assert client.get("/v1/leakage/worst", params={"until": "1d"}).json() == {"positions": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "words"),
+    [
+        ("", {"since": "yesterday"}, "since: 'yesterday' is not a time; write seconds since 1970"),
+        ("", {"since": "1h", "until": "2h"}, "since: '1h' is not before until, '2h'"),
+        ("", {"by": "colour"}, "by: Input should be 'phase'"),
+        ("/history", {"bucket": "1m"}, "bucket: Input should be '10m', '1h' or '1d'"),
+        ("/positions", {"cursor": "x"}, "cursor: 'x' is no cursor"),
+        ("/positions", {"limit": 1001}, "limit: 1001, at most 1000 as JSON"),
+        ("/positions", {"format": "xml"}, "format: Input should be"),
+        ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked"),
+    ],
+)
+def test_parameters_that_cannot_be_read_are_named(
+    client: TestClient, path: str, params: dict[str, Any], words: str
+) -> None:
+    answer = client.get(f"/v1/leakage{path}", params=params)
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+def test_history_has_what_was_answered_in_its_span(client: TestClient) -> None:
+    answered = answers(client)
+    for bucket, seconds in (("10m", 600), ("1h", 3600), ("1d", 86400)):
+        model = client.get("/v1/leakage/history", params={"bucket": bucket}).json()["models"]["fake"]
+        assert {one["seconds"] for one in model["buckets"]} == {seconds}
+        assert sum(one["positions"] for one in model["buckets"]) == 4
+        last = model["buckets"][-1]
+        assert last["start"] % seconds == 0
+        assert last["kinds"]["raw"]["max"] <= max(answer["leakage"]["raw"] for answer in answered)
+
+
+def test_positions_come_in_pages_that_stay_as_they_are_while_rows_arrive(client: TestClient) -> None:
+    fens = [answer["fen"] for answer in answers(client)]
+    first = client.get("/v1/leakage/positions", params={"limit": 3}).json()
+    client.post("/v1/policy", json={"moves": ["b1c3"]})
+    rest = client.get("/v1/leakage/positions", params={"limit": 3, "cursor": first["next"]}).json()
+    assert [one["fen"] for one in first["positions"] + rest["positions"]] == fens[::-1]
+    assert rest["next"] is None
+    assert first["positions"][0]["kinds"]["raw"]["leaked"] == first["positions"][0]["raw"]
+
+
+@pytest.mark.parametrize("asked", [{"format": "csv"}, {"accept": "text/csv"}])
+def test_positions_as_csv(client: TestClient, asked: dict[str, str]) -> None:
+    answered = answers(client)
+    params = {key: value for key, value in asked.items() if key == "format"}
+    headers = {key: value for key, value in asked.items() if key == "accept"}
+    text = client.get("/v1/leakage/positions", params=params, headers=headers)
+    assert text.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(text.text)))
+    assert [row["fen"] for row in rows] == [answer["fen"] for answer in answered][::-1]
+    assert [float(row["raw"]) for row in rows] == [answer["leakage"]["raw"] for answer in answered][::-1]
+    assert rows[0]["rounded"] == ""
+    assert rows[0]["trained_with_mask"] == "false"
+
+
+def test_positions_as_lines_all_of_them_however_many(client: TestClient) -> None:
+    positions = [{"moves": [move]} for move in MOVES] * 300
+    for start in range(0, len(positions), 600):
+        client.post("/v1/policy/batch", json={"positions": positions[start : start + 600]})
+    answer = client.get("/v1/leakage/positions", headers={"accept": "application/x-ndjson"})
+    found = [json.loads(line) for line in answer.text.splitlines()]
+    assert len(found) == 1200
+    times = [one["time"] for one in found]
+    assert times == sorted(times, reverse=True)
+    assert len(client.get("/v1/leakage/positions", params={"format": "ndjson", "limit": 5}).text.splitlines()) == 5
 
 
 def multiplied(batch: Any, legal: Legal, rules: Any) -> list[Policy]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from service.audit.figures import Figures
 from service.errors import StoreError
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -72,10 +73,10 @@ def test_a_database_in_trouble_does_not_stop_answers_and_is_told(client: TestCli
 
 
 def test_an_unreadable_audit_is_a_503(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise StoreError("the audit store cannot be read: disk I/O error")
 
-    monkeypatch.setattr(type(client.app.state.services.store), "figures", broken)  # type: ignore[attr-defined]
+    monkeypatch.setattr(Figures, "models", broken)
     answer = client.get("/v1/leakage")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:audit-unavailable")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 
-from service.audit.leakage import IllegalMass, Leakage
-from service.audit.record import AuditRecord
+from service.audit.causes import Cause
+from service.audit.record import AuditRecord, Figure, IllegalMass, Leakage
+from service.audit.traits import Traits
+from service.encoding.phase import Phase
 
 
 def record(
@@ -16,16 +18,28 @@ def record(
     model: str = "net",
     digest: str = "sha256:a",
     at: float | None = None,
+    trained_with_mask: bool = False,
+    turn: str = "white",
+    phase: Phase = Phase.OPENING,
+    legal_moves: int = 20,
+    elo: float | None = None,
+    causes: dict[Cause, float] | None = None,
+    more: dict[str, Figure] | None = None,
 ) -> AuditRecord:
     """A record with the given leakage."""
+    figures = {
+        "raw": Figure(raw, flipped=raw is not None and raw > 0.5, kl=None if raw is None else raw),
+        "multiplied": Figure(multiplied),
+        **(more or {}),
+        "served": Figure(0.0),
+    }
     return AuditRecord(
         time=time.time() if at is None else at,
         model=model,
         digest=digest,
-        trained_with_mask=False,
+        trained_with_mask=trained_with_mask,
         fen=fen,
         chess960=False,
-        turn="white",
-        legal_moves=20,
-        leakage=Leakage(raw, multiplied, 0.0, (IllegalMass("e2e5", 0.25),)),
+        traits=Traits(turn, False, phase, legal_moves, elo),
+        leakage=Leakage(figures, (IllegalMass("e2e5", 0.25, Cause.WRONG_GEOMETRY),), causes or {}),
     )

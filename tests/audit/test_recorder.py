@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.audit.figures import Figures
 from service.audit.recorder import Recorder
 from service.audit.store import Store
 from tests.audit.records import record
@@ -21,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def count(store: Store) -> int:
-    return sum(figures.positions for figures in store.figures())
+    return sum(figures.positions for figures in Figures(store.database).models())
 
 
 def test_records_are_written_by_themselves_within_the_second(store: Store) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from service.api import problems
-from service.api.schemas.figures import ModelEntryOut, ModelsOut, entry_out, model_figures_out
+from service.api.schemas.leakage import model_figures_out
+from service.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
 from service.api.services import Given, Services
 from service.inference.registry import Entry
 
@@ -29,7 +30,7 @@ def model(name: str, held: Given) -> ModelEntryOut:
     leakage of what it has answered so far."""
     entry = held.registry.entry(name)
     out = _told(entry, held)
-    for figures in held.store.figures(entry.name):
+    for figures in held.figures.models(entry.name):
         out.leakage = model_figures_out(figures)
     return out
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from service.api.problems import Problem
 from service.api.schemas.requests import Include, MoveIn
-from service.audit.leakage import Leakage
+from service.audit.record import Leakage
 from service.games import GameJudged, MoveJudged, SideJudged
 from service.inference.model import Model
 from service.pipeline import Answer

@@ -1,0 +1,47 @@
+"""`POST /v1/audit`: someone else's numbers."""
+
+from __future__ import annotations
+
+import math
+
+from fastapi import APIRouter
+
+from service.api import problems
+from service.api.schemas.audit import AuditIn, VerdictOut, verdict_out
+from service.audit.foreign import audited_logits, audited_policy, audited_probabilities
+from service.encoding.position import Position
+from service.encoding.vocabularies import vocabulary, vocabulary_names
+from service.encoding.vocabulary import Vocabulary
+from service.errors import InvalidAudit
+
+router = APIRouter(tags=["leakage"])
+
+
+@router.post(
+    "/v1/audit",
+    summary="What leaks in someone else's logits or probabilities",
+    responses=problems.documented(400, 413, 415, 422),
+)
+def audit(asked: AuditIn) -> VerdictOut:
+    """What leaks in numbers that came from elsewhere: how much, to which moves, and why they are illegal. No
+    network is run, and nothing is recorded.
+
+    Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
+    """
+    position = Position.read(asked.fen, asked.moves, chess960=asked.chess960)
+    if asked.policy is not None:
+        verdict = audited_policy(position, asked.policy, least=asked.threshold, named=asked.limit)
+    elif asked.probabilities is not None:
+        words = _known(asked.vocabulary)
+        verdict = audited_probabilities(position, words, asked.probabilities, least=asked.threshold, named=asked.limit)
+    else:
+        logits = [-math.inf if number is None else number for number in asked.logits or []]
+        words = _known(asked.vocabulary)
+        verdict = audited_logits(position, words, logits, least=asked.threshold, named=asked.limit)
+    return verdict_out(verdict, position)
+
+
+def _known(name: str | None) -> Vocabulary:
+    if name not in vocabulary_names():
+        raise InvalidAudit(f"vocabulary: no {name!r}; there are {', '.join(vocabulary_names())}")
+    return vocabulary(name)

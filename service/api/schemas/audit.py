@@ -1,0 +1,93 @@
+"""`POST /v1/audit` as JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import chess
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from service.api.schemas.leakage import FigureOut, IllegalMoveOut
+from service.api.schemas.requests import Fen
+from service.audit.foreign import Verdict
+from service.encoding.position import Position
+
+_LARGEST = 8_192  # no vocabulary is larger
+
+Number = Annotated[float | None, Field(allow_inf_nan=True)]
+
+
+class AuditIn(BaseModel):
+    """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
+
+    fen: Fen | None = Field(None, description="The start position if left out.")
+    moves: list[Annotated[str, Field(max_length=8)]] = Field([], max_length=1024, description="UCI, played from `fen`.")
+    chess960: bool = False
+    vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
+    logits: list[Number] | None = Field(None, max_length=_LARGEST, description="`[A]`; null stands for -infinity.")
+    probabilities: list[float] | None = Field(None, max_length=_LARGEST, description="`[A]`, of any sum.")
+    policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
+        None, max_length=_LARGEST, description="UCI moves and their probabilities, of any sum; no vocabulary."
+    )
+    threshold: float = Field(1e-4, ge=0, le=1, description="Share from which a move is named and its cause found.")
+    limit: int = Field(20, ge=0, le=1000, description="Illegal moves named at most.")
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"fen": chess.STARTING_FEN, "policy": {"e2e4": 0.5, "d2d4": 0.3, "e2e5": 0.2}}]
+        },
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> AuditIn:
+        given = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of logits, probabilities and policy, not {' and '.join(given) or 'none'}"
+            )
+        if (self.vocabulary is None) != (given == ["policy"]):
+            raise ValueError("vocabulary: goes with logits and probabilities, and is needed there")
+        return self
+
+
+class TopOut(BaseModel):
+    uci: str
+    legal: bool
+
+
+class VerdictOut(BaseModel):
+    """What leaks, how much, to which moves, and why."""
+
+    fen: str
+    turn: Literal["white", "black"]
+    legal_moves: int
+    kinds: dict[str, FigureOut] = Field(
+        description="Of logits, every kind; of probabilities `given`: the illegal share of their sum."
+    )
+    sum: float | None = Field(description="Of the probabilities; null for logits.")
+    top: TopOut = Field(description="The move with the most.")
+    missing: list[str] = Field(description="Legal moves that were given nothing at all.")
+    causes: dict[str, float] = Field(description="Illegal share by cause, of moves above the threshold.")
+    illegal: list[IllegalMoveOut] = Field(description="Heaviest first.")
+
+
+def verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
+    """A verdict as JSON has it."""
+    return VerdictOut(
+        fen=position.fen,
+        turn="white" if position.board.turn else "black",
+        legal_moves=position.board.legal_moves.count(),
+        kinds={
+            kind: FigureOut(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl)
+            for kind, figure in verdict.figures.items()
+        },
+        sum=verdict.total,
+        top=TopOut(uci=verdict.top, legal=verdict.top_is_legal),
+        missing=list(verdict.missing),
+        causes={cause.value: mass for cause, mass in sorted(verdict.causes.items(), key=lambda item: -item[1])},
+        illegal=[
+            IllegalMoveOut(uci=move.uci, probability=move.probability, cause=move.cause.value)
+            for move in verdict.illegal
+        ],
+    )

@@ -1,0 +1,75 @@
+"""What is known of a position beside its leakage, and the groups it is counted in by each."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import chess
+
+from service.encoding.phase import Phase, phase_of
+
+#: What figures can be told by, beside `cause` and `model`; each position is in one group of each.
+DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
+
+_MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
+_ELO_FROM = (0, *range(1000, 2500, 200))
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Of one position; `elo` is the rating of the side to move, None if none was given."""
+
+    turn: str
+    in_check: bool
+    phase: Phase
+    legal_moves: int
+    elo: float | None
+
+    @classmethod
+    def of(cls, board: chess.Board, legal_moves: int, elo: float | None) -> Traits:
+        """The traits of a position with so many legal moves."""
+        return cls(chess.COLOR_NAMES[board.turn], board.is_check(), phase_of(board), legal_moves, elo)
+
+    def group(self, dimension: str) -> str:
+        """The group that the position is counted in."""
+        match dimension:
+            case "phase":
+                return self.phase.value
+            case "side":
+                return self.turn
+            case "in_check":
+                return "true" if self.in_check else "false"
+            case "legal_moves":
+                return _band(self.legal_moves, _MOVES_FROM)
+            case "elo":
+                return "unknown" if self.elo is None else _band(self.elo, _ELO_FROM)
+        raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+
+
+def groups(dimension: str) -> tuple[str, ...]:
+    """Every group of a dimension in its natural order."""
+    match dimension:
+        case "phase":
+            return tuple(phase.value for phase in Phase)
+        case "side":
+            return ("white", "black")
+        case "in_check":
+            return ("true", "false")
+        case "legal_moves":
+            return tuple(_band(start, _MOVES_FROM) for start in _MOVES_FROM)
+        case "elo":
+            return (*(_band(start, _ELO_FROM) for start in _ELO_FROM), "unknown")
+    raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+
+
+def _band(value: float, starts: tuple[int, ...]) -> str:
+    """The band of whole numbers that a value is in, such as `10-19`; the last one is open."""
+    place = bisect_right(starts, value) - 1
+    if place < 0:
+        raise ValueError(f"{value} is below {starts[0]}")
+    start = starts[place]
+    if place == len(starts) - 1:
+        return f"{start}+"
+    last = starts[place + 1] - 1
+    return str(start) if last == start else f"{start}-{last}"

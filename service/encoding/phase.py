@@ -1,0 +1,26 @@
+"""The phase of a game, by what a position alone tells: its move number and what is left on the board."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import chess
+
+OPENING_PLIES = 20
+ENDGAME_PIECES = 6  # queens, rooks, bishops and knights of both sides
+
+
+class Phase(Enum):
+    """Part of a game."""
+
+    OPENING = "opening"  # the first ten moves of both sides
+    MIDDLEGAME = "middlegame"
+    ENDGAME = "endgame"  # six pieces or fewer beside kings and pawns
+
+
+def phase_of(board: chess.Board) -> Phase:
+    """The phase; a FEN without move numbers counts as move one."""
+    pieces = (board.queens | board.rooks | board.bishops | board.knights).bit_count()
+    if pieces <= ENDGAME_PIECES:
+        return Phase.ENDGAME
+    return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
