@@ -29,6 +29,7 @@ class Server:
     """A cluster that can be stopped and started again, and databases in it."""
 
     def __init__(self, folder: Path, tools: Path) -> None:
+        self.folder = folder
         self._data, self._tools, self._log = folder / "data", tools, folder / "log"
         self.port = free_port()
         self._made = 0

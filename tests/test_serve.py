@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import concurrent.futures
-import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import chess
 import pytest
 
 from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, write_onnx
-from tests.ports import free_port
+from tests.processes import call, served, stopped
 
 CLIENTS = 64
 SECONDS = 10.0
@@ -35,42 +28,6 @@ def models(tmp_path: Path) -> Path:
     (folder / "net.toml").write_text(ONNX_TOML)
     write_onnx(folder / "net.onnx")
     return folder
-
-
-def call(port: int, path: str, body: Any = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        text = answer.read().decode()
-    return text if path == "/metrics" else json.loads(text)
-
-
-@contextmanager
-def served(models: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    port = free_port()
-    command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--models-dir", str(models), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with open(models / "log.txt", "ab") as log:
-        process = subprocess.Popen(command, cwd=models, env=environment, stderr=log, stdout=log)
-    try:
-        for _ in range(300):
-            if process.poll() is not None:
-                raise AssertionError((models / "log.txt").read_text())
-            try:
-                call(port, "/readyz")
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)
-        yield process, port
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def stopped(process: subprocess.Popen[bytes]) -> int:
-    process.send_signal(signal.SIGTERM)
-    return process.wait(30)
 
 
 def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:

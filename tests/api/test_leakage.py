@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from fastapi.testclient import TestClient
 
 from service import pipeline
 from service.api.app import create_app
+from service.audit.counterfactual import multiplied_softmax
 from service.audit.kinds import KINDS
+from service.encoding.encoded import EncodedPosition
+from service.encoding.vocabularies import vocabulary
 from service.errors import SettingsError
-from service.policy import Legal, Policy, policies
+from service.policy import Legal, Policy
 from service.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -240,22 +244,24 @@ def test_positions_as_lines_all_of_them_however_many(client: TestClient) -> None
     assert len(client.get("/v1/leakage/positions", params={"format": "ndjson", "limit": 5}).text.splitlines()) == 5
 
 
-def multiplied(batch: Any, legal: Legal, rules: Any) -> list[Policy]:
-    """The Maia-2 mistake, planted: a share of every move's probability goes to a move that is not legal."""
-    made = policies(batch, legal, rules)
-    return [
-        Policy(
-            (*policy.moves, type(policy.moves[0]).from_uci("a1a8")),
-            np.append(policy.probabilities * 0.999, 0.001),
-            np.append(policy.logits, 0.0),
-            policy.abstention,
-        )
-        for policy in made
-    ]
+def mistaken_policies(batch: Sequence[EncodedPosition], legal: Legal, rules: Any) -> list[Policy]:
+    """A copy of the policy step with the Maia-2 mistake: `softmax(logits * mask)` over the whole vocabulary."""
+    words = vocabulary("movemask-1880")
+    made = []
+    for row, encoded in enumerate(batch):
+        span = slice(legal.indptr[row], legal.indptr[row + 1])
+        mask = np.zeros((1, len(words)), dtype=bool)
+        logits = np.zeros((1, len(words)))
+        mask[0, legal.slots[span]], logits[0, legal.slots[span]] = True, legal.logits[span]
+        probabilities = multiplied_softmax(logits, mask)[0]
+        order = np.argsort(-probabilities, kind="stable")
+        moves = tuple(words.move(slot, encoded.position.board) for slot in order)
+        made.append(Policy(moves, probabilities[order], logits[0, order], 0.0))
+    return made
 
 
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "policies", multiplied)
+    monkeypatch.setattr(pipeline, "policies", mistaken_policies)
     answer = client.post("/v1/policy", json={})
     assert answer.status_code == 500
     assert answer.json()["type"] == "urn:movemask:problem:served-leakage"

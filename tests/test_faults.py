@@ -1,0 +1,299 @@
+"""What an operator would lose when the database is in trouble: answers, and the count of what was answered.
+
+Each fault on a real SQLite file and a real PostgreSQL. What cannot be brought about on this machine is skipped by name.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from fastapi.testclient import TestClient
+
+from tests.conftest import Serve
+from tests.networks import write_fake
+from tests.postgres import Server
+from tests.processes import call, served
+
+Fault = Callable[[], Any]
+
+MOVES = ["e2e4", "d2d4", "c2c4", "g1f3", "b1c3"]
+
+
+def as_root(*command: str) -> bool:
+    done = subprocess.run(command, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
+    """A file system of a few megabytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not as_root("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)):
+        pytest.skip("a small file system cannot be mounted here (it takes root): a full disk cannot be made")
+    try:
+        yield folder
+    finally:
+        as_root("umount", "-l", str(folder))
+
+
+@contextmanager
+def filled_up(folder: Path) -> Iterator[None]:
+    """Leaves no room in a folder's file system."""
+    with open(folder / "junk", "wb", buffering=0) as junk:
+        for size in (65_536, 512, 1):
+            with suppress(OSError):
+                while junk.write(b"\0" * size):
+                    pass
+    yield
+    (folder / "junk").unlink()
+
+
+class SqliteFaults:
+    """Troubles of a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "db"
+
+    @contextmanager
+    def locked(self) -> Iterator[str]:
+        self.folder.mkdir()
+        yield f"sqlite:///{self.folder}/audit.db"
+
+    @contextmanager
+    def locked_now(self) -> Iterator[None]:
+        other = sqlite3.connect(self.folder / "audit.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+        other.close()
+
+    gone = read_only = locked
+
+    @contextmanager
+    def gone_now(self) -> Iterator[None]:
+        away = self.folder.with_name("away")
+        self.folder.rename(away)
+        yield
+        away.rename(self.folder)
+
+    @contextmanager
+    def read_only_now(self) -> Iterator[None]:
+        files = [str(file) for file in [*self.folder.iterdir(), self.folder]]
+        if not as_root("chattr", "+i", *files):
+            as_root("chattr", "-i", *files)
+            pytest.skip("files cannot be made immutable here (chattr +i): a read-only disk cannot be made")
+        yield
+        as_root("chattr", "-i", *files)
+
+    @contextmanager
+    def full(self) -> Iterator[str]:
+        with small_disk(self.folder, 1) as folder:
+            yield f"sqlite:///{folder}/audit.db"
+
+    def full_now(self) -> Any:
+        return filled_up(self.folder)
+
+
+class PostgresqlFaults:
+    """Troubles of a server."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder, self.server = folder / "disk", server
+        self.url = ""
+
+    @contextmanager
+    def locked(self) -> Iterator[str]:
+        self.url = self.server.database()
+        yield self.url
+
+    gone = read_only = locked
+
+    @contextmanager
+    def locked_now(self) -> Iterator[None]:
+        engine = sa.create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+        with engine.connect() as other:
+            other.execute(sa.text("LOCK TABLE position IN ACCESS EXCLUSIVE MODE"))
+            yield
+        engine.dispose()
+
+    @contextmanager
+    def gone_now(self) -> Iterator[None]:
+        self.server.stop()
+        yield
+        self.server.start()
+
+    @contextmanager
+    def read_only_now(self) -> Iterator[None]:
+        self._read_only("on")
+        yield
+        self._read_only("off")
+
+    def _read_only(self, now: str) -> None:
+        name = self.url.rsplit("/", 1)[1]
+        self.server.execute(
+            f"ALTER DATABASE {name} SET default_transaction_read_only = {now}",
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+        )
+
+    @contextmanager
+    def full(self) -> Iterator[str]:
+        with small_disk(self.server.folder / f"disk{os.getpid()}", 16) as folder:
+            space = folder / "space"
+            space.mkdir()
+            if os.geteuid() == 0:
+                shutil.chown(space, "postgres")
+            self.server.execute(f"CREATE TABLESPACE small LOCATION '{space}'")
+            self.folder, self.url = folder, self.server.database("TABLESPACE small")
+            yield self.url
+            name = self.url.rsplit("/", 1)[1]
+            self.server.execute(f"DROP DATABASE {name} WITH (FORCE)", "CHECKPOINT", "DROP TABLESPACE small")
+
+    def full_now(self) -> Any:
+        return filled_up(self.folder)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def faults(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFaults | PostgresqlFaults:
+    if request.param == "sqlite":
+        return SqliteFaults(tmp_path)
+    return PostgresqlFaults(tmp_path, request.getfixturevalue("postgres"))
+
+
+def positions(client: TestClient) -> int:
+    """How many the audit counts; -1 if it cannot be read."""
+    answer = client.get("/v1/leakage")
+    if answer.status_code != 200:
+        assert answer.json()["type"] == "urn:movemask:problem:audit-unavailable"
+        return -1
+    return sum(model["positions"] for model in answer.json()["models"].values())
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"not within half a minute: {what}")
+
+
+@pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
+def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
+    fault: str, faults: SqliteFaults | PostgresqlFaults, serve: Serve
+) -> None:
+    with getattr(faults, fault)() as url:
+        # Values as long as those of real positions, so that a full disk is felt at once.
+        client = serve(database_url=url, audit_flush_seconds=0.05, audit_buffer=4, audit_share=1)
+        for move in MOVES[:2]:
+            assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
+        assert positions(client) == 2
+
+        def audit() -> Any:
+            return client.get("/readyz").json()["audit"]
+
+        with getattr(faults, f"{fault}_now")():
+            answered = 2
+            for count in range(400 if fault == "full" else 3):
+                assert client.post("/v1/policy", json={"moves": [MOVES[count % 5]]}).status_code == 200
+                answered += 1
+                if fault == "full" and audit()["failure"]:
+                    break
+            eventually(lambda: audit()["failure"] is not None, f"{fault} is told")
+            assert audit()["waiting"] >= 1
+            before = audit()["dropped"]
+            for _ in range(6):  # more than the buffer holds
+                assert client.post("/v1/policy", json={}).status_code == 200
+            answered += 6
+            lost = audit()["dropped"]
+            assert lost > before
+            assert audit()["waiting"] == 4
+            assert f"movemask_audit_dropped_total {float(lost)}" in client.get("/metrics").text
+            assert positions(client) in (-1, *range(2, answered))
+        eventually(lambda: positions(client) == answered - lost, "everything that waited is written")
+        assert audit() == {"waiting": 0, "dropped": lost, "failure": None}
+        assert client.post("/v1/policy", json={}).status_code == 200
+        assert positions(client) == answered - lost + 1
+        client.app.state.services.store.close()  # type: ignore[attr-defined]
+
+
+def test_a_file_that_was_deleted_is_made_anew(serve: Serve, tmp_path: Path) -> None:
+    client = serve(database_url=f"sqlite:///{tmp_path}/x.db", audit_flush_seconds=0.05)
+    client.post("/v1/policy", json={})
+    assert positions(client) == 1
+    for file in tmp_path.glob("x.db*"):
+        file.unlink()
+    for _ in range(3):
+        client.post("/v1/policy", json={})
+    eventually(lambda: positions(client) == 3, "a new file counts from nothing")
+    with sqlite3.connect(tmp_path / "x.db") as other:
+        assert other.execute("SELECT count(*) FROM position").fetchone() == (3,)
+    other.close()
+
+
+def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Server, serve: Serve) -> None:
+    url = postgres.database()
+    postgres.stop()
+    client = serve(database_url=url, audit_flush_seconds=0.05)
+    assert client.post("/v1/policy", json={}).status_code == 200
+    readiness = client.get("/readyz")
+    assert readiness.status_code == 200
+    assert "cannot be" in readiness.json()["audit"]["failure"]
+    postgres.start()
+    eventually(lambda: positions(client) == 1, "the record that waited is written")
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    write_fake(tmp_path / "m")
+    return tmp_path / "m"
+
+
+def test_a_kill_loses_at_most_the_last_second_and_the_database_is_intact(models: Path, database_url: str) -> None:
+    with served(models, "--database-url", database_url) as (process, port):
+        answered: list[float] = []
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            call(port, "/v1/policy", {"moves": [MOVES[len(answered) % 5]]})
+            answered.append(time.monotonic())
+        process.kill()
+        killed = time.monotonic()
+        process.wait()
+    with served(models, "--database-url", database_url) as (process, port):
+        kept = call(port, "/v1/leakage")["models"]["fake"]["positions"]
+        assert len([moment for moment in answered if moment < killed - 1]) <= kept <= len(answered)
+        assert len(list(call(port, "/v1/leakage/positions?limit=1000")["positions"])) == min(kept, 1000)
+    if database_url.startswith("sqlite"):
+        with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        connection.close()
+
+
+def test_two_services_on_one_database_count_together_and_do_not_corrupt_it(models: Path, database_url: str) -> None:
+    ask = 60
+    with (
+        served(models, "--database-url", database_url, "--workers", "2") as (_, one),
+        served(models, "--database-url", database_url) as (_, other),
+        concurrent.futures.ThreadPoolExecutor(8) as pool,
+    ):
+        ports = [one, other] * ask
+        list(pool.map(lambda port: call(port, "/v1/policy", {}), ports))
+
+        def counted(port: int) -> int:
+            return int(call(port, "/v1/leakage")["models"]["fake"]["positions"])
+
+        eventually(lambda: {counted(one), counted(other)} == {2 * ask}, "both count what both answered")
+        assert call(one, "/v1/leakage/history")["models"] == call(other, "/v1/leakage/history")["models"]
+    if database_url.startswith("sqlite"):
+        with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        connection.close()
