@@ -1,4 +1,4 @@
-"""`movemask serve | predict | calibrate | models …`: thin commands over the same pipeline as the web."""
+"""`movemask serve | predict | calibrate | models … | audit`: thin commands over the same pipeline as the web."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
 from service.api.services import audit_plan
 from service.audit.store import Store
+from service.audit_command import audit
 from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
 from service.inference.batcher import Batcher
@@ -196,6 +197,7 @@ def calibrate(
 
 
 main.add_command(models)
+main.add_command(audit)
 
 
 async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple[Answer, Model]:

@@ -27,6 +27,8 @@ MovemaskError
 ├── ServedLeakage               our own answer held an illegal move or did not sum to 1
 ├── StoreError                  the audit store cannot be opened or read
 │   └── StoreUnreachable        its server does not answer now
+├── SourceError                 a file of games or positions that cannot be read
+├── AuditError                  an audit of files that cannot go on as it is asked for
 └── SettingsError               the service cannot start as it is set
 """
 
@@ -147,6 +149,14 @@ class StoreError(MovemaskError):
 
 class StoreUnreachable(StoreError):
     """The audit store's server does not answer; it may come back."""
+
+
+class SourceError(MovemaskError):
+    """A file of games or positions cannot be read."""
+
+
+class AuditError(MovemaskError):
+    """An audit of files cannot go on as it is asked for."""
 
 
 class SettingsError(MovemaskError):

@@ -6,14 +6,16 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from service.audit.kinds import RAW
+from service.audit.kinds import KINDS, RAW
 from service.audit.record import AuditRecord, Figure
 from service.audit.sketch import Sketch
 from service.audit.traits import DIMENSIONS
+from service.numeric.ragged import Float
 
 #: The dimension of the one group that holds every position.
 ALL = "all"
@@ -50,17 +52,18 @@ class Cell:
     sketch: Sketch = field(default_factory=lambda: Sketch.of([]))
 
     @classmethod
-    def of(cls, figures: Sequence[Figure]) -> Cell:
-        """The cell of these positions."""
-        measured = [figure.leaked for figure in figures if figure.leaked is not None]
+    def of(cls, leaked: Float, flipped: NDArray[np.bool_], kl: Float) -> Cell:
+        """The cell of positions `[N]`: NaN in `leaked` where not measured, inf in `kl` where that is infinite."""
+        measured = leaked[~np.isnan(leaked)]
+        finite = np.isfinite(kl)
         return cls(
             count=len(measured),
-            unmeasured=len(figures) - len(measured),
-            flips=sum(figure.flipped for figure in figures),
-            infinite=sum(figure.infinite for figure in figures),
-            sum=math.fsum(measured),
-            max=max(measured, default=0.0),
-            kl=math.fsum(figure.kl for figure in figures if figure.kl is not None),
+            unmeasured=len(leaked) - len(measured),
+            flips=int(flipped.sum()),
+            infinite=int(np.isinf(kl).sum()),
+            sum=math.fsum(measured.tolist()),
+            max=float(measured.max(initial=0.0)),
+            kl=math.fsum(kl[finite].tolist()),
             sketch=Sketch.of(measured),
         )
 
@@ -106,18 +109,67 @@ class Cell:
         found = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
         return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in found.items()}
 
+    def figures(self) -> dict[str, Any]:
+        """As they are told, by name."""
+        return {
+            "count": self.count,
+            "unmeasured": self.unmeasured,
+            "mean": self.mean,
+            "max": self.highest,
+            **self.quantiles(),
+            "flips": self.flips,
+            "mean_kl": self.mean_kl,
+            "infinite_kl": self.infinite,
+        }
+
 
 def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
     """The cells that these positions are counted in."""
-    figures: dict[Key, list[Figure]] = defaultdict(list)
+    groups = {dimension: np.array([record.traits.group(dimension) for record in records]) for dimension in DIMENSIONS}
+    found: dict[Key, Cell] = {}
+    for kind in KINDS:
+        rows = [row for row, record in enumerate(records) if kind in record.leakage.figures]
+        if not rows:
+            continue
+        columns = _columns([records[row].leakage.figures[kind] for row in rows])
+        found |= grouped(kind, columns, {dimension: of_all[rows] for dimension, of_all in groups.items()})
+    masses: dict[str, list[float]] = defaultdict(list)
     for record in records:
-        groups = [(ALL, ""), *((dimension, record.traits.group(dimension)) for dimension in DIMENSIONS)]
-        for kind, figure in record.leakage.figures.items():
-            for dimension, group in groups:
-                figures[Key(kind, dimension, group)].append(figure)
         for cause, mass in record.leakage.causes.items():
-            figures[Key(RAW, CAUSE, cause.value)].append(Figure(mass))
-    return {key: Cell.of(found) for key, found in figures.items()}
+            masses[cause.value].append(mass)
+    return found | of_causes({group: np.array(mass) for group, mass in masses.items()})
+
+
+#: Of positions `[N]`: what leaked, whether the top move changed, the divergence; as `Cell.of` takes them.
+Columns = tuple[Float, NDArray[np.bool_], Float]
+
+
+def grouped(kind: str, columns: Columns, groups: Mapping[str, NDArray[np.str_]]) -> dict[Key, Cell]:
+    """The cells of one kind: of all positions `[N]`, and of each group, told for each dimension by name `[N]`."""
+    found = {Key(kind, ALL, ""): Cell.of(*columns)}
+    for dimension, of_each in groups.items():
+        for group in np.unique(of_each):
+            here = of_each == group
+            found[Key(kind, dimension, str(group))] = Cell.of(*(column[here] for column in columns))
+    return found
+
+
+def of_causes(masses: Mapping[str, Float]) -> dict[Key, Cell]:
+    """The cells of causes, each with the masses of the positions `[N]` that it took some in."""
+    found = {}
+    for group, mass in masses.items():
+        if len(mass):
+            nothing = np.zeros(len(mass))
+            found[Key(RAW, CAUSE, group)] = Cell.of(mass, nothing.astype(np.bool_), nothing)
+    return found
+
+
+def _columns(figures: Sequence[Figure]) -> Columns:
+    """What `Cell.of` takes, of single figures."""
+    nan, inf = math.nan, math.inf
+    leaked = np.array([nan if one.leaked is None else one.leaked for one in figures])
+    kl = np.array([(nan if one.leaked is None else inf) if one.kl is None else one.kl for one in figures])
+    return leaked, np.array([one.flipped for one in figures], dtype=np.bool_), kl
 
 
 def merged(parts: Iterable[Mapping[Key, Cell]]) -> dict[Key, Cell]:

@@ -25,9 +25,11 @@ from service.audit.schema import CELL, MODEL, POSITION, WORST
 from service.audit.sketch import Sketch
 from service.errors import StoreError, StoreUnreachable
 
+_json = json.JSONEncoder(separators=(",", ":")).encode
+
 #: Lengths in seconds of the spans that figures are kept by, from the one that is written to the coarsest, and how long
 #: a span stays before it is added to the next.
-TIERS = ((600, 86_400), (3_600, 14 * 86_400), (86_400, None))
+TIERS = ((600, 86_400), (3_600, 7 * 86_400), (86_400, None))
 
 #: The tier that holds all time.
 EVER = 0
@@ -69,7 +71,7 @@ class Store:
                 model = _locked_model(connection, name, digest, group)
                 connection.execute(sa.insert(POSITION), [_position_row(model, record) for record in group])
                 _add_cells(connection, model, group)
-                for kind in RANKED:
+                for kind in _ranked(group):
                     self._keep_the_worst(connection, model, kind, group)
 
     def prune(self) -> None:
@@ -91,23 +93,21 @@ class Store:
 
     def _keep_the_worst(self, connection: sa.Connection, model: int, kind: str, records: Sequence[AuditRecord]) -> None:
         """Adds those that are worse than the least of the kept, each position once, and drops the surplus."""
-        candidates: dict[str, dict[str, Any]] = {}
-        for record in records:
-            figure = record.leakage.figures.get(kind)
-            if figure is not None and figure.leaked:
-                kept = candidates.get(record.fen)
-                if kept is None or kept["value"] < figure.leaked:
-                    row = _position_row(model, record)
-                    candidates[record.fen] = {**row, "kind": kind, "value": figure.leaked}
-        if not candidates:
-            return
         mine = sa.and_(WORST.c.model == model, WORST.c.kind == kind)
         count, least = connection.execute(sa.select(sa.func.count(), sa.func.min(WORST.c.value)).where(mine)).one()
-        ranked = sorted(candidates.values(), key=lambda row: (-row["value"], row["fen"]))[: self._keep_worst]
-        if count >= self._keep_worst:
-            ranked = [row for row in ranked if row["value"] > least]
-        if not ranked:
+        threshold = least if count >= self._keep_worst else 0.0
+        candidates: dict[str, tuple[float, AuditRecord]] = {}
+        for record in records:
+            figure = record.leakage.figures.get(kind)
+            leaked = None if figure is None else figure.leaked
+            if leaked is not None and leaked > threshold:
+                known = candidates.get(record.fen)
+                if known is None or known[0] < leaked:
+                    candidates[record.fen] = leaked, record
+        if not candidates:
             return
+        worst = sorted(candidates.values(), key=lambda one: (-one[0], one[1].fen))[: self._keep_worst]
+        ranked = [{**_position_row(model, record), "kind": kind, "value": leaked} for leaked, record in worst]
         _upsert(connection, WORST, ranked, where=lambda new: new.value > WORST.c.value)
         keep = sa.select(WORST.c.fen).where(mine).order_by(WORST.c.value.desc(), WORST.c.fen).limit(self._keep_worst)
         connection.execute(sa.delete(WORST).where(mine, WORST.c.fen.not_in(keep)))
@@ -148,6 +148,12 @@ def _locked_model(connection: sa.Connection, name: str, digest: str, records: Se
     return int(found.id)
 
 
+def _ranked(records: Iterable[AuditRecord]) -> list[str]:
+    """The kinds that positions can be ranked by and that any of these has."""
+    there = {kind for record in records for kind in record.leakage.figures}
+    return [kind for kind in RANKED if kind in there]
+
+
 def _position_row(model: int, record: AuditRecord) -> dict[str, Any]:
     leakage, traits = record.leakage, record.traits
     return {
@@ -160,12 +166,12 @@ def _position_row(model: int, record: AuditRecord) -> dict[str, Any]:
         "raw": leakage.raw,
         "multiplied": leakage.multiplied,
         "served": leakage.served,
-        "illegal": json.dumps([(move.uci, move.probability, move.cause.value) for move in leakage.illegal]),
+        "illegal": _json([(move.uci, move.probability, move.cause.value) for move in leakage.illegal]),
         "in_check": traits.in_check,
         "phase": traits.phase.value,
         "elo": traits.elo,
-        "figures": json.dumps({k: (f.leaked, f.flipped, f.kl) for k, f in leakage.figures.items()}),
-        "causes": json.dumps({cause.value: mass for cause, mass in leakage.causes.items()}),
+        "figures": _json({kind: (one.leaked, one.flipped, one.kl) for kind, one in leakage.figures.items()}),
+        "causes": _json({cause.value: mass for cause, mass in leakage.causes.items()}),
     }
 
 

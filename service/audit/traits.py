@@ -41,10 +41,20 @@ class Traits:
             case "in_check":
                 return "true" if self.in_check else "false"
             case "legal_moves":
-                return _band(self.legal_moves, _MOVES_FROM)
+                return legal_moves_group(self.legal_moves)
             case "elo":
-                return "unknown" if self.elo is None else _band(self.elo, _ELO_FROM)
+                return elo_group(self.elo)
         raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+
+
+def legal_moves_group(legal_moves: int) -> str:
+    """The group of a number of legal moves, at least 1."""
+    return _band(legal_moves, _MOVES_FROM)
+
+
+def elo_group(elo: float | None) -> str:
+    """The group of a rating."""
+    return "unknown" if elo is None else _band(elo, _ELO_FROM)
 
 
 def groups(dimension: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.audit.cells import CAUSE, Cell
+from service.audit.cells import CAUSE
 from service.audit.figures import Bucket, Kinds, ModelFigures, StoredPosition
 from service.audit.kinds import RAW
 
@@ -186,17 +186,4 @@ def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
 
 
 def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:
-    return {name: _kind_out(cell) for name, cell in kinds.items()}
-
-
-def _kind_out(cell: Cell) -> KindOut:
-    return KindOut(
-        count=cell.count,
-        unmeasured=cell.unmeasured,
-        mean=cell.mean,
-        max=cell.highest,
-        **cell.quantiles(),
-        flips=cell.flips,
-        mean_kl=cell.mean_kl,
-        infinite_kl=cell.infinite,
-    )
+    return {name: KindOut(**cell.figures()) for name, cell in kinds.items()}

@@ -1,0 +1,123 @@
+"""How long the figures take with many audited positions behind them: `python -m benchmarks.audit_store`.
+
+Fills a database (an empty SQLite file, or the URL given) with made-up positions over a month, by the same writes as
+the service's, prunes as the service does, then asks what `GET /v1/leakage` and its kin ask, as a Markdown table. Also
+how long a write of a batch takes when the database is empty and when it is full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from service.audit.causes import Cause
+from service.audit.figures import Figures, Span
+from service.audit.kinds import ALWAYS, KINDS
+from service.audit.record import AuditRecord, Figure, IllegalMass, Leakage
+from service.audit.store import Store
+from service.audit.traits import Traits
+from service.encoding.phase import Phase
+
+BATCH = 2000
+MONTH = 30 * 86_400.0
+ASKED = 30  # times each question is asked
+
+
+def main() -> None:
+    """Fills, asks and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--positions", type=int, default=10_000_000)
+    parser.add_argument("--share", type=float, default=0.05, help="of the batches that have all kinds")
+    parser.add_argument("--url", help="of an empty database; a temporary SQLite file if left out")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        url = arguments.url or f"sqlite:///{folder}/audit.db"
+        store = Store(url, keep_seconds=1e12, keep_positions=1_000_000, keep_worst=100)
+        first, last = _fill(store, arguments.positions, arguments.share)
+        figures = Figures(store.database)
+        now = time.time()
+        questions: dict[str, Callable[[], object]] = {
+            "`GET /v1/leakage`": lambda: figures.models(),
+            "`?by=phase`": lambda: figures.models(by="phase"),
+            "`?by=legal_moves`": lambda: figures.models(by="legal_moves"),
+            "`?by=cause`": lambda: figures.models(by="cause"),
+            "`?since=24h`": lambda: figures.models(span=Span(now - 86_400)),
+            "`?since=30d`": lambda: figures.models(span=Span(now - MONTH)),
+            "`?since=30d&by=phase`": lambda: figures.models(span=Span(now - MONTH), by="phase"),
+            "`/history?bucket=1d`": lambda: figures.history(None, Span(), 86_400),
+            "`/worst`": lambda: figures.worst("raw", 10),
+            "`/positions`, the first page": lambda: figures.positions(100),
+        }
+        print(f"| {arguments.positions:,} positions, {store.database.dialect} | median ms | slowest of {ASKED} |")
+        print("|---|---:|---:|")
+        for name, ask in questions.items():
+            took = [_timed(ask) for _ in range(ASKED)]
+            print(f"| {name} | {statistics.median(took):.1f} | {max(took):.1f} |")
+        print(f"| a write of {BATCH} positions, database empty | {first:.1f} | |")
+        print(f"| a write of {BATCH} positions, database full | {last:.1f} | |")
+        if not arguments.url:
+            size = sum(file.stat().st_size for file in Path(folder).iterdir())
+            print(f"\nThe file has {size / 1e6:.0f} MB, with the newest 1,000,000 single positions.")
+        store.close()
+
+
+def _fill(store: Store, positions: int, share: float) -> tuple[float, float]:
+    """Writes them, oldest first; median ms of the first and of the last twenty writes."""
+    rng = np.random.default_rng(0)
+    begin = time.time() - MONTH
+    took = []
+    batches = positions // BATCH
+    for number in tqdm(range(batches), unit=" batches"):
+        at = begin + MONTH * number / batches
+        records = _records(rng, at, MONTH / batches, everything=rng.random() < share)
+        took.append(_timed(lambda records=records: store.write(records)))  # type: ignore[misc]
+        if number % 500 == 499:
+            store.prune()
+    store.prune()
+    return statistics.median(took[:20]), statistics.median(took[-20:])
+
+
+def _records(rng: np.random.Generator, at: float, seconds: float, *, everything: bool) -> list[AuditRecord]:
+    """A batch of made-up positions, their leakage spread over nine powers of ten."""
+    kinds = KINDS if everything else ALWAYS
+    leaked = 10 ** rng.uniform(-9, 0, (BATCH, len(kinds)))
+    phases, causes = list(Phase), list(Cause)
+    records = []
+    for row, (when, moves, elo) in enumerate(
+        zip(np.sort(rng.random(BATCH)), rng.integers(1, 60, BATCH), rng.integers(800, 2600, BATCH), strict=True)
+    ):
+        own = leaked[row].tolist()
+        records.append(
+            AuditRecord(
+                time=at + seconds * float(when),
+                model="net",
+                digest="sha256:" + "0" * 64,
+                trained_with_mask=False,
+                fen=f"r1bqkb1r/pppp1ppp/2n2n2/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 {rng.integers(1e9)}",
+                chess960=False,
+                traits=Traits(("white", "black")[row % 2], row % 10 == 0, phases[row % 3], int(moves), float(elo)),
+                leakage=Leakage(
+                    {kind: Figure(value, value > 0.5, value) for kind, value in zip(kinds, own, strict=True)},
+                    (IllegalMass("e1g1", own[0], Cause.CASTLING_PATH),),
+                    {causes[row % 11]: own[0] / 2, causes[row % 7]: own[0] / 3},
+                ),
+            )
+        )
+    return records
+
+
+def _timed(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return 1e3 * (time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""What a researcher would lose: figures of whole files that are true, a run that can be stopped, a report that opens.
+
+The figures are held to a second calculation: python-chess's legal moves, the vocabulary's names, scipy's dense softmax.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp
+
+from service.audit.cells import QUANTILES
+from service.audit.kinds import KINDS
+from service.cli import main
+from service.encoding.encoded import Elo
+from service.encoding.position import Position
+from service.inference.model import Model
+from service.inference.registry import open_model
+from service.settings import shipped_models
+from tests.conftest import ROOT
+from tests.ground_truth import tricky
+from tests.networks import ONNX_TOML, write_fake, write_onnx
+
+MAIA = ROOT.parent / "shared" / "maia1" / "maia-1500.pb.gz"
+
+GAMES = """[Event "one"]
+[WhiteElo "1500"]
+[BlackElo "2150"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 5. d3 d6 1-0
+
+[Event "two"]
+
+1. d4 d5 2. Qd3 Qd6 3. Qb5+ *
+
+[Event "broken"]
+
+1. e4 e5 2. Ke3 *
+"""
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["audit", *map(str, arguments)])
+
+
+def audited(*arguments: object) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "net.toml").write_text(ONNX_TOML)
+    write_onnx(folder / "net.onnx")
+    write_fake(folder, "masked", trained_with_mask=True)
+    return folder
+
+
+def fens(count: int) -> list[str]:
+    """Positions with legal moves, of the public suites."""
+    found = [fen for fen, moves, _ in tricky() if moves and chess.Board(fen).is_valid()]
+    return found[:: max(1, len(found) // count)][:count]
+
+
+def slots_of(board: chess.Board, model: Model) -> list[int]:
+    """Legal slots by the vocabulary's names: from the mover's side, castling onto the rook, bare knight promotions."""
+    names = {name: slot for slot, name in enumerate(model.vocabulary.names())}
+    found = []
+    for move in board.legal_moves:
+        target = move.to_square
+        if board.is_castling(move):
+            target = chess.square(7 if chess.square_file(target) == 6 else 0, chess.square_rank(target))
+        flip = 0 if board.turn == chess.WHITE else 56
+        bare = move.promotion == model.vocabulary.bare_promotion
+        promotion = None if bare else move.promotion
+        found.append(names[chess.Move(move.from_square ^ flip, target ^ flip, promotion).uci()])
+    return found
+
+
+def independently(model: Model, positions: Sequence[str]) -> dict[str, NDArray[np.float64]]:
+    """Leakage of each position by kind, dense and by scipy."""
+    found: dict[str, list[float]] = {"raw": [], "multiplied": [], "unnormalised": [], "rounded": [], "raw_kl": []}
+    for fen in positions:
+        board = chess.Board(fen)
+        encoded = model.encode(Position.read(fen), Elo(1500, 1500))
+        ((logits),) = model.session.run(model.feeds([encoded]), [model.contract.outputs.logits])[0]
+        z = logits.astype(np.float64)
+        legal = np.zeros(len(z), dtype=bool)
+        legal[slots_of(board, model)] = True
+        found["raw"].append(float(np.exp(logsumexp(z[~legal]) - logsumexp(z))))
+        wrong = np.exp(log_softmax(np.where(legal, z, 0.0)))
+        found["multiplied"].append(float(wrong[~legal].sum()))
+        plain = np.exp(log_softmax(z))
+        found["unnormalised"].append(float(plain[~legal].sum()))
+        right = np.exp(log_softmax(np.where(legal, z, -np.inf)))
+        found["rounded"].append(float(abs(1 - np.round(right, 4).sum())))
+        p, q = right[legal], plain[legal]
+        found["raw_kl"].append(float((p * np.log(p / q)).sum()))
+    return {kind: np.array(values) for kind, values in found.items()}
+
+
+def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -> None:
+    for kind in ("raw", "multiplied", "unnormalised"):
+        figures, values = summary["kinds"][kind], expected[kind]
+        assert figures["count"] == len(values)
+        assert figures["mean"] == pytest.approx(values.mean(), rel=1e-9)
+        assert figures["max"] == pytest.approx(values.max(), rel=1e-9)
+        for name, q in QUANTILES.items():
+            assert figures[name] == pytest.approx(np.quantile(values, q, method="lower"), rel=0.0101)
+    assert summary["kinds"]["rounded"]["mean"] == pytest.approx(expected["rounded"].mean(), rel=1e-9)
+    assert summary["kinds"]["raw"]["mean_kl"] == pytest.approx(expected["raw_kl"].mean(), rel=1e-6)
+    assert summary["kinds"]["served"]["max"] == 0
+
+
+def test_the_figures_of_our_network_are_an_independent_calculations(tmp_path: Path) -> None:
+    positions = fens(150)
+    (tmp_path / "x.fen").write_text("\n".join(positions))
+    audited(tmp_path / "x.fen", "--model", "movemask-2", "--elo", 1500, 1500, "--out", tmp_path / "out")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    model = open_model(shipped_models() / "movemask-2.toml", 1)
+    table = pq.read_table(tmp_path / "out" / "positions.parquet")
+    assert [Position.read(fen).fen for fen in positions] == table["fen"].to_pylist()
+    # 8-bit integers: the logits of a position depend a little on the others in its batch, so they are one by one here.
+    expected = independently(model, positions)
+    np.testing.assert_allclose(table["raw"].to_numpy(), expected["raw"], rtol=1e-3)
+    held_to(summary["models"]["movemask-2"], independently(model, positions))
+
+
+@pytest.mark.skipif(not MAIA.exists(), reason="../shared/maia1 is not there: no maia-1500 to measure")
+def test_the_figures_of_maia_1500_are_an_independent_calculations(tmp_path: Path) -> None:
+    positions = fens(300)
+    (tmp_path / "x.fen").write_text("\n".join(positions))
+    folder = tmp_path / "maia"
+    assert CliRunner().invoke(main, ["models", "import", str(MAIA), "--models-dir", str(folder)]).exit_code == 0
+    audited(tmp_path / "x.fen", "--models-dir", folder, "--out", tmp_path / "out")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    held_to(summary["models"]["maia-1500"], independently(open_model(folder / "maia-1500.toml", 1), positions))
+
+
+def test_the_table_of_games_has_every_position_with_its_game_and_ratings(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    result = audited(tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out" / "positions.parquet").to_pylist()
+    assert [(row["item"], row["ply"]) for row in rows] == [
+        *((1, ply) for ply in range(10)),
+        *((2, p) for p in range(5)),
+    ]
+    assert [(row["elo"], row["opponent_elo"]) for row in rows[:2]] == [(1500, 2150), (2150, 1500)]
+    assert rows[10]["elo"] is None
+    assert [row["played"] for row in rows[:3]] == ["e2e4", "e7e5", "g1f3"]
+    assert rows[1]["fen"] == "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
+    assert set(KINDS) <= set(rows[0])
+    assert rows[0]["top"] == rows[0]["legal"][0]["uci"]
+    masses = [move["probability"] for move in rows[0]["illegal"]]
+    assert masses == sorted(masses, reverse=True)
+    assert "left out: game that cannot be played through: 1" in result.output
+    assert "x.pgn: pgn: game 3:" in result.output
+
+
+def test_plies_can_be_left_out(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    options = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    audited(tmp_path / "x.pgn", *options, "--first-ply", 4, "--every", 3, "--limit", 1, "--kinds", "raw,served")
+    table = pq.read_table(tmp_path / "out" / "positions.parquet")
+    assert table["ply"].to_pylist() == [4, 7]
+    assert [kind for kind in KINDS if kind in table.column_names] == ["raw", "served"]
+
+
+def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    result = run(
+        tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--model", models / "masked.toml",
+        "--out", tmp_path / "out", "--fail-above", "raw.mean=0.000001", "--fail-above", "multiplied.max=1",
+    )  # fmt: skip
+    assert result.exit_code == 3
+    assert "net: raw.mean is " in result.output
+    assert "masked: raw.mean=1e-06 is not asked: trained with the mask" in result.output
+    assert "multiplied.max is" not in result.output
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]
+    assert {name: one["trained_with_mask"] for name, one in summary.items()} == {"net": False, "masked": True}
+    for one in summary.values():
+        for dimension in ("phase", "side", "in_check", "legal_moves", "elo"):
+            counts = [group["raw"]["count"] for group in one["by"][dimension].values()]
+            assert sum(counts) == one["positions"] == 15
+        assert sum(group["share"] for group in one["by"]["cause"].values()) <= 1 + 1e-9
+        raws = [row["raw"] for row in one["worst"]["raw"]]
+        assert raws == sorted(raws, reverse=True)
+        assert raws[0] == one["kinds"]["raw"]["max"]
+
+
+class Page(HTMLParser):
+    """Tags that are open, and what the page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and value and not value.startswith("#"):
+                self.fetched.append(value)
+
+
+def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "<b>.pgn").write_text(GAMES)
+    audited(
+        tmp_path / "<b>.pgn", "--models-dir", models, "--model", "net", "--model", "masked", "--out", tmp_path / "out"
+    )
+    text = (tmp_path / "out" / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.fetched == []
+    assert "@import" not in text
+    assert "url(http" not in text
+    assert "<b>.pgn" not in text  # a file's name is not markup
+    assert page.tags.count("figure") == 2 * (6 + 3)  # the worst positions of each network, by raw and multiplied
+    assert text.count("trained with the mask: raw means nothing") == 1
+    assert "raw leakage" in text
+    assert "leaves_king_in_check" in text or "wrong_geometry" in text
+
+
+def started(file: Path, out: Path, models: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "service", "audit", str(file), "--models-dir", str(models), "--model", "net"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], env=environment, stderr=subprocess.DEVNULL
+    )
+
+
+def comparable(out: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return {name: summary[name] for name in ("models", "left_out")}
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, models: Path, by: signal.Signals) -> None:
+    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 14))
+    process = started(tmp_path / "x.fen", tmp_path / "out", models)
+    parts = tmp_path / "out" / "parts"
+    for _ in range(1200):
+        if len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    assert process.poll() is None, "the run was over before it could be stopped"
+    process.send_signal(by)
+    assert process.wait(60) == (130 if by == signal.SIGINT else -signal.SIGKILL)
+    kept = {file.name: file.stat().st_mtime_ns for file in parts.glob("*.parquet")}
+    assert kept
+    again = started(tmp_path / "x.fen", tmp_path / "out", models)
+    seen: dict[str, int] = {}
+    while again.poll() is None:
+        for file in list(parts.glob("*.parquet")):
+            try:
+                seen[file.name] = file.stat().st_mtime_ns
+            except FileNotFoundError:
+                break
+        time.sleep(0.02)
+    assert again.returncode == 0
+    assert {name: seen[name] for name in kept} == kept  # what was done was not done again
+    whole = ("--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
+    audited(tmp_path / "x.fen", "--models-dir", models, *whole)
+    assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
+
+
+def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    (tmp_path / "empty.fen").write_text("# nothing\n")
+    common = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("mine")
+    for arguments, words in [
+        ((tmp_path / "no.pgn", *common), "no.pgn: no such file"),
+        ((tmp_path, *common), "is a folder"),
+        (
+            (tmp_path / "x.pgn", *common, "--fail-above", "raw.p98=1"),
+            "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE",
+        ),
+        (
+            (tmp_path / "x.pgn", *common, "--fail-above", "rounded.max=1", "--kinds", "raw"),
+            "rounded is not among --kinds",
+        ),
+        ((tmp_path / "x.pgn", *common, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
+        ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
+        ((tmp_path / "x.pgn", *common, "--model", "net"), "--model net: twice"),
+        (("-", "-", *common), "-: standard input can be read once"),
+        ((tmp_path / "x.pgn", *common[:4], "--out", other), "holds something else (thesis.tex)"),
+        ((tmp_path / "empty.fen", *common), "no position to audit"),
+    ]:
+        result = run(*arguments)
+        assert result.exit_code == 1, words
+        assert words in result.output
+        assert "Traceback" not in result.output
+    assert (other / "thesis.tex").read_text() == "mine"
+
+
+def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    arguments = (tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    audited(*arguments)
+    again = run(*arguments)
+    assert again.exit_code == 1
+    assert "holds a finished audit" in again.output
+    audited(*arguments, "--restart", "--limit", 1)
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["positions"] == 10
+
+
+def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
+    lines = "nrbbqkrn/pppppppp/8/8/8/8/PPPPPPPP/NRBBQKRN w GBgb - 0 1\nx\n7k/5Q2/6K1/8/8/8/8/8 b - - 0 1\n"
+    out = tmp_path / "out"
+    arguments = ["audit", "-", "--chess960", "--models-dir", str(models), "--model", "net", "--out", str(out)]
+    result = CliRunner().invoke(main, arguments, input=lines)
+    assert result.exit_code == 0, result.output
+    (row,) = pq.read_table(out / "positions.parquet").to_pylist()
+    assert row["chess960"] is True
+    assert "left out: line that is no position: 1" in result.output
+    assert "left out: finished game: 1" in result.output
