@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from service.audit.cells import ALL, CAUSE, Cell
 from service.audit.database import Database
 from service.audit.kinds import KINDS
 from service.audit.schema import CELL, MODEL, POSITION, WORST
-from service.audit.store import EVER, cell_of
+from service.audit.sketch import Sketch
+from service.audit.store import EVER
 from service.audit.traits import DIMENSIONS, groups
 
 #: What figures can be told by.
@@ -132,12 +134,13 @@ class Figures:
         with self._database.reading() as connection:
             found = []
             for row in connection.execute(_latest_models(model)).all():
-                parts: dict[tuple[int, int], dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-                for cell in connection.execute(_spans(row.id, ALL, span)).mappings():
-                    length = max(seconds, cell["tier"])
-                    parts[cell["start"] // length * length, length][cell["kind"]].append(cell_of(cell))
+                parts: dict[tuple[int, int], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *_TOLD)
+                for tier, start, *cell in connection.execute(query):
+                    length = max(seconds, tier)
+                    parts[start // length * length, length][cell[1]].append(cell)
                 buckets = [
-                    Bucket(start, length, _by_kind({kind: Cell.merged(cells) for kind, cells in kinds.items()}))
+                    Bucket(start, length, _by_kind({kind: _merged(cells) for kind, cells in kinds.items()}))
                     for (start, length), kinds in sorted(parts.items())
                 ]
                 found.append((ModelFigures(row.name, row.digest, bool(row.trained_with_mask), {}), buckets))
@@ -207,12 +210,34 @@ def _cells(connection: sa.Connection, model: int, dimension: str, span: Span) ->
     query = _spans(model, dimension, span)
     if span.everything:
         query = sa.select(CELL).where(CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension)
-    parts: dict[str, dict[str, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-    for row in connection.execute(query).mappings():
-        parts[row["group"]][row["kind"]].append(cell_of(row))
-    return {
-        group: _by_kind({kind: Cell.merged(cells) for kind, cells in kinds.items()}) for group, kinds in parts.items()
-    }
+    parts: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for row in connection.execute(query.with_only_columns(*_TOLD)):
+        parts[row[0], row[1]].append(row)
+    found: dict[str, Kinds] = defaultdict(dict)
+    for (group, kind), rows in parts.items():
+        found[group][kind] = _merged(rows)
+    return {group: _by_kind(kinds) for group, kinds in found.items()}
+
+
+#: What is read of a cell: its group and kind, then as `_merged` takes them.
+_TOLD = tuple(
+    CELL.c[name] for name in ("group", "kind", "count", "unmeasured", "flips", "infinite", "sum", "max", "kl", "sketch")
+)
+
+
+def _merged(rows: Sequence[Any]) -> Cell:
+    """The cell of all these rows, as `Cell.merged` would make it, without a cell for each."""
+    _, _, counts, unmeasured, flips, infinite, sums, highest, kls, sketches = zip(*rows, strict=True)
+    return Cell(
+        count=sum(counts),
+        unmeasured=sum(unmeasured),
+        flips=sum(flips),
+        infinite=sum(infinite),
+        sum=math.fsum(sums),
+        max=max(highest),
+        kl=math.fsum(kls),
+        sketch=Sketch.merged_bytes([bytes(sketch) for sketch in sketches]),
+    )
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:

@@ -29,7 +29,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode
 
 #: Lengths in seconds of the spans that figures are kept by, from the one that is written to the coarsest, and how long
 #: a span stays before it is added to the next.
-TIERS = ((600, 86_400), (3_600, 7 * 86_400), (86_400, None))
+TIERS = ((600, 86_400), (3_600, 3 * 86_400), (86_400, None))
 
 #: The tier that holds all time.
 EVER = 0
@@ -113,7 +113,7 @@ class Store:
         connection.execute(sa.delete(WORST).where(mine, WORST.c.fen.not_in(keep)))
 
 
-def cell_of(row: sa.RowMapping) -> Cell:
+def _cell_of(row: sa.RowMapping) -> Cell:
     """The cell in a row of the table."""
     return Cell(
         count=row["count"],
@@ -194,7 +194,7 @@ def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, ce
     known = {Key(row["kind"], row["dimension"], row["group"]): row for row in found}
     rows = []
     for key, new in cells.items():
-        cell = Cell.merged([cell_of(known[key]), new]) if key in known else new
+        cell = Cell.merged([_cell_of(known[key]), new]) if key in known else new
         row = {name: getattr(cell, name) for name in ("count", "unmeasured", "flips", "infinite", "sum", "max", "kl")}
         rows.append(
             {"model": model, "tier": tier, "start": start, **key._asdict(), **row, "sketch": cell.sketch.to_bytes()}
@@ -209,7 +209,7 @@ def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, befo
     for start in starts:
         own = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start)
         rows = connection.execute(sa.select(CELL).where(own)).mappings()
-        cells = {Key(row["kind"], row["dimension"], row["group"]): cell_of(row) for row in rows}
+        cells = {Key(row["kind"], row["dimension"], row["group"]): _cell_of(row) for row in rows}
         _merge_into(connection, model, longer, start // longer * longer, cells)
         connection.execute(sa.delete(CELL).where(own))
 

@@ -26,8 +26,10 @@ def test_quantiles_are_within_one_percent_of_numpys(sample: list[float], q: floa
 @given(st.lists(values, max_size=5), quantiles)
 def test_the_sketch_of_the_parts_is_the_sketch_of_all(parts: list[list[float]], q: float) -> None:
     everything = [value for part in parts for value in part]
-    merged = Sketch.merged(Sketch.of(part) for part in parts)
+    sketches = [Sketch.of(part) for part in parts]
+    merged = Sketch.merged(sketches)
     assert same(merged, Sketch.of(everything))
+    assert same(Sketch.merged_bytes([sketch.to_bytes() for sketch in sketches]), merged)
     if everything:
         assert merged.quantile(q) == pytest.approx(np.quantile(everything, q, method="lower"), rel=0.0101, abs=0)
 

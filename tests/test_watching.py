@@ -1,0 +1,144 @@
+"""What an operator would lose: a dashboard that shows something, and alerts that fire for the right network alone.
+
+A real Prometheus scrapes the real service, and every query of the dashboard is asked of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.api.metrics import Metrics
+from tests.conftest import ROOT
+from tests.networks import write_fake
+from tests.ports import free_port
+from tests.processes import call, served
+
+MONITORING = ROOT / "monitoring"
+DASHBOARD = json.loads((MONITORING / "grafana" / "movemask.json").read_text())
+
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None or shutil.which("promtool") is None,
+    reason="Prometheus is not installed (Debian: apt-get install prometheus)",
+)
+
+
+def queries() -> list[tuple[str, str]]:
+    """Title of the panel and query, with the dashboard's variables filled in."""
+    found = []
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            text = target["expr"].replace("$model", ".*").replace("$__rate_interval", "1m")
+            assert "$" not in text
+            found.append((panel["title"], text))
+    return found
+
+
+def asked(port: int, path: str, **parameters: str) -> Any:
+    url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)["data"]
+
+
+@contextmanager
+def prometheus(folder: Path, target: int) -> Iterator[int]:
+    """A Prometheus by the shipped configuration, but that it looks at another port and more often."""
+    port = free_port()
+    text = (MONITORING / "prometheus.yml").read_text()
+    text = text.replace("movemask:8000", f"127.0.0.1:{target}")
+    text = re.sub(r"(scrape|evaluation)_interval: \d+s", r"\1_interval: 1s", text)
+    (folder / "prometheus.yml").write_text(text)
+    shutil.copy(MONITORING / "alerts.yml", folder)
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    with open(folder / "prometheus.log", "wb") as log:
+        process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+    try:
+        eventually(lambda: asked(port, "targets")["activeTargets"][0]["health"] == "up", "the service is scraped")
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def eventually(holds: Callable[[], Any], what: str) -> None:
+    error: object = None
+    for _ in range(300):
+        try:
+            if holds():
+                return
+        except (OSError, IndexError, KeyError) as failed:
+            error = failed
+        time.sleep(0.1)
+    raise AssertionError(f"not within half a minute: {what} ({error})")
+
+
+@needs_prometheus
+def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", "plain")
+    write_fake(tmp_path / "m", "masked", trained_with_mask=True)
+    with served(tmp_path / "m", "--audit-share", "1") as (_, port), prometheus(tmp_path, port) as watching:
+        for _ in range(4):
+            for model in ("plain", "masked"):
+                positions = [{"moves": moves} for moves in ([], ["e2e4"], ["d2d4", "d7d5"])]
+                call(port, "/v1/policy/batch", {"positions": positions, "model": model})
+                call(port, "/v1/policy", {"model": model})
+            time.sleep(1.1)  # a scrape: a rate needs two
+        for title, query in queries():
+
+            def data(query: str = query) -> list[Any]:
+                found = asked(watching, "query", query=query)["result"]
+                return [sample for sample in found if sample["value"][1] != "NaN"]
+
+            eventually(data, f"{title}: {query}")
+        masked = asked(watching, "query", query='movemask_leakage_count{trained_with_mask="true"}')["result"]
+        assert {sample["metric"]["model"] for sample in masked} == {"masked"}
+        shown = asked(watching, "query", query=queries()[4][1])["result"]
+        assert {sample["metric"]["model"] for sample in shown} == {"plain"}
+        (group,) = asked(watching, "rules")["groups"]
+        eventually(
+            lambda: {rule["health"] for rule in asked(watching, "rules")["groups"][0]["rules"]} == {"ok"},
+            "every rule is evaluated",
+        )
+        assert len(group["rules"]) == (MONITORING / "alerts.yml").read_text().count("- alert:")
+
+
+@needs_prometheus
+@pytest.mark.parametrize(
+    "command",
+    [("check", "config", "prometheus.yml"), ("check", "rules", "alerts.yml"), ("test", "rules", "alerts.test.yml")],
+)
+def test_promtool_agrees(command: tuple[str, ...]) -> None:
+    done = subprocess.run(["promtool", *command], cwd=MONITORING, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are_from_the_source_that_is_provisioned() -> None:
+    known = {metric._name for metric in vars(Metrics()).values() if hasattr(metric, "_labelnames")}
+    texts = [query for _, query in queries()] + re.findall(r"movemask_\w+", (MONITORING / "alerts.yml").read_text())
+    for name in {name for text in texts for name in re.findall(r"movemask_\w+", text)}:
+        assert re.sub(r"_(total|bucket|sum|count)$", "", name) in known, name
+    assert "uid: movemask\n" in (MONITORING / "grafana" / "datasources.yml").read_text()
+    for panel in DASHBOARD["panels"]:
+        for target in panel.get("targets", []):
+            assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "movemask"}
+
+
+def test_the_compose_file_hands_every_file_on() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    files = re.findall(r"file: (monitoring/\S+)", text)
+    assert {str(file.relative_to(ROOT)) for file in MONITORING.rglob("*") if file.is_file()} - set(files) == {
+        "monitoring/alerts.test.yml"
+    }
+    for file in files:
+        assert (ROOT / file).is_file()
