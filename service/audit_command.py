@@ -90,7 +90,7 @@ def audit(
     chosen = _kinds(kinds)
     checked(thresholds, chosen)
     for name in files:
-        if name != STDIN and not Path(name).is_file():
+        if name != STDIN and (Path(name).is_dir() or not Path(name).exists()):
             raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
     if files.count(STDIN) > 1:
         raise SourceError("-: standard input can be read once")

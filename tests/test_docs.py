@@ -15,6 +15,10 @@ from pydantic import BaseModel
 from service.api import problems
 from service.api.app import create_app
 from service.api.metrics import Metrics
+from service.audit.causes import Cause
+from service.audit.kinds import KINDS
+from service.audit_command import audit
+from service.bulk.rows import schema
 from service.encoding.planes import plane_encoder_names
 from service.encoding.variations import variation_names
 from service.encoding.vocabularies import vocabulary_names
@@ -98,6 +102,40 @@ def test_every_metric_is_listed_with_its_labels() -> None:
     for metric in made:
         row = next(line for line in doc("metrics.md").splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
         assert tuple(re.findall(r"`(\w+)`", row.split("|")[2])) == metric._labelnames
+
+
+def test_every_kind_and_cause_is_listed() -> None:
+    text = doc("leakage.md")
+    listed = first_column(text)
+    assert set(KINDS) | {cause.value for cause in Cause} <= listed
+
+
+def test_every_column_and_option_of_an_audit_is_listed() -> None:
+    text = doc("audit.md")
+    assert {name for name in first_column(text) if name.startswith("--")} == {
+        option for parameter in audit.params for option in parameter.opts if option.startswith("--")
+    }
+    derived = {name for kind in KINDS for name in (kind, f"{kind}_flipped", f"{kind}_kl")}
+    derived |= {f"cause_{cause.value}" for cause in Cause}
+    plain = set(schema(KINDS).names) - derived
+    assert plain <= first_column(text)
+
+
+def test_every_alert_is_listed() -> None:
+    rules = (ROOT / "monitoring" / "alerts.yml").read_text()
+    assert set(re.findall(r"- alert: (\w+)", rules)) == first_column(doc("watching.md"))
+
+
+def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serve) -> None:
+    command = re.search(r"curl -s localhost:8000/v1/audit .*? -d '(.*?)'", doc("leakage.md"), re.S)
+    assert command
+    answer = serve().post("/v1/audit", json=json.loads(command[1])).json()
+    assert answer["kinds"]["given"]["leaked"] == pytest.approx(0.1)
+    assert [(move["uci"], move["cause"]) for move in answer["illegal"]] == [
+        ("e2e5", "wrong_geometry"),
+        ("e1g1", "castling_path"),
+    ]
+    assert answer["top"] == {"uci": "e2e4", "legal": True}
 
 
 def test_every_problem_is_listed_with_its_status() -> None:

@@ -252,6 +252,15 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     eventually(lambda: positions(client) == 1, "the record that waited is written")
 
 
+def test_a_server_that_is_back_is_noticed_though_nothing_waits(postgres: Server, serve: Serve) -> None:
+    url = postgres.database()
+    postgres.stop()
+    client = serve(database_url=url)
+    assert client.get("/readyz").json()["audit"]["failure"] is not None
+    postgres.start()
+    eventually(lambda: client.get("/readyz").json()["audit"]["failure"] is None, "the failure is over")
+
+
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     write_fake(tmp_path / "m")

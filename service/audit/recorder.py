@@ -126,7 +126,8 @@ class Recorder:
         """Waits for records, lets them gather for `flush_seconds`, and takes some; None when closed and
         nothing waits."""
         with self._wake:
-            self._wake.wait_for(lambda: self._waiting or self._closing, _PRUNE_EVERY)
+            idle = _PRUNE_EVERY if self.failure is None else _LONGEST_RETRY
+            self._wake.wait_for(lambda: self._waiting or self._closing, idle)
             if not self._waiting:
                 return None if self._closing else []
             self._wake.wait_for(
@@ -156,10 +157,14 @@ class Recorder:
             self._wake.notify_all()
 
     def _prune(self) -> None:
-        if time.monotonic() - self._pruned < _PRUNE_EVERY:
+        """Prunes when it is time to, or to see whether a database that had failed is back."""
+        if self.failure is None and time.monotonic() - self._pruned < _PRUNE_EVERY:
             return
         self._pruned = time.monotonic()
         try:
             self._store.prune()
         except StoreError as error:
-            log.warning("%s", error)
+            if self.failure is None:
+                log.warning("%s", error)
+        else:
+            self.failure = None

@@ -56,8 +56,10 @@ class Chunk:
 
 
 def total_bytes(names: list[str]) -> int | None:
-    """Bytes of all files as they lie on the disk; None if one is standard input."""
-    return None if STDIN in names else sum(Path(name).stat().st_size for name in names)
+    """Bytes of all files as they lie on the disk; None if one is standard input or a pipe."""
+    if not all(Path(name).is_file() for name in names):
+        return None
+    return sum(Path(name).stat().st_size for name in names)
 
 
 def chunks(
