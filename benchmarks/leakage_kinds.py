@@ -15,6 +15,7 @@ import numpy as np
 
 from service.audit import leakage
 from service.audit.kinds import KINDS, SERVED, Plan
+from service.audit.served import served
 from service.audit.traits import Traits
 from service.encoding.position import Position
 from service.errors import MovemaskError
@@ -79,7 +80,7 @@ def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # 
         if kind == SERVED:
             costs[f"`{kind}`"] = timed(
                 lambda encoded, logits, legal, black, made: [
-                    leakage.served(one.position.board, policy.moves, policy.probabilities)
+                    served(one.position.board, policy.moves, policy.probabilities)
                     for one, policy in zip(encoded, made, strict=True)
                 ]
             )

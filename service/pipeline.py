@@ -14,6 +14,7 @@ from typing import TypeVar
 from service.audit import leakage as audit
 from service.audit.kinds import Plan
 from service.audit.record import AuditRecord, Leakage
+from service.audit.served import served as served_leakage
 from service.audit.traits import Traits
 from service.encoding.encoded import Elo, EncodedPosition
 from service.encoding.position import Position
@@ -210,7 +211,7 @@ def _answers(
     legal = legal_of(batch, logits)
     made = policies(batch, legal, [item.asked.rule for item in ready])
     served = [
-        audit.served(encoded.position.board, policy.moves, policy.probabilities, policy.abstention)
+        served_leakage(encoded.position.board, policy.moves, policy.probabilities, policy.abstention)
         for encoded, policy in zip(batch, made, strict=True)
     ]
     leaked = audit.leakages(

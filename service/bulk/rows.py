@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from service.audit.causes import Cause
 from service.audit.kinds import KINDS, SERVED
-from service.audit.leakage import Batch, explained, measure, served
+from service.audit.leakage import Batch, explained, measure
+from service.audit.served import served
 from service.audit.traits import Traits
 from service.bulk.sources import Chunk, Form
 from service.encoding.encoded import Elo, EncodedPosition

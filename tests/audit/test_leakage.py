@@ -18,7 +18,6 @@ from service.audit.kinds import ALWAYS, KINDS, fills
 from service.audit.record import Figure
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
-from service.errors import ServedLeakage
 from service.numeric.dense import masked_softmax
 from service.numeric.gather import ragged_of_mask
 
@@ -303,44 +302,3 @@ def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
             assert (one.flipped, one.infinite) == (other.flipped, other.infinite)
     with pytest.raises(ValueError, match="no 'other'"):
         leakage.measure(["other"], leakage.Batch(logits, np.concatenate(parts), indptr), words, np.zeros(3, dtype=bool))
-
-
-class TestServed:
-    """A planted mistake must trip: this is the promise of every answer."""
-
-    board = chess.Board()
-    moves = tuple(board.legal_moves)
-
-    def test_a_right_answer_is_exactly_zero(self) -> None:
-        assert leakage.served(self.board, self.moves, np.full(20, 0.05)) == 0.0
-
-    def test_an_illegal_move_trips_however_small(self) -> None:
-        moves = (*self.moves[:-1], chess.Move.from_uci("e2e5"))
-        probabilities = np.full(20, 1 / 19)
-        probabilities[-1] = 5e-324
-        with pytest.raises(ServedLeakage, match="holds 5e-324 on illegal moves"):
-            leakage.served(self.board, moves, probabilities)
-
-    def test_a_sum_off_by_1e_11_or_nan_trips(self) -> None:
-        for off in (1e-11, -1e-11, np.nan):
-            probabilities = np.full(20, 0.05)
-            probabilities[0] += off
-            with pytest.raises(ServedLeakage, match="sums to"):
-                leakage.served(self.board, self.moves, probabilities)
-
-    def test_a_move_told_twice_trips(self) -> None:
-        with pytest.raises(ServedLeakage, match="a move twice"):
-            leakage.served(self.board, (self.moves[0], self.moves[0]), np.array([0.5, 0.5]))
-
-    def test_the_multiply_mistake_cannot_pass(self) -> None:
-        mask = np.zeros((1, 1880), dtype=bool)
-        words = vocabulary("movemask-1880")
-        mask[0, words.legal_slots(Position(self.board))[1]] = True
-        logits = np.random.default_rng(0).normal(size=(1, 1880))
-        mistaken = multiplied_softmax(logits, mask)
-        moves = tuple(words.move(slot, self.board) for slot in range(1880))
-        with pytest.raises(ServedLeakage, match="on illegal moves"):
-            leakage.served(self.board, moves, mistaken[0])
-        right = masked_softmax(logits, mask)[0]
-        legal = [slot for slot in range(1880) if mask[0, slot]]
-        assert leakage.served(self.board, [moves[slot] for slot in legal], right[legal]) == 0.0
