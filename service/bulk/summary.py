@@ -26,7 +26,7 @@ SHOWN = (RAW, MULTIPLIED)
 #: Positions shown for each of them.
 WORST = 20
 
-_AT_ONCE = 50_000  # rows
+_AT_ONCE = 10_000  # rows
 
 
 @dataclass(slots=True)
