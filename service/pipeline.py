@@ -170,16 +170,27 @@ class Pipeline:
 
 def _prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> list[_Ready | MovemaskError]:
     """Each read and encoded, or why it cannot be."""
+    asked = [_asked(model, item, read) for item in items]
+    valid = [one for one in asked if isinstance(one, Asked)]
+    encoded = iter(model.encode_all([one.position for one in valid], [one.elo for one in valid]))
     prepared: list[_Ready | MovemaskError] = []
-    for item in items:
-        try:
-            asked = read(item)
-            if asked.rule.calibrated:
-                asked = replace(asked, rule=replace(asked.rule, temperature=model.calibrated_temperature()))
-            prepared.append(_Ready(asked, model.encode(asked.position, asked.elo)))
-        except MovemaskError as error:
-            prepared.append(error)
+    for one in asked:
+        if isinstance(one, MovemaskError):
+            prepared.append(one)
+            continue
+        found = next(encoded)
+        prepared.append(found if isinstance(found, MovemaskError) else _Ready(one, found))
     return prepared
+
+
+def _asked(model: Model, item: T, read: Callable[[T], Asked]) -> Asked | MovemaskError:
+    try:
+        asked = read(item)
+        if asked.rule.calibrated:
+            asked = replace(asked, rule=replace(asked.rule, temperature=model.calibrated_temperature()))
+    except MovemaskError as error:
+        return error
+    return asked
 
 
 def answers(

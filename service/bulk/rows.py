@@ -150,12 +150,14 @@ def rows(model: Model, found: Sequence[Sample], choice: Choice, left_out: LeftOu
     """The table of positions by one network; those that it cannot answer are left out, and counted."""
     columns: dict[str, list[Any]] = {name: [] for name in schema(choice.kinds).names}
     for start in range(0, len(found), _BATCH):
+        part = found[start : start + _BATCH]
         ready = []
-        for sample in found[start : start + _BATCH]:
-            try:
-                ready.append((sample, model.encode(sample.position, sample.elo)))
-            except MovemaskError as error:
-                left_out.add(f"position that {model.name} cannot read", f"{sample.source}: {sample.item}: {error}")
+        encoded = model.encode_all([sample.position for sample in part], [sample.elo for sample in part])
+        for sample, one in zip(part, encoded, strict=True):
+            if isinstance(one, MovemaskError):
+                left_out.add(f"position that {model.name} cannot read", f"{sample.source}: {sample.item}: {one}")
+            else:
+                ready.append((sample, one))
         if ready:
             _evaluate(model, ready, choice, columns, left_out)
     return pa.table(columns, schema=schema(choice.kinds))

@@ -64,6 +64,7 @@ class Vocabulary:
         self.flip = flip
         self._entries = tuple(entries)
         self._twins: NDArray[np.intp] | None = None
+        self._lookup: NDArray[np.intp] | None = None
         self._slots: list[int] = [-1] * (_PIECES << 12)
         for slot, entry in enumerate(self._entries):
             if entry is not None:
@@ -141,6 +142,12 @@ class Vocabulary:
             raise MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
         slots = sorted(by_slot)
         return tuple(by_slot[slot] for slot in slots), np.array(slots, dtype=np.intp)
+
+    def lookup(self) -> NDArray[np.intp]:
+        """The slot by `promotion << 12 | source << 6 | target`, as the vocabulary writes moves; -1 for none."""
+        if self._lookup is None:
+            self._lookup = np.array(self._slots, dtype=np.intp)
+        return self._lookup
 
     def twins(self) -> NDArray[np.intp]:
         """For each slot `[A]` the slot of its move seen by the other side, as if Black's were not mirrored; -1 for

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.encoding.encoded import Elo, EncodedPosition
+from service.encoding.legal_slots import legal_slots
 from service.encoding.planes import PlaneEncoder, plane_encoder
 from service.encoding.position import Position
 from service.encoding.variations import varied_encoder, varied_vocabulary
 from service.encoding.vocabularies import vocabulary
 from service.encoding.vocabulary import Vocabulary
-from service.errors import InferenceFailed, NotCalibrated
+from service.errors import InferenceFailed, MovemaskError, NotCalibrated
 from service.inference.contract import Contract
 from service.inference.session import Array, Session, TensorInfo
 
@@ -84,6 +85,17 @@ class Model:
         """Planes and legal slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
         moves, slots = self.vocabulary.legal_slots(position)
         return EncodedPosition(position, self.encoder.encode(position), moves, slots, self.elo(elo))
+
+    def encode_all(
+        self, positions: Sequence[Position], elos: Sequence[Elo | None]
+    ) -> list[EncodedPosition | MovemaskError]:
+        """The same of many positions, or what `encode` raises for one; the legal moves of all are found at once."""
+        return [
+            found
+            if isinstance(found, MovemaskError)
+            else EncodedPosition(position, self.encoder.encode(position), *found, self.elo(elo))
+            for position, elo, found in zip(positions, elos, legal_slots(positions, self.vocabulary), strict=True)
+        ]
 
     def evaluate(self, batch: Sequence[EncodedPosition]) -> Evaluation:
         """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape."""
