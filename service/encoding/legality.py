@@ -38,9 +38,9 @@ class LegalMoves:
 def legal_moves(boards: Boards) -> LegalMoves:
     """Every legal move of every position."""
     state = _State(boards)
-    rows, sources = np.nonzero(_bits(boards.ours))
+    rows, sources = _set_bits(boards.ours)
     targets = _targets(boards, state, rows, sources)
-    entry, target = np.nonzero(_bits(targets))
+    entry, target = _set_bits(targets)
     row, source = rows[entry], sources[entry]
     promotes = (state.kind[row, source] == _PAWN) & (target >= 56)
     parts = [_moves(row[~promotes], source[~promotes], target[~promotes])]
@@ -69,7 +69,7 @@ class _State:
         self.pin = np.full((count, 64), ALL)
         checkers = (KNIGHT[self.king] & kinds[_KNIGHT] | PAWN_UP[self.king] & kinds[_PAWN]) & boards.theirs
         snipers = attacks.ROOK_LINES[self.king] & self.rooks | attacks.BISHOP_LINES[self.king] & self.bishops
-        rows, squares = np.nonzero(_bits(snipers))
+        rows, squares = _set_bits(snipers)
         between = BETWEEN[self.king[rows], squares]
         blockers = between & self.occupied[rows]
         np.bitwise_or.at(checkers, rows[blockers == 0], BIT[squares[blockers == 0]])
@@ -82,7 +82,7 @@ class _State:
 
     def _attacked(self, boards: Boards) -> Bits:
         """What they attack, our king taken off the board: squares `[B]` that it cannot go to."""
-        rows, squares = np.nonzero(_bits(boards.theirs))
+        rows, squares = _set_bits(boards.theirs)
         open_board = (self.occupied ^ BIT[self.king])[rows]
         found = _reach(self.kind[rows, squares], squares, open_board)
         pawns = self.kind[rows, squares] == _PAWN
@@ -135,7 +135,7 @@ def _en_passant(boards: Boards, state: _State) -> tuple[Squares, ...]:
     target_of = lowest(boards.en_passant)
     pawns = boards.kinds[_PAWN] & boards.ours & _FIFTH & PAWN_DOWN[target_of]
     pawns = np.where(boards.en_passant & state.occupied != 0, np.uint64(0), pawns)
-    rows, sources = np.nonzero(_bits(pawns))
+    rows, sources = _set_bits(pawns)
     target = target_of[rows]
     captured = BIT[target - 8]
     occupied = state.occupied[rows] ^ BIT[sources] ^ captured ^ BIT[target]
@@ -168,6 +168,12 @@ def _moves(
 ) -> tuple[Squares, ...]:
     none = np.full(len(row), -1, dtype=np.intp)
     return row, source, target, np.full(len(row), promotion, dtype=np.intp), none if rook is None else rook
+
+
+def _set_bits(boards: Bits) -> tuple[Squares, Squares]:
+    """uint64 `[B]` → row and square of each bit that is set, both `[K]`, in that order."""
+    places = np.flatnonzero(_bits(boards).view(np.bool_))  # of flat bools: several times faster than of two dimensions
+    return places >> 6, places & 63
 
 
 def _bits(boards: Bits) -> NDArray[np.uint8]:
