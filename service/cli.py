@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -157,9 +158,7 @@ def predict(
     answer, served = asyncio.run(_evaluate(registry, query, model))
     include: list[Include] = ["san", "logit", "statistics"]
     out = policy_out(answer, served, include)
-    click.echo(
-        out.model_dump_json(exclude_unset=True, by_alias=True, indent=2) if as_json else _table(answer, served, top)
-    )
+    click.echo(json.dumps(out, indent=2) if as_json else _table(answer, served, top))
 
 
 @main.command()

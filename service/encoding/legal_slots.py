@@ -65,6 +65,16 @@ def _alone(position: Position, vocabulary: Vocabulary) -> Slots | MovemaskError:
         return error
 
 
+def uci(move: chess.Move) -> str:
+    """As `move.uci()`, looked up."""
+    return _names()[(move.promotion or 0) << 12 | move.from_square << 6 | move.to_square]
+
+
+@cache
+def _names() -> list[str]:
+    return [move.uci() if move.from_square != move.to_square else "" for move in _moves()]
+
+
 @cache
 def _moves() -> list[chess.Move]:
     """Every move by `promotion << 12 | source << 6 | target`; made once, for a move is never changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import chess
 
@@ -15,7 +16,7 @@ FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant 
 START_FEN = chess.STARTING_FEN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Position:
     """A valid position with the game that led to it, as far as it is known.
 
@@ -52,7 +53,7 @@ class Position:
                 raise IllegalMove(f"moves[{ply}]: {uci!r} {why} in {where!r}") from None
         return cls(board)
 
-    @property
+    @cached_property
     def fen(self) -> str:
         """FEN with the en-passant field as given (not only where a capture is legal), so that it reads back
         the same."""

@@ -9,7 +9,7 @@ from service import games as judging
 from service.api import problems
 from service.api.disconnect import while_connected
 from service.api.routers.policy import as_json, error_out
-from service.api.schemas.answers import ErrorOut, GameOut, GamesOut, ModelOut, game_out
+from service.api.schemas.answers import GamesOut, Told, game_out
 from service.api.schemas.requests import GamesIn
 from service.api.services import Given, Services
 from service.errors import MovemaskError
@@ -38,11 +38,11 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
 
 def _told(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:
     used = next((game.moves[0].answer.rule.temperature for game in found if not isinstance(game, MovemaskError)), None)
-    told: list[GameOut | ErrorOut] = []
+    told: list[Told] = []
     for game in found:
         if isinstance(game, MovemaskError):
             told.append(error_out(game, held))
         else:
             held.metrics.answered(model.name, [move.answer.status for move in game.moves])
-            told.append(game_out(game, model))
-    return as_json(GamesOut(model=ModelOut(name=model.name, digest=model.digest), temperature=used, games=told))
+            told.append(game_out(game, model).model_dump(mode="json", exclude_unset=True))
+    return as_json({"model": {"name": model.name, "digest": model.digest}, "temperature": used, "games": told})

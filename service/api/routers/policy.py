@@ -6,15 +6,15 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
+import orjson
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
 from service.api import problems
 from service.api.disconnect import while_connected
 from service.api.problems import Problem
-from service.api.schemas.answers import BatchOut, ErrorOut, MoveChosenOut, PolicyOut, move_out, policy_out
+from service.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, Told, move_out, policy_out
 from service.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
 from service.api.services import Given, Services
 from service.errors import LimitExceeded, MovemaskError
@@ -79,7 +79,7 @@ async def batch(
             return StreamingResponse(_lines(asked, held), media_type=NDJSON)
     async with held.serving.lease(asked.model) as batcher:
         results = await while_connected(request, _results(asked, asked.positions, batcher, held))
-    return await run_in_threadpool(as_json, BatchOut(results=results))
+    return await run_in_threadpool(as_json, {"results": results})
 
 
 async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
@@ -91,12 +91,12 @@ async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
             except MovemaskError as error:  # the answer has begun: what stops the rest is said in each place
                 results = [error_out(error, held) for _ in part]
             for result in results:
-                yield result.model_dump_json(exclude_unset=True, by_alias=True).encode() + b"\n"
+                yield orjson.dumps(result) + b"\n"
 
 
 async def _results(
     asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], batcher: Batcher, held: Services
-) -> list[PolicyOut | ErrorOut]:
+) -> list[Told]:
     queries: list[Query | Problem] = [_query(position, asked) for position in positions]
     asked_of = [query for query in queries if isinstance(query, Query)]
     outcomes = await held.pipeline.evaluate(asked_of, batcher) if asked_of else []
@@ -106,9 +106,9 @@ async def _results(
 
 def _told(
     queries: Sequence[Query | Problem], outcomes: Sequence[Outcome], asked: BatchIn, model: Model, held: Services
-) -> list[PolicyOut | ErrorOut]:
+) -> list[Told]:
     following = iter(outcomes)
-    results: list[PolicyOut | ErrorOut] = []
+    results: list[Told] = []
     for query in queries:
         outcome = query if isinstance(query, Problem) else next(following)
         if isinstance(outcome, Answer):
@@ -137,13 +137,13 @@ async def _one(query: Query, name: str | None, request: Request, held: Services)
         return outcome, batcher.model
 
 
-def error_out(found: Problem | MovemaskError, held: Services) -> ErrorOut:
-    """What stands in the place of an item that is at fault; counted."""
+def error_out(found: Problem | MovemaskError, held: Services) -> Told:
+    """What stands in the place of an item that is at fault, as `ErrorOut` has it; counted."""
     told = found if isinstance(found, Problem) else problems.problem_of(found)
     held.metrics.problem(told)
-    return ErrorOut(error=told)
+    return {"error": told.model_dump(mode="json", exclude_unset=True)}
 
 
-def as_json(out: BaseModel) -> Response:
-    """The response of an answer, with what was left unset left out."""
-    return Response(out.model_dump_json(exclude_unset=True, by_alias=True), media_type="application/json")
+def as_json(out: Told) -> Response:
+    """The response of an answer."""
+    return Response(orjson.dumps(out), media_type="application/json")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from service.api.problems import Problem
 from service.api.schemas.requests import Include, MoveIn
 from service.audit.record import Leakage
+from service.encoding.legal_slots import uci
 from service.games import GameJudged, MoveJudged, SideJudged
 from service.inference.model import Model
 from service.pipeline import Answer
@@ -45,14 +46,6 @@ class ValueOut(BaseModel):
     draw: float | None
     loss: float | None
     score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
-
-    @classmethod
-    def of(cls, value: tuple[float, ...]) -> ValueOut:
-        """From win, draw, loss, or from the score alone."""
-        if len(value) == 1:
-            return cls(win=None, draw=None, loss=None, score=value[0])
-        win, draw, loss = value
-        return cls(win=win, draw=draw, loss=loss, score=win + draw / 2)
 
 
 class LeakageOut(BaseModel):
@@ -170,17 +163,23 @@ class GamesOut(BaseModel):
     games: list[GameOut | ErrorOut]
 
 
-def policy_out(answer: Answer, model: Model, include: list[Include]) -> PolicyOut:
-    """An answer as JSON has it; fields that do not apply are left unset."""
-    moves = range(len(answer.policy.moves)) if answer.policy else range(0)
-    return PolicyOut(**_position(answer, model, include), moves=[_move(answer, index, include) for index in moves])
+#: An answer as JSON has it. The models above say its shape, for OpenAPI; made of plain dicts, for they are made by the
+#: hundred thousand.
+Told = dict[str, Any]
 
 
-def move_out(answer: Answer, model: Model, asked: MoveIn, chosen: int | None, seed: int | None) -> MoveChosenOut:
-    """The chosen move (by its index in the policy) as JSON has it."""
-    move = None if chosen is None else _move(answer, chosen, asked.include)
-    drawn = {} if seed is None else {"seed": seed}
-    return MoveChosenOut(**_position(answer, model, asked.include), move=move, method=asked.method, **drawn)
+def policy_out(answer: Answer, model: Model, include: list[Include]) -> Told:
+    """An answer as `PolicyOut` has it; fields that do not apply are left out."""
+    return {**_head(answer, model), "moves": _moves(answer, include), **_tail(answer, model, include)}
+
+
+def move_out(answer: Answer, model: Model, asked: MoveIn, chosen: int | None, seed: int | None) -> Told:
+    """The chosen move (by its index in the policy) as `MoveChosenOut` has it."""
+    move = None if chosen is None else _moves(answer, asked.include, chosen)[0]
+    out = {**_head(answer, model), "move": move, "method": asked.method}
+    if seed is not None:
+        out["seed"] = seed
+    return out | _tail(answer, model, asked.include)
 
 
 def game_out(judged: GameJudged, model: Model) -> GameOut:
@@ -225,29 +224,70 @@ def _played(judged: MoveJudged, model: Model) -> PlayedOut:
     )
 
 
-def _position(answer: Answer, model: Model, include: list[Include]) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        "model": ModelOut(name=model.name, digest=model.digest),
+def _head(answer: Answer, model: Model) -> Told:
+    return {
+        "model": {"name": model.name, "digest": model.digest},
         "fen": answer.position.fen,
         "turn": answer.position.turn,
         "status": answer.status,
-        "ignored": list(answer.ignored),
     }
+
+
+def _tail(answer: Answer, model: Model, include: list[Include]) -> Told:
+    out: Told = {}
     if answer.value is not None:
-        out["value"] = ValueOut.of(answer.value)
+        out["value"] = _value(answer.value)
     if answer.leakage is not None:
-        out["leakage"] = _leakage(answer.leakage, model)
-    if answer.elo is not None:
-        out["elo"] = EloOut(own=answer.elo.self, opponent=answer.elo.opponent)
-    if answer.timing is not None:
-        out["timing"] = TimingOut(queue_ms=1e3 * answer.timing.queue, inference_ms=1e3 * answer.timing.inference)
-    if "statistics" in include and answer.policy is not None:
-        out["statistics"] = StatisticsOut(**dataclasses.asdict(answer.policy.statistics))
+        leakage = answer.leakage
+        out["leakage"] = {
+            "raw": leakage.raw,
+            "multiplied": leakage.multiplied,
+            "served": leakage.served,
+            "trained_with_mask": model.trained_with_mask,
+        }
     if answer.policy is not None:
-        out["temperature"] = answer.rule.temperature
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
             out["abstention"] = answer.policy.abstention
+        if "statistics" in include:
+            out["statistics"] = dataclasses.asdict(answer.policy.statistics)
+        out["temperature"] = answer.rule.temperature
+    if answer.elo is not None:
+        out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
+    out["ignored"] = list(answer.ignored)
+    if answer.timing is not None:
+        timing = answer.timing
+        out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}
     return out
+
+
+def _value(value: tuple[float, ...]) -> Told:
+    """From win, draw, loss, or from the score alone."""
+    if len(value) == 1:
+        return {"win": None, "draw": None, "loss": None, "score": value[0]}
+    win, draw, loss = value
+    return {"win": win, "draw": draw, "loss": loss, "score": win + draw / 2}
+
+
+def _moves(answer: Answer, include: list[Include], only: int | None = None) -> list[Told]:
+    """The moves of a policy, or the one of an index."""
+    policy = answer.policy
+    if policy is None:
+        return []
+    span = slice(None) if only is None else slice(only, only + 1)
+    moves = policy.moves[span]
+    told: list[Told] = [
+        {"uci": uci(move), "probability": p} for move, p in zip(moves, policy.probabilities[span].tolist(), strict=True)
+    ]
+    if "san" in include:
+        board = answer.position.board
+        told = [
+            {"uci": one["uci"], "san": board.san(move), "probability": one["probability"]}
+            for one, move in zip(told, moves, strict=True)
+        ]
+    if "logit" in include:
+        for one, logit in zip(told, policy.logits[span].tolist(), strict=True):
+            one["logit"] = logit
+    return told
 
 
 def _leakage(leakage: Leakage, model: Model) -> LeakageOut:
@@ -257,15 +297,3 @@ def _leakage(leakage: Leakage, model: Model) -> LeakageOut:
         served=leakage.served,
         trained_with_mask=model.trained_with_mask,
     )
-
-
-def _move(answer: Answer, index: int, include: list[Include]) -> MoveOut:
-    assert answer.policy is not None
-    move = answer.policy.moves[index]
-    out: dict[str, Any] = {"uci": move.uci()}
-    if "san" in include:
-        out["san"] = answer.position.board.san(move)
-    out["probability"] = float(answer.policy.probabilities[index])
-    if "logit" in include:
-        out["logit"] = float(answer.policy.logits[index])
-    return MoveOut(**out)
