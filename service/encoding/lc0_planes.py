@@ -17,6 +17,7 @@ colours swapped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 import chess
@@ -31,7 +32,6 @@ BLOCKS = 8
 _BLOCK = 13
 _REPEATED = 12
 _OUR_PAWNS, _THEIR_PAWNS = 0, 6
-_CASTLING, _BLACK, _RULE50, _ONES = 104, 108, 109, 111
 _LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
 _START = chess.Board()
@@ -45,30 +45,51 @@ class HistoryFill(Enum):
     ALWAYS = "always"  # the oldest known position, whatever it is
 
 
-def encode(position: Position, fill: HistoryFill = HistoryFill.FEN_ONLY) -> NDArray[np.float32]:
-    """float32 `[112, 8, 8]` of one position with the game that led to it."""
+def encode_all(positions: Sequence[Position], fill: HistoryFill = HistoryFill.FEN_ONLY) -> NDArray[np.float32]:
+    """float32 `[B, 112, 8, 8]` of positions with the games that led to them, made in one array."""
+    # The dtype is said: numpy makes a float64 of a list that mixes ints above and below 2**63.
+    blocks = [_blocks(position, fill) for position in positions]
+    newest = np.array([block[0] for block in blocks], dtype=np.uint64).reshape(-1, 1, _BLOCK)
+    oldest = np.array([block[-1] for block in blocks], dtype=np.uint64).reshape(-1, 1, _BLOCK)
+    packed = np.concatenate([newest, np.repeat(oldest, BLOCKS - 1, axis=1)], axis=1)
+    for row, own in enumerate(blocks):
+        if len(own) > 2:
+            packed[row, 1 : len(own) - 1] = np.array(own[1:-1], dtype=np.uint64)
+    boards = [position.board for position in positions]
+    black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
+    packed[black] = mirrored(packed[black])
+    planes = np.empty((len(positions), PLANES, 8, 8), dtype=np.float32)
+    planes[:, : BLOCKS * _BLOCK] = unpacked(packed.reshape(-1, BLOCKS * _BLOCK))
+    rest = np.array([_rest(board) for board in boards], dtype=np.float32).reshape(-1, PLANES - BLOCKS * _BLOCK, 1, 1)
+    planes[:, BLOCKS * _BLOCK :] = rest
+    return planes
+
+
+def _blocks(position: Position, fill: HistoryFill) -> list[list[int]]:
+    """The known blocks, newest first, then the one that stands for all that are not known, if any is not."""
     board = position.board
-    packed = np.zeros(BLOCKS * _BLOCK, dtype=np.uint64)
-    block = 0
+    blocks = []
     oldest = board
     for oldest, repeated in position.history(BLOCKS):
-        packed[block * _BLOCK : (block + 1) * _BLOCK] = _block(oldest, board.turn, repeated)
-        block += 1
-    if block < BLOCKS and _fills(oldest, fill):
-        # The dtype is said before tiling: numpy makes a float64 of a list that mixes ints above and below 2**63.
-        earlier = np.array(_earlier_block(oldest, board.turn), dtype=np.uint64)
-        packed[block * _BLOCK :] = np.tile(earlier, BLOCKS - block)
-    if board.turn == chess.BLACK:
-        packed = mirrored(packed)
-    planes = np.zeros((PLANES, 8, 8), dtype=np.float32)
-    planes[: BLOCKS * _BLOCK] = unpacked(packed)
-    for offset, side in ((0, board.turn), (2, not board.turn)):
-        planes[_CASTLING + offset] = board.has_queenside_castling_rights(side)
-        planes[_CASTLING + offset + 1] = board.has_kingside_castling_rights(side)
-    planes[_BLACK] = board.turn == chess.BLACK
-    planes[_RULE50] = min(board.halfmove_clock, _LONGEST_CLOCK)
-    planes[_ONES] = 1.0
-    return planes
+        blocks.append(_block(oldest, board.turn, repeated))
+    if len(blocks) < BLOCKS:
+        blocks.append(_earlier_block(oldest, board.turn) if _fills(oldest, fill) else [0] * _BLOCK)
+    return blocks
+
+
+def _rest(board: chess.Board) -> tuple[float, ...]:
+    """Planes 104 to 111, each of one number."""
+    ours, theirs = board.turn, not board.turn
+    return (
+        board.has_queenside_castling_rights(ours),
+        board.has_kingside_castling_rights(ours),
+        board.has_queenside_castling_rights(theirs),
+        board.has_kingside_castling_rights(theirs),
+        board.turn == chess.BLACK,
+        min(board.halfmove_clock, _LONGEST_CLOCK),
+        0.0,
+        1.0,
+    )
 
 
 def _block(board: chess.Board, us: chess.Color, repeated: bool) -> list[int]:

@@ -16,6 +16,8 @@ With Black to move the ranks are flipped (square ^ 56) and the colours swapped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import chess
 import numpy as np
 from numpy.typing import NDArray
@@ -51,10 +53,9 @@ def expand(
     return planes
 
 
-def encode(position: Position) -> NDArray[np.float32]:
-    """float32 `[18, 8, 8]` of one position."""
-    board = position.board
-    planes: NDArray[np.float32] = expand(
-        bitboards(board)[None], np.array([min(board.halfmove_clock, 100)]), np.array([board.turn == chess.BLACK])
-    )[0]
-    return planes
+def encode_all(positions: Sequence[Position]) -> NDArray[np.float32]:
+    """float32 `[B, 18, 8, 8]` of positions, made in one array."""
+    boards = [position.board for position in positions]
+    packed = np.array([bitboards(board) for board in boards], dtype=np.uint64).reshape(-1, BITBOARDS)
+    clocks = np.array([min(board.halfmove_clock, 100) for board in boards], dtype=np.intp)
+    return expand(packed, clocks, np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_))

@@ -72,6 +72,9 @@ class Position:
 
     def history(self, limit: int) -> Iterator[tuple[chess.Board, bool]]:
         """Boards newest first, at most `limit`, each with whether its position occurred before in the known game."""
+        if not self.board.move_stack:
+            yield self.board, False
+            return
         board = self.board.copy()
         for remaining in range(limit, 0, -1):
             yield board.copy(stack=False), bool(board.move_stack) and board.is_repetition(2)

@@ -57,13 +57,14 @@ def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
     if not changes:
         return encoder
 
-    def encode(position: Position) -> Planes:
-        planes = encoder.encode(position).copy()
-        for change in changes:
-            planes = change(planes, position.board, encoder.name)
+    def encode_all(positions: Sequence[Position]) -> Planes:
+        planes = encoder.encode_all(positions).copy()
+        for row, position in enumerate(positions):
+            for change in changes:
+                planes[row] = change(planes[row], position.board, encoder.name)
         return planes
 
-    return PlaneEncoder(encoder.name, encoder.shape, encoder.uses_history, encode, encoder.dtype)
+    return PlaneEncoder(encoder.name, encoder.shape, encoder.uses_history, encode_all, encoder.dtype)
 
 
 def varied_vocabulary(words: Vocabulary, names: Sequence[str]) -> Vocabulary:

@@ -90,11 +90,14 @@ class Model:
         self, positions: Sequence[Position], elos: Sequence[Elo | None]
     ) -> list[EncodedPosition | MovemaskError]:
         """The same of many positions, or what `encode` raises for one; the legal moves of all are found at once."""
+        slots = legal_slots(positions, self.vocabulary)
+        sound = [row for row, found in enumerate(slots) if not isinstance(found, MovemaskError)]
+        planes = iter(self.encoder.encode_all([positions[row] for row in sound]) if sound else ())
         return [
             found
             if isinstance(found, MovemaskError)
-            else EncodedPosition(position, self.encoder.encode(position), *found, self.elo(elo))
-            for position, elo, found in zip(positions, elos, legal_slots(positions, self.vocabulary), strict=True)
+            else EncodedPosition(position, next(planes), *found, self.elo(elo))
+            for position, elo, found in zip(positions, elos, slots, strict=True)
         ]
 
     def evaluate(self, batch: Sequence[EncodedPosition]) -> Evaluation:

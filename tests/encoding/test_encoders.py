@@ -29,6 +29,19 @@ def test_every_encoder_keeps_its_shape_and_dtype_everywhere(name: str) -> None:
         assert np.isfinite(encoded).all()
 
 
+@pytest.mark.parametrize("name", plane_encoder_names())
+def test_many_positions_at_once_are_each_alone(name: str) -> None:
+    encoder = plane_encoder(name)
+    game = ["e2e4", "c7c5", "g1f3", "d7d6", "d2d4", "c5d4", "f3d4", "g8f6", "b1c3", "a7a6"]
+    played = [Position.read(moves=game[:plies]) for plies in range(11)]
+    shuffled = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6"]
+    positions = [*played, Position.read(moves=shuffled), *(Position.read(fen) for fen in fens()[::40])]
+    together = encoder.encode_all(positions)
+    assert together.dtype == encoder.dtype
+    for position, planes in zip(positions, together, strict=True):
+        np.testing.assert_array_equal(planes, encoder.encode(position), position.fen)
+
+
 def test_maia2_planes_are_those_of_the_mirrored_board() -> None:
     """Written from the package's description, square by square, on python-chess's own mirrored board."""
     encode = plane_encoder("maia2-18").encode

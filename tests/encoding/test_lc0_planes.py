@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.encoding.lc0_planes import HistoryFill, encode
+from service.encoding.lc0_planes import HistoryFill, encode_all
 from service.encoding.position import Position
 from tests.ground_truth import perft
 
 Planes = NDArray[np.float32]
+
+
+def encode(position: Position, fill: HistoryFill = HistoryFill.FEN_ONLY) -> Planes:
+    found: Planes = encode_all([position], fill)[0]
+    return found
 
 
 def block(planes: Planes, index: int) -> Planes:

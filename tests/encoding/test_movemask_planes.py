@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import chess
 import numpy as np
+from numpy.typing import NDArray
 
-from service.encoding.movemask_planes import encode
+from service.encoding.movemask_planes import encode_all
 from service.encoding.position import Position
 from tests.encoding.test_lc0_planes import slow_block
 from tests.ground_truth import perft, tricky
+
+
+def encode(position: Position) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = encode_all([position])[0]
+    return found
 
 
 def test_pieces_square_by_square_and_black_mirrors() -> None:
