@@ -80,11 +80,16 @@ def _blocks(position: Position, fill: HistoryFill) -> list[list[int]]:
 def _rest(board: chess.Board) -> tuple[float, ...]:
     """Planes 104 to 111, each of one number."""
     ours, theirs = board.turn, not board.turn
+    rights: tuple[bool, ...] = (False,) * 4
+    if board.castling_rights:
+        rights = (
+            board.has_queenside_castling_rights(ours),
+            board.has_kingside_castling_rights(ours),
+            board.has_queenside_castling_rights(theirs),
+            board.has_kingside_castling_rights(theirs),
+        )
     return (
-        board.has_queenside_castling_rights(ours),
-        board.has_kingside_castling_rights(ours),
-        board.has_queenside_castling_rights(theirs),
-        board.has_kingside_castling_rights(theirs),
+        *rights,
         board.turn == chess.BLACK,
         min(board.halfmove_clock, _LONGEST_CLOCK),
         0.0,
@@ -101,7 +106,8 @@ def _block(board: chess.Board, us: chess.Color, repeated: bool) -> list[int]:
 
 def _fills(oldest: chess.Board, fill: HistoryFill) -> bool:
     if fill is HistoryFill.FEN_ONLY:
-        return not (oldest.turn == chess.WHITE and oldest.board_fen() == _START.board_fen())
+        at_start = oldest.occupied == _START.occupied and oldest.board_fen() == _START.board_fen()
+        return not (oldest.turn == chess.WHITE and at_start)
     return fill is HistoryFill.ALWAYS
 
 
