@@ -20,11 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.audit import leakage
+from service.encoding.encoded import EncodedPosition
 from service.encoding.lc0_planes import HistoryFill
 from service.encoding.position import Position
 from service.encoding.variations import variation, variation_names
 from service.encoding.vocabularies import vocabulary
-from service.errors import ModelError
+from service.errors import ModelError, MovemaskError
 from service.inference.contract import Contract
 from service.inference.model import Model
 from service.policy import legal_of
@@ -258,11 +259,21 @@ def _z(differences: Numbers) -> float:
     return float(np.clip(mean / error, -_CAP, _CAP))
 
 
+def _encoded(model: Model, part: Sequence[Probe]) -> list[EncodedPosition]:
+    """The probes as the model takes them; raises what it raises for the first that it cannot take."""
+    encoded = []
+    for one in model.encode_all([probe.position for probe in part], [probe.elo for probe in part]):
+        if isinstance(one, MovemaskError):
+            raise one
+        encoded.append(one)
+    return encoded
+
+
 def _evidence(model: Model, part: Sequence[Probe]) -> _Evidence:
     leaked, moves, results = [], [], []
     for start in range(0, len(part), _BATCH):
         some = part[start : start + _BATCH]
-        batch = [model.encode(probe.position, probe.elo) for probe in some]
+        batch = _encoded(model, some)
         evaluation = model.evaluate(batch)
         legal = legal_of(batch, evaluation.logits)
         raw = leakage.raw(evaluation.logits, legal.slots, legal.indptr)

@@ -122,8 +122,8 @@ class Pipeline:
 
     async def _evaluate(self, batcher: Batcher, items: Sequence[T], read: Callable[[T], Asked]) -> list[Outcome]:
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._executor, _prepared, batcher.model, items, read)
-        ready = [item for item in prepared if isinstance(item, _Ready) and item.encoded.moves]
+        made = await loop.run_in_executor(self._executor, prepared, batcher.model, items, read)
+        ready = [item for item in made if isinstance(item, _Ready) and item.encoded.moves]
         answered: Iterator[Outcome] = iter(())
         if ready:
             inferred = await batcher.submit([item.encoded for item in ready])
@@ -138,7 +138,7 @@ class Pipeline:
             else next(answered)
             if item.encoded.moves
             else _terminal(batcher.model, item)
-            for item in prepared
+            for item in made
         ]
 
     def _read(self, query: Query) -> Asked:
@@ -168,19 +168,19 @@ class Pipeline:
         self._record(records)
 
 
-def _prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> list[_Ready | MovemaskError]:
+def prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> list[_Ready | MovemaskError]:
     """Each read and encoded, or why it cannot be."""
     asked = [_asked(model, item, read) for item in items]
     valid = [one for one in asked if isinstance(one, Asked)]
     encoded = iter(model.encode_all([one.position for one in valid], [one.elo for one in valid]))
-    prepared: list[_Ready | MovemaskError] = []
+    found: list[_Ready | MovemaskError] = []
     for one in asked:
         if isinstance(one, MovemaskError):
-            prepared.append(one)
+            found.append(one)
             continue
-        found = next(encoded)
-        prepared.append(found if isinstance(found, MovemaskError) else _Ready(one, found))
-    return prepared
+        its = next(encoded)
+        found.append(its if isinstance(its, MovemaskError) else _Ready(one, its))
+    return found
 
 
 def _asked(model: Model, item: T, read: Callable[[T], Asked]) -> Asked | MovemaskError:
@@ -222,7 +222,13 @@ def _answers(
     legal = legal_of(batch, logits)
     made = policies(batch, legal, [item.asked.rule for item in ready])
     served = [
-        served_leakage(encoded.position.board, policy.moves, policy.probabilities, policy.abstention)
+        served_leakage(
+            encoded.position.board,
+            policy.moves,
+            policy.probabilities,
+            policy.abstention,
+            legal_moves=len(encoded.moves),
+        )
         for encoded, policy in zip(batch, made, strict=True)
     ]
     leaked = audit.leakages(

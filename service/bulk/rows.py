@@ -215,7 +215,8 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
 
 
 def _served(encoded: EncodedPosition, policy: Policy) -> float:
-    return served(encoded.position.board, policy.moves, policy.probabilities, policy.abstention)
+    board, count = encoded.position.board, len(encoded.moves)
+    return served(board, policy.moves, policy.probabilities, policy.abstention, legal_moves=count)
 
 
 def _plain(sample: Sample, encoded: EncodedPosition, policy: Policy, model: Model) -> dict[str, Any]:

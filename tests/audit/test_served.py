@@ -41,6 +41,11 @@ class TestServed:
         with pytest.raises(ServedLeakage, match="a move twice"):
             served(self.board, (self.moves[0], self.moves[0]), np.array([0.5, 0.5]))
 
+    def test_a_legal_move_that_was_never_thought_of_trips(self) -> None:
+        assert served(self.board, self.moves, np.full(20, 0.05), legal_moves=20) == 0.0
+        with pytest.raises(ServedLeakage, match="is over 19 moves; 20 are legal"):
+            served(self.board, self.moves[1:], np.full(19, 1 / 19), legal_moves=19)
+
     def test_the_multiply_mistake_cannot_pass(self) -> None:
         mask = np.zeros((1, 1880), dtype=bool)
         words = vocabulary("movemask-1880")
