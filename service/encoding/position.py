@@ -8,6 +8,7 @@ from functools import cached_property
 
 import chess
 
+from service.encoding.fen import board_of
 from service.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: A FEN's fields in order; the two counters may be left out (as in EPD), the others say what is legal.
@@ -89,7 +90,7 @@ def _board(fen: str, *, chess960: bool) -> chess.Board:
         missing = ", ".join(FEN_FIELDS[len(fields) :])
         raise InvalidFen(f"fen: {fen!r} is cut short: no {missing}")
     try:
-        board = chess.Board(fen, chess960=chess960)
+        board = board_of(fen, chess960=chess960)
     except ValueError as error:
         raise InvalidFen(f"fen: {error}") from None
     status = board.status()

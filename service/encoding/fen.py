@@ -1,0 +1,48 @@
+"""FEN → python-chess's board, by half the work: what is plainly written is read here, the rest by python-chess.
+
+The board is the one that `chess.Board(fen)` makes, and what is refused is refused in its words.
+"""
+
+from __future__ import annotations
+
+import re
+
+import chess
+
+#: Six fields without anything unusual: no promoted-piece marks, standard castling letters, plain counters.
+_PLAIN = re.compile(
+    r"(?![^ ]*[1-8][1-8])([1-8PNBRQKpnbrqk/]{15,71}) ([wb]) (-|K?Q?k?q?) (-|[a-h][1-8])"
+    r" (0|[1-9][0-9]{0,4}) ([1-9][0-9]{0,4})",
+    re.ASCII,
+)
+
+_EMPTY = {ord(str(count)): "." * count for count in range(1, 9)}
+
+
+def _kept(letters: str) -> dict[int, str]:
+    return {ord(letter): "1" if letter in letters else "0" for letter in "PNBRQKpnbrqk."}
+
+
+_PIECES = tuple(_kept(letters) for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK"))
+
+
+def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
+    """The board; ValueError as python-chess raises it."""
+    found = _PLAIN.fullmatch(fen)
+    rows = found[1].translate(_EMPTY).split("/") if found else []
+    if found is None or [len(row) for row in rows] != [8] * 8 or chess960 or not found[3]:
+        return chess.Board(fen, chess960=chess960)
+    # The first rank of the text is the eighth, its first file the a-file; a binary number begins with h8.
+    squares = "".join([row[::-1] for row in rows])
+    bits = [int(squares.translate(table), 2) for table in _PIECES]
+    board = chess.Board(None)
+    board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings, white = bits
+    board.occupied = board.pawns | board.knights | board.bishops | board.rooks | board.queens | board.kings
+    board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK] = white, board.occupied & ~white
+    board.turn = found[2] == "w"
+    if found[3] != "-":
+        board.set_castling_fen(found[3])
+    if found[4] != "-":
+        board.ep_square = chess.SQUARE_NAMES.index(found[4])
+    board.halfmove_clock, board.fullmove_number = int(found[5]), int(found[6])
+    return board
