@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -99,8 +99,8 @@ def audit(
     job = running.Job(contracts, choice, out)
     if running.begin(job, digests, restart=restart):
         click.echo(f"{out}: going on from an earlier run", err=True)
-    with _progress(total_bytes(list(files))) as (read, done):
-        parts = chunks(list(files), Form(form) if form else None, games=40, lines=2_000, limit=limit, read=read)
+    with _progress(total_bytes(list(files))) as done:
+        parts = chunks(list(files), Form(form) if form else None, games=40, lines=2_000, limit=limit)
         try:
             count = running.run(job, parts, jobs or available_cores(), done)
         except KeyboardInterrupt:
@@ -176,8 +176,8 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
 
 
 @contextmanager
-def _progress(total: int | None) -> Iterator[tuple[Any, Any]]:
-    """A bar of the bytes read, with positions a second; on a terminal or not at all."""
+def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
+    """A bar of the bytes whose positions are done, with positions a second; on a terminal or not at all."""
     with tqdm(total=total, unit="B", unit_scale=True, disable=None, smoothing=0.1, file=sys.stderr) as bar:
         started = time.monotonic()
         positions = fresh = 0
@@ -187,9 +187,10 @@ def _progress(total: int | None) -> Iterator[tuple[Any, Any]]:
             positions += part.positions
             fresh += part.positions if part.fresh else 0
             rate = fresh / max(time.monotonic() - started, 1e-9)
+            bar.update(max(0, part.read - bar.n))
             bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
 
-        yield bar.update, done
+        yield done
 
 
 def _say_left_out(reasons: dict[str, int], examples: list[str]) -> None:

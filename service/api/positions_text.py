@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from service.api.schemas.leakage import audited_out
 from service.audit.causes import Cause
@@ -36,6 +37,13 @@ def csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
         causes = [position.causes.get(cause.value) for cause in Cause]
         illegal = " ".join(f"{move.uci}:{move.probability!r}:{move.cause or ''}" for move in position.illegal)
         yield _line([*plain, *leaked, *causes, illegal])
+
+
+def blocks(lines: Iterable[bytes], size: int = 500) -> Iterator[bytes]:
+    """Lines joined by the hundred: each piece of a streamed answer is a trip to another thread."""
+    following = iter(lines)
+    while block := b"".join(islice(following, size)):
+        yield block
 
 
 def _line(values: Iterable[object]) -> bytes:

@@ -47,11 +47,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class PartDone:
-    """A chunk that is done; `fresh` if it was done now and not by an earlier run."""
+    """A chunk that is done; `fresh` if it was done now and not by an earlier run, `read` as the chunk's."""
 
     index: int
     positions: int
     fresh: bool
+    read: int
 
 
 def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
@@ -163,7 +164,7 @@ def _work(job: Job, chunk: Chunk) -> PartDone:
     metadata = {_DIGEST: chunk.digest, _LEFT_OUT: told, _COUNT: str(len(found))}
     pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
     os.replace(partial, file)
-    return PartDone(chunk.index, len(found), fresh=True)
+    return PartDone(chunk.index, len(found), fresh=True, read=chunk.read)
 
 
 def _part_file(out: Path, index: int) -> Path:
@@ -178,7 +179,7 @@ def _part_of(out: Path, chunk: Chunk) -> PartDone | None:
     metadata = pq.read_schema(file).metadata or {}
     if metadata.get(_DIGEST) != chunk.digest.encode():
         return None
-    return PartDone(chunk.index, int(metadata[_COUNT]), fresh=False)
+    return PartDone(chunk.index, int(metadata[_COUNT]), fresh=False, read=chunk.read)
 
 
 def _left_out_of(metadata: dict[bytes, bytes]) -> LeftOut:

@@ -39,7 +39,8 @@ class Form(Enum):
 class Chunk:
     """Some games or lines of one file: `items` are their texts, numbered from `first` in the file.
 
-    `index` counts the chunks of all files; the same files in the same order give the same chunks.
+    `index` counts the chunks of all files; the same files in the same order give the same chunks. `read` is how many
+    bytes of all files had been read when it was complete.
     """
 
     index: int
@@ -47,6 +48,7 @@ class Chunk:
     form: Form
     first: int
     items: tuple[str, ...]
+    read: int
 
     @property
     def digest(self) -> str:
@@ -69,7 +71,6 @@ def chunks(
     games: int,
     lines: int,
     limit: int | None = None,
-    read: Callable[[int], None] | None = None,
 ) -> Iterator[Chunk]:
     """The chunks of files, in order.
 
@@ -78,13 +79,17 @@ def chunks(
     form : what they hold; told by name and content if None
     games, lines : how many make a chunk
     limit : games and lines at most, of all files together
-    read : called with the bytes that were read since the last call
 
     Raises SourceError for a file that cannot be read.
     """
-    index, left = 0, limit
+    index, left, read = 0, limit, 0
+
+    def count(more: int) -> None:
+        nonlocal read
+        read += more
+
     for name in names:
-        with _opened(name, read) as stream:
+        with _opened(name, count) as stream:
             first_line, stream_lines = _begun(stream, name)
             found = form or _form_of(name, first_line)
             items = _games(stream_lines) if found is Form.PGN else _positions(stream_lines)
@@ -94,7 +99,7 @@ def chunks(
                 part = _take(items, size if left is None else min(size, left), name)
                 if not part:
                     break
-                yield Chunk(index, name, found, number, tuple(part))
+                yield Chunk(index, name, found, number, tuple(part), read)
                 index, number = index + 1, number + len(part)
                 left = None if left is None else left - len(part)
 
@@ -166,8 +171,8 @@ def _begun(stream: TextIO, name: str) -> tuple[str, Iterator[str]]:
 class _Counted(io.RawIOBase):
     """Passes reads on, and tells how much was read."""
 
-    def __init__(self, raw: BinaryIO, read: Callable[[int], None] | None) -> None:
-        self._raw, self._read = raw, read
+    def __init__(self, raw: BinaryIO, count: Callable[[int], None]) -> None:
+        self._raw, self._count = raw, count
 
     def readable(self) -> bool:
         return True
@@ -175,8 +180,7 @@ class _Counted(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         data = self._raw.read(len(memoryview(cast(bytearray, buffer))))
         memoryview(cast(bytearray, buffer))[: len(data)] = data
-        if self._read is not None and data:
-            self._read(len(data))
+        self._count(len(data))
         return len(data)
 
     def close(self) -> None:
@@ -220,17 +224,17 @@ class _Unzstd(io.RawIOBase):
         super().close()
 
 
-def _opened(name: str, read: Callable[[int], None] | None) -> TextIO:
-    """A file as text, decompressed by what its first bytes say it is."""
+def _opened(name: str, count: Callable[[int], None]) -> TextIO:
+    """A file as text, decompressed by what its first bytes say it is; `count` is told of the bytes that are read."""
     try:
         raw: BinaryIO = sys.stdin.buffer if name == STDIN else Path(name).open("rb")  # noqa: SIM115
     except OSError as error:
         raise SourceError(f"{name}: {error.strerror}") from None
-    buffered = io.BufferedReader(_Counted(raw, read), 1 << 20)
+    buffered = io.BufferedReader(_Counted(raw, count), 1 << 16)
     head = buffered.peek(4)[:4]
     plain: BinaryIO = cast(BinaryIO, buffered)
     if head == _ZSTD:
-        plain = cast(BinaryIO, io.BufferedReader(_Unzstd(buffered), 1 << 20))
+        plain = cast(BinaryIO, io.BufferedReader(_Unzstd(buffered), 1 << 16))
     elif head[:2] == _GZIP:
         plain = cast(BinaryIO, gzip.GzipFile(fileobj=buffered))
     return io.TextIOWrapper(plain, encoding="utf-8-sig", errors="replace")

@@ -42,7 +42,7 @@ rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
 
 
 def read(*files: Path | str, form: Form | None = None, size: int = 2, **options: int) -> list[Chunk]:
-    return list(chunks([str(file) for file in files], form, games=size, lines=size, **options))  # type: ignore[arg-type]
+    return list(chunks([str(file) for file in files], form, games=size, lines=size, **options))
 
 
 def compressed(text: str, how: str) -> bytes:
@@ -105,10 +105,10 @@ def test_a_limit_is_of_all_files_together_and_the_bytes_that_were_read_are_told(
     for name in ("a.pgn", "b.pgn"):
         (tmp_path / name).write_text(GAMES)
     assert [len(chunk.items) for chunk in read(tmp_path / "a.pgn", tmp_path / "b.pgn", size=3, limit=5)] == [3, 1, 1]
-    told: list[int] = []
     names = [str(tmp_path / name) for name in ("a.pgn", "b.pgn")]
-    list(chunks(names, None, games=3, lines=3, read=told.append))
-    assert sum(told) == total_bytes(names) == 2 * len(GAMES)
+    read_so_far = [chunk.read for chunk in chunks(names, None, games=3, lines=3)]
+    assert read_so_far == sorted(read_so_far)
+    assert read_so_far[-1] == total_bytes(names) == 2 * len(GAMES)
 
 
 def test_the_digest_is_of_the_content(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from service.api import problems
 from service.api.parameters import AskedSpan
-from service.api.positions_text import csv_lines, ndjson_lines
+from service.api.positions_text import blocks, csv_lines, ndjson_lines
 from service.api.schemas.leakage import (
     HistoryOut,
     LeakageFiguresOut,
@@ -118,8 +118,8 @@ def positions(
         return Response(out.model_dump_json(), media_type="application/json")
     rows = _begun(islice(held.figures.all_positions(before=before, model=name, span=span), limit))
     if chosen == "csv":
-        return StreamingResponse(csv_lines(rows), media_type=_CSV)
-    return StreamingResponse(ndjson_lines(rows), media_type=_NDJSON)
+        return StreamingResponse(blocks(csv_lines(rows)), media_type=_CSV)
+    return StreamingResponse(blocks(ndjson_lines(rows)), media_type=_NDJSON)
 
 
 def _begun(rows: Iterator[StoredPosition]) -> Iterator[StoredPosition]:
