@@ -23,9 +23,18 @@ def shipped_models() -> Path:
     return installed if installed.is_dir() else package.parent / "models"
 
 
-def available_cores() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+#: Where a container's share of the processors stands: microseconds it may run, in how many (or `max`).
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cores(cpu_max: Path = _CPU_MAX) -> int:
+    """Cores that this process may use: those it may run on, or its container's share of them if that is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed, period = cpu_max.read_text().split()
+        return cores if allowed == "max" else max(1, min(cores, -(-int(allowed) // int(period))))
+    except (OSError, ValueError):  # no cgroup, or of the first version
+        return cores
 
 
 class Settings(BaseSettings):
