@@ -27,7 +27,7 @@ from service.encoding.position import Position
 from service.inference.batcher import Inferred
 from service.inference.model import Model
 from service.inference.registry import load_registry
-from service.pipeline import Asked, Query, answers, prepared
+from service.pipeline import Asked, Query, answers, prepared, runs_of
 from service.policy import Rule, legal_of, policies
 from service.settings import shipped_models
 
@@ -67,8 +67,8 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
     """Microseconds a position of each step, for batches of a size."""
     queries = [Query(fen) for fen in fens]
 
-    def read(query: Query) -> Asked:
-        return Asked(Position.read(query.fen), query.elo, query.rule)
+    def read(query: Query | Asked) -> Asked:
+        return query if isinstance(query, Asked) else Asked(Position.read(query.fen), query.elo, query.rule)
 
     asked = _parts([read(query) for query in queries], size)
     ready = [prepared(model, part, read) for part in _parts(queries, size)]
@@ -78,7 +78,8 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
     legal = [legal_of(part, one.logits) for part, one in zip(encoded, evaluated, strict=True)]
     made = [policies(part, own, [Rule()] * len(part)) for part, own in zip(encoded, legal, strict=True)]
     least = Plan().least
-    told = [answers(model, part, one, kinds=ALWAYS, least=least) for part, one in zip(ready, inferred, strict=True)]
+    runs = [runs_of(part, one, ALWAYS) for part, one in zip(ready, inferred, strict=True)]
+    told = [answers(model, part, least=least) for part in runs]
     out = [{"results": [policy_out(one, model, []) for one in part]} for part in told]
     return {
         "FEN read and checked by python-chess": _timed(lambda: [read(query) for query in queries]),

@@ -66,7 +66,7 @@ async def judged(
     plies = [ply for game in games if isinstance(game, Game) for ply in game.plies]
     rule = Rule(temperature=temperature)
     asked = [Asked(ply.position, ply.elo, rule) for ply in plies]
-    outcomes = await pipeline.evaluate_positions(asked, batcher) if asked else []
+    outcomes = await pipeline.evaluate(asked, batcher) if asked else []
     return await asyncio.to_thread(_judge, games, outcomes)
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
 
 from service.audit import leakage as audit
 from service.audit.kinds import Plan
@@ -21,9 +22,8 @@ from service.encoding.position import Position
 from service.errors import InvalidLogits, MovemaskError
 from service.inference.batcher import Batcher, Inferred
 from service.inference.model import Model
+from service.merging import Merged
 from service.policy import Policy, Rule, legal_of, policies
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,26 @@ class _Ready:
 
 Outcome = Answer | MovemaskError
 
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the network said of one position: logits `[A]`, value `[3]` or `[1]` or None, and the kinds to measure."""
+
+    ready: _Ready
+    logits: NDArray[np.floating]
+    value: NDArray[np.float64] | None
+    timing: Timing
+    kinds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """The two steps of one network's requests that are taken off the event loop."""
+
+    prepare: Merged[Query | Asked, _Ready | MovemaskError]
+    answer: Merged[_Run, Outcome]
+
+
 _DEFAULT_PLAN = Plan()
 
 
@@ -111,25 +131,19 @@ class Pipeline:
         self._max_moves = max_moves
         self._plan = plan
         self._random = random.Random()
+        self._lanes: WeakKeyDictionary[Batcher, _Lane] = WeakKeyDictionary()
 
-    async def evaluate(self, queries: Sequence[Query], batcher: Batcher) -> list[Outcome]:
-        """An answer or an error for each query, in order; raises only what stops them all (queue, model)."""
-        return await self._evaluate(batcher, queries, self._read)
-
-    async def evaluate_positions(self, asked: Sequence[Asked], batcher: Batcher) -> list[Outcome]:
-        """The same for positions that have been read."""
-        return await self._evaluate(batcher, asked, lambda item: item)
-
-    async def _evaluate(self, batcher: Batcher, items: Sequence[T], read: Callable[[T], Asked]) -> list[Outcome]:
-        loop = asyncio.get_running_loop()
-        made = await loop.run_in_executor(self._executor, prepared, batcher.model, items, read)
+    async def evaluate(self, asked: Sequence[Query | Asked], batcher: Batcher) -> list[Outcome]:
+        """An answer or an error for each query or position, in order; raises only what stops them all
+        (queue, model)."""
+        lane = self._lane(batcher)
+        made = await lane.prepare.run(asked)
         ready = [item for item in made if isinstance(item, _Ready) and item.encoded.moves]
         answered: Iterator[Outcome] = iter(())
         if ready:
             inferred = await batcher.submit([item.encoded for item in ready])
             kinds = self._plan.drawn(self._random.random())
-            finish = partial(answers, batcher.model, ready, inferred, kinds=kinds, least=self._plan.least)
-            outcomes = await loop.run_in_executor(self._executor, finish)
+            outcomes = await lane.answer.run(runs_of(ready, inferred, kinds))
             self._audit(batcher.model, outcomes)
             answered = iter(outcomes)
         return [
@@ -141,7 +155,19 @@ class Pipeline:
             for item in made
         ]
 
-    def _read(self, query: Query) -> Asked:
+    def _lane(self, batcher: Batcher) -> _Lane:
+        """Where the work of all requests for a network is merged."""
+        if batcher not in self._lanes:
+            model, least = batcher.model, self._plan.least
+            self._lanes[batcher] = _Lane(
+                Merged(self._executor, lambda items: prepared(model, items, self._read)),
+                Merged(self._executor, lambda runs: answers(model, runs, least=least)),
+            )
+        return self._lanes[batcher]
+
+    def _read(self, query: Query | Asked) -> Asked:
+        if isinstance(query, Asked):
+            return query
         position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
         return Asked(position, query.elo, query.rule)
 
@@ -168,7 +194,9 @@ class Pipeline:
         self._record(records)
 
 
-def prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> list[_Ready | MovemaskError]:
+def prepared(
+    model: Model, items: Sequence[Query | Asked], read: Callable[[Query | Asked], Asked]
+) -> list[_Ready | MovemaskError]:
     """Each read and encoded, or why it cannot be."""
     asked = [_asked(model, item, read) for item in items]
     valid = [one for one in asked if isinstance(one, Asked)]
@@ -183,7 +211,7 @@ def prepared(model: Model, items: Sequence[T], read: Callable[[T], Asked]) -> li
     return found
 
 
-def _asked(model: Model, item: T, read: Callable[[T], Asked]) -> Asked | MovemaskError:
+def _asked(model: Model, item: Query | Asked, read: Callable[[Query | Asked], Asked]) -> Asked | MovemaskError:
     try:
         asked = read(item)
         if asked.rule.calibrated:
@@ -193,32 +221,43 @@ def _asked(model: Model, item: T, read: Callable[[T], Asked]) -> Asked | Movemas
     return asked
 
 
-def answers(
-    model: Model, ready: Sequence[_Ready], inferred: Inferred, *, kinds: Sequence[str], least: float
-) -> list[Outcome]:
-    """Logits `[B, A]` → policies, leakage and finished answers; a row whose logits are unusable spoils only itself."""
-    try:
-        return _answers(model, ready, inferred, kinds, least)
-    except MovemaskError:
-        return [_alone(model, item, inferred, row, kinds, least) for row, item in enumerate(ready)]
+def runs_of(ready: Sequence[_Ready], inferred: Inferred, kinds: tuple[str, ...]) -> list[_Run]:
+    """What `answers` takes, of the positions of one submission."""
+    timing = Timing(inferred.queue_seconds, inferred.inference_seconds)
+    values = [None] * len(ready) if inferred.value is None else list(inferred.value)
+    return [
+        _Run(item, logits, value, timing, kinds)
+        for item, logits, value in zip(ready, inferred.logits, values, strict=True)
+    ]
 
 
-def _alone(model: Model, item: _Ready, inferred: Inferred, row: int, kinds: Sequence[str], least: float) -> Outcome:
-    value = None if inferred.value is None else inferred.value[row : row + 1]
-    own = Inferred(inferred.logits[row : row + 1], value, inferred.queue_seconds, inferred.inference_seconds)
+def answers(model: Model, runs: Sequence[_Run], *, least: float) -> list[Outcome]:
+    """Logits → policies, leakage and finished answers; a run whose logits are unusable spoils only itself."""
+    made: dict[int, Outcome] = {}
+    for kinds in {run.kinds for run in runs}:
+        places = [place for place, run in enumerate(runs) if run.kinds == kinds]
+        own = [runs[place] for place in places]
+        try:
+            outcomes = _answers(model, own, kinds, least)
+        except MovemaskError:
+            outcomes = [_alone(model, run, least) for run in own]
+        made.update(zip(places, outcomes, strict=True))
+    return [made[place] for place in range(len(runs))]
+
+
+def _alone(model: Model, run: _Run, least: float) -> Outcome:
     try:
-        return _answers(model, [item], own, kinds, least)[0]
+        return _answers(model, [run], run.kinds, least)[0]
     except InvalidLogits as error:
-        return InvalidLogits(f"model {model.name}: {error}, in {item.encoded.position.fen!r}")
+        return InvalidLogits(f"model {model.name}: {error}, in {run.ready.encoded.position.fen!r}")
     except MovemaskError as error:
         return error
 
 
-def _answers(
-    model: Model, ready: Sequence[_Ready], inferred: Inferred, kinds: Sequence[str], least: float
-) -> list[Outcome]:
+def _answers(model: Model, runs: Sequence[_Run], kinds: Sequence[str], least: float) -> list[Outcome]:
+    ready = [run.ready for run in runs]
     batch = [item.encoded for item in ready]
-    logits = inferred.logits
+    logits = np.stack([run.logits for run in runs])
     legal = legal_of(batch, logits)
     made = policies(batch, legal, [item.asked.rule for item in ready])
     served = [
@@ -241,7 +280,6 @@ def _answers(
         kinds=kinds,
         least=least,
     )
-    timing = Timing(inferred.queue_seconds, inferred.inference_seconds)
     return [
         Answer(
             position=item.encoded.position,
@@ -249,14 +287,14 @@ def _answers(
             legal_moves=len(item.encoded.moves),
             policy=policy,
             leakage=leakage,
-            value=None if inferred.value is None else tuple(inferred.value[row].tolist()),
+            value=None if run.value is None else tuple(run.value.tolist()),
             asked_elo=item.asked.elo,
             elo=item.encoded.elo,
             ignored=model.ignored(item.encoded.position, item.asked.elo),
             rule=item.asked.rule,
-            timing=timing,
+            timing=run.timing,
         )
-        for row, (item, policy, leakage) in enumerate(zip(ready, made, leaked, strict=True))
+        for run, item, policy, leakage in zip(runs, ready, made, leaked, strict=True)
     ]
 
 
