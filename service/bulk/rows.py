@@ -117,7 +117,7 @@ def samples(chunk: Chunk, choice: Choice, left_out: LeftOut) -> Iterator[Sample]
 def _game_samples(text: str, source: str, number: int, choice: Choice, left_out: LeftOut) -> Iterator[Sample]:
     for game in read_games(io.StringIO(text)):  # one, or several without headers
         if not isinstance(game, Game):
-            why = str(game).replace("game 1", f"game {number}")
+            why = re.sub(r"game \d+", f"game {number}", str(game), count=1)
             left_out.add("game that cannot be played through", f"{source}: {why}")
             continue
         for ply, found in enumerate(game.plies):

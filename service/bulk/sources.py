@@ -127,11 +127,26 @@ def _games(lines: Iterator[str]) -> Iterator[str]:
             game, moves = [], False
         if not header and line.strip() and not line.startswith("%"):
             moves = True
-            if "{" in line or in_comment:
-                in_comment = line.rfind("{") > line.rfind("}") or (in_comment and "}" not in line)
+            in_comment = _ends_in_comment(line, in_comment)
         game.append(line)
     if any(line.strip() for line in game):
         yield "".join(game)
+
+
+def _ends_in_comment(line: str, inside: bool) -> bool:
+    """Whether a comment in braces is open at the end of a line of moves; what follows a semicolon is none."""
+    place = 0
+    while True:
+        if inside:
+            place = line.find("}", place) + 1
+            if not place:
+                return True
+        else:
+            begin, rest = line.find("{", place), line.find(";", place)
+            if begin < 0 or 0 <= rest < begin:
+                return False
+            place = begin + 1
+        inside = not inside
 
 
 def _positions(lines: Iterator[str]) -> Iterator[str]:

@@ -23,7 +23,8 @@ that ends here} e5 2. Nf3 *
 [Event "two"]
 [Result "1-0"]
 
-1. d4 d5 (1... Nf6 2. c4) 2. c4 1-0
+1. d4 {one} d5 {two (1... Nf6 2. c4) } ; the rest { of the line
+2. c4 {; not } 1-0
 
 
 [Event "three"]
