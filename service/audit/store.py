@@ -29,7 +29,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode
 
 #: Lengths in seconds of the spans that figures are kept by, from the one that is written to the coarsest, and how long
 #: a span stays before it is added to the next.
-TIERS = ((600, 86_400), (3_600, 3 * 86_400), (86_400, None))
+TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 
 #: The tier that holds all time.
 EVER = 0

@@ -48,8 +48,8 @@ def figures(held: Given, span: AskedSpan, model: str | None = None, by: By | Non
 
     `raw` is what plain softmax would have given to illegal moves, `multiplied` what `softmax(logits * mask)`
     would have, `served` what the answers gave; the others are measured for a share of the requests. With `by`, figures
-    of each group as well. With `since` or `until`, spans of ten minutes (older than a day: hours; than three days:
-    days) that overlap them are counted whole; `since` and `until` of the answer say what was.
+    of each group as well. With `since` or `until`, spans of ten minutes (older than six hours: hours; than three
+    days: days) that overlap them are counted whole; `since` and `until` of the answer say what was.
     """
     _written(held)
     dimension = None if by == "model" else by
@@ -61,8 +61,8 @@ def figures(held: Given, span: AskedSpan, model: str | None = None, by: By | Non
 def history(
     held: Given, span: AskedSpan, model: str | None = None, bucket: Literal["10m", "1h", "1d"] = "1h"
 ) -> HistoryOut:
-    """The figures by spans of time. Ten minutes are kept for a day, hours for three days, days for good: what is
-    older than that comes in longer buckets than asked, each saying its `seconds`."""
+    """The figures by spans of time. Ten minutes are kept for six hours, hours for three days, days for good: what
+    is older than that comes in longer buckets than asked, each saying its `seconds`."""
     _written(held)
     found = held.figures.history(_known(held, model), span, _BUCKETS[bucket])
     return HistoryOut(models={one.name: history_out(one, buckets) for one, buckets in found})
