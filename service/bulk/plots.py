@@ -54,9 +54,9 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
         powers = np.log10(np.maximum(values, 10.0**_LEAST)).clip(_LEAST, 0)
         share = counts / counts.sum()
         heights, _ = np.histogram(powers, edges, weights=share)
-        spread.stairs(heights, edges, color=colour, label=model.name, linewidth=1.4)
+        spread.stairs(heights, edges, color=colour, label=_label(model), linewidth=1.4)
         order = np.argsort(powers)
-        beyond.step(powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=model.name, where="post")
+        beyond.step(powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=_label(model), where="post")
     spread.set_ylabel("share of positions")
     beyond.set_ylabel("share with at least so much")
     beyond.set_yscale("log")
@@ -119,7 +119,7 @@ def by_cause(models: Sequence[ModelSummary]) -> str:
         axes.barh(
             place, max(0.0, 1 - left), left=left, color="#eeeeee", label="below the threshold" if not place else None
         )
-    axes.set_yticks(range(len(told)), [model.name for model in told])
+    axes.set_yticks(range(len(told)), [_label(model) for model in told])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("part of all raw leakage")
@@ -136,6 +136,12 @@ _CAUSE_COLOURS = (
 def colour_of(models: Sequence[ModelSummary], model: ModelSummary) -> str:
     """The colour that a network is drawn in."""
     return COLOURS[[one.name for one in models].index(model.name) % len(COLOURS)]
+
+
+def _label(model: ModelSummary) -> str:
+    """The name as matplotlib leaves it alone: a dollar would begin a formula, an underscore in front hide it."""
+    name = model.name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name
 
 
 def _colours(models: Sequence[ModelSummary]) -> list[str]:

@@ -239,6 +239,18 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert "leaves_king_in_check" in text or "wrong_geometry" in text
 
 
+def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
+    for name in ("_hidden", "cost $a^$"):
+        write_fake(tmp_path / "m", name)
+    (tmp_path / "x.fen").write_text("\n".join(fens(20)))
+    names = ("--model", "_hidden", "--model", "cost $a^$")
+    audited(tmp_path / "x.fen", "--models-dir", tmp_path / "m", *names, "--out", tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text()
+    plots = "".join(text.split("<svg")[1:4])
+    assert "_hidden" in plots
+    assert "cost $a^$" in plots
+
+
 def started(file: Path, out: Path, models: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "service", "audit", str(file), "--models-dir", str(models), "--model", "net"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
