@@ -16,7 +16,8 @@ class Merged(Generic[T, R]):
     """Runs `work` on the items of all who wait, off the event loop; used from one event loop alone.
 
     A lone caller is served at once, so nothing waits for company; while `at_once` calls of `work` are under way, what
-    arrives waits, and becomes one call. The numbers of a batch cost numpy hardly more than those of one.
+    arrives waits, and becomes one call. The numbers of a batch cost numpy hardly more than those of one. A call of
+    several callers that raises is made again for each by itself, so that an error reaches only whom it concerns.
 
     Parameters
     ----------
@@ -31,6 +32,7 @@ class Merged(Generic[T, R]):
         self._executor, self._work = executor, work
         self._at_once, self._most = at_once, most
         self._waiting: deque[tuple[Sequence[T], asyncio.Future[list[R]]]] = deque()
+        self._alone: deque[tuple[Sequence[T], asyncio.Future[list[R]]]] = deque()
         self._under_way = 0
 
     async def run(self, items: Sequence[T]) -> list[R]:
@@ -48,6 +50,10 @@ class Merged(Generic[T, R]):
             job.add_done_callback(lambda done, taken=taken: self._done(done, taken, loop))  # type: ignore[misc]
 
     def _taken(self) -> list[tuple[Sequence[T], asyncio.Future[list[R]]]]:
+        while self._alone:
+            one = self._alone.popleft()
+            if not one[1].done():
+                return [one]
         taken: list[tuple[Sequence[T], asyncio.Future[list[R]]]] = []
         count = 0
         while self._waiting and (not taken or count + len(self._waiting[0][0]) <= self._most):
@@ -65,6 +71,9 @@ class Merged(Generic[T, R]):
     ) -> None:
         self._under_way -= 1
         error = asyncio.CancelledError() if job.cancelled() else job.exception()
+        if isinstance(error, Exception) and len(taken) > 1:
+            self._alone.extend(taken)
+            taken = ()
         start = 0
         for items, future in taken:
             end = start + len(items)

@@ -62,6 +62,27 @@ def test_an_error_reaches_those_it_concerns_and_the_next_are_served(executor: Th
     asyncio.run(main())
 
 
+def test_an_error_of_one_does_not_reach_those_it_was_merged_with(executor: ThreadPoolExecutor) -> None:
+    gate = threading.Event()
+
+    def work(items: list[int]) -> list[int]:
+        assert gate.wait(30)
+        if 2 in items:
+            raise RuntimeError("broken")
+        return items
+
+    async def main() -> list[list[int] | BaseException]:
+        merged = Merged(executor, work, at_once=1)
+        asked = [asyncio.ensure_future(merged.run([n])) for n in range(5)]
+        await asyncio.sleep(0)
+        gate.set()
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(main())
+    assert [one for one in found if not isinstance(one, BaseException)] == [[0], [1], [3], [4]]
+    assert isinstance(found[2], RuntimeError)
+
+
 def test_who_left_while_waiting_is_not_worked_for(executor: ThreadPoolExecutor) -> None:
     gate, calls = threading.Event(), []
 

@@ -220,7 +220,7 @@ def _played(judged: MoveJudged, model: Model) -> PlayedOut:
         probability=judged.probability,
         rank=judged.rank,
         surprise=judged.surprise,
-        leakage=_leakage(leakage, model),
+        leakage=LeakageOut(**_leakage(leakage, model)),
     )
 
 
@@ -238,13 +238,7 @@ def _tail(answer: Answer, model: Model, include: list[Include]) -> Told:
     if answer.value is not None:
         out["value"] = _value(answer.value)
     if answer.leakage is not None:
-        leakage = answer.leakage
-        out["leakage"] = {
-            "raw": leakage.raw,
-            "multiplied": leakage.multiplied,
-            "served": leakage.served,
-            "trained_with_mask": model.trained_with_mask,
-        }
+        out["leakage"] = _leakage(answer.leakage, model)
     if answer.policy is not None:
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
             out["abstention"] = answer.policy.abstention
@@ -290,10 +284,10 @@ def _moves(answer: Answer, include: list[Include], only: int | None = None) -> l
     return told
 
 
-def _leakage(leakage: Leakage, model: Model) -> LeakageOut:
-    return LeakageOut(
-        raw=leakage.raw,
-        multiplied=leakage.multiplied,
-        served=leakage.served,
-        trained_with_mask=model.trained_with_mask,
-    )
+def _leakage(leakage: Leakage, model: Model) -> Told:
+    return {
+        "raw": leakage.raw,
+        "multiplied": leakage.multiplied,
+        "served": leakage.served,
+        "trained_with_mask": model.trained_with_mask,
+    }
