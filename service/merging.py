@@ -1,9 +1,8 @@
-"""Work of many callers, done as one: what waits for a thread while it is busy is handed to it together."""
+"""Work of many callers, done as one: what arrives in one turn of the event loop is handed on together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
@@ -13,74 +12,55 @@ R = TypeVar("R")
 
 
 class Merged(Generic[T, R]):
-    """Runs `work` on the items of all who wait, off the event loop; used from one event loop alone.
+    """Runs `work` on the items of all who ask; used from one event loop alone.
 
-    A lone caller is served at once, so nothing waits for company; while `at_once` calls of `work` are under way, what
-    arrives waits, and becomes one call. The numbers of a batch cost numpy hardly more than those of one. A call of
-    several callers that raises is made again for each by itself, so that an error reaches only whom it concerns.
+    The numbers of a batch cost numpy hardly more than those of one, so what was asked for in one turn of the loop is
+    one call, made on the loop itself: for a few positions, handing them to a thread and back costs more than the work.
+    Nothing waits for company. Who asks for many is served by a thread, alone. A call of several callers that raises is
+    made again for each by itself, so that an error reaches only whom it concerns.
 
     Parameters
     ----------
     work : items → a result for each, in order
-    at_once : calls under way at a time
-    most : items of several callers in one call; a caller's own are never split
+    few : items of one caller that are still worked on in the loop
     """
 
-    def __init__(
-        self, executor: Executor, work: Callable[[list[T]], Sequence[R]], *, at_once: int = 2, most: int = 256
-    ) -> None:
-        self._executor, self._work = executor, work
-        self._at_once, self._most = at_once, most
-        self._waiting: deque[tuple[Sequence[T], asyncio.Future[list[R]]]] = deque()
-        self._alone: deque[tuple[Sequence[T], asyncio.Future[list[R]]]] = deque()
-        self._under_way = 0
+    def __init__(self, executor: Executor, work: Callable[[list[T]], Sequence[R]], *, few: int = 16) -> None:
+        self._executor, self._work, self._few = executor, work, few
+        self._waiting: list[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = []
 
-    async def run(self, items: Sequence[T]) -> list[R]:
+    async def run(self, items: Sequence[T]) -> Sequence[R]:
         """The results of these items; raises what `work` raises. Who is cancelled while waiting is left out."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[R]] = loop.create_future()
+        if len(items) > self._few:
+            return await loop.run_in_executor(self._executor, self._work, list(items))
+        future: asyncio.Future[Sequence[R]] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._together)
         self._waiting.append((items, future))
-        self._start(loop)
         return await future
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._under_way < self._at_once and (taken := self._taken()):
-            self._under_way += 1
-            job = loop.run_in_executor(self._executor, self._work, [item for items, _ in taken for item in items])
-            job.add_done_callback(lambda done, taken=taken: self._done(done, taken, loop))  # type: ignore[misc]
+    def _together(self) -> None:
+        """Works for all who have asked since the last time."""
+        callers = [one for one in self._waiting if not one[1].done()]
+        self._waiting = []
+        if len(callers) == 1:
+            self._settle(*callers[0])
+        elif callers:
+            try:
+                results = self._work([item for items, _ in callers for item in items])
+            except Exception:
+                for items, future in callers:
+                    self._settle(items, future)
+                return
+            start = 0
+            for items, future in callers:
+                future.set_result(results[start : start + len(items)])
+                start += len(items)
 
-    def _taken(self) -> list[tuple[Sequence[T], asyncio.Future[list[R]]]]:
-        while self._alone:
-            one = self._alone.popleft()
-            if not one[1].done():
-                return [one]
-        taken: list[tuple[Sequence[T], asyncio.Future[list[R]]]] = []
-        count = 0
-        while self._waiting and (not taken or count + len(self._waiting[0][0]) <= self._most):
-            one = self._waiting.popleft()
-            if not one[1].done():
-                taken.append(one)
-                count += len(one[0])
-        return taken
-
-    def _done(
-        self,
-        job: asyncio.Future[Sequence[R]],
-        taken: Sequence[tuple[Sequence[T], asyncio.Future[list[R]]]],
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._under_way -= 1
-        error = asyncio.CancelledError() if job.cancelled() else job.exception()
-        if isinstance(error, Exception) and len(taken) > 1:
-            self._alone.extend(taken)
-            taken = ()
-        start = 0
-        for items, future in taken:
-            end = start + len(items)
-            if not future.done():
-                if error is None:
-                    future.set_result(list(job.result()[start:end]))
-                else:
-                    future.set_exception(error)
-            start = end
-        self._start(loop)
+    def _settle(self, items: Sequence[T], future: asyncio.Future[Sequence[R]]) -> None:
+        """Works for one caller."""
+        try:
+            future.set_result(self._work(list(items)))
+        except Exception as error:
+            future.set_exception(error)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -18,88 +19,69 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def test_everyone_gets_their_own_and_what_waits_is_done_together(executor: ThreadPoolExecutor) -> None:
-    gate, calls = threading.Event(), []
+class Work:
+    """Ten times each item; keeps what it was called with, and by which thread. It cannot do 2 where told so."""
 
-    def work(items: list[int]) -> list[int]:
-        calls.append(list(items))
-        if len(calls) == 1:
-            assert gate.wait(30)
+    def __init__(self, broken: bool = False) -> None:
+        self.calls: list[list[int]] = []
+        self.threads: list[threading.Thread] = []
+        self.broken = broken
+
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        self.calls.append(list(items))
+        self.threads.append(threading.current_thread())
+        if self.broken and 2 in items:
+            raise RuntimeError("broken")
         return [item * 10 for item in items]
 
-    async def main() -> list[list[int]]:
-        merged = Merged(executor, work, at_once=1, most=5)
-        asked = [asyncio.ensure_future(merged.run([n, n + 100])) for n in range(5)]
-        await asyncio.sleep(0)
-        gate.set()
-        return await asyncio.gather(*asked)
 
-    assert asyncio.run(main()) == [[10 * n, 10 * n + 1000] for n in range(5)]
-    # The first was served at once and alone; then no more than five at a time, nobody's own split.
-    assert calls == [[0, 100], [1, 101, 2, 102], [3, 103, 4, 104]]
+def all_of(
+    executor: ThreadPoolExecutor, work: Callable[[list[int]], Sequence[int]], *asked: list[int]
+) -> list[Sequence[int] | BaseException]:
+    """What each of these gets who ask in one turn of the loop."""
 
+    async def main() -> list[Sequence[int] | BaseException]:
+        merged = Merged(executor, work, few=3)
+        calls: list[Coroutine[Any, Any, Sequence[int]]] = [merged.run(items) for items in asked]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
 
-def test_a_large_request_is_done_alone_and_whole(executor: ThreadPoolExecutor) -> None:
-    async def main() -> list[int]:
-        merged: Merged[int, int] = Merged(executor, lambda items: items, most=3)
-        return await merged.run(list(range(10)))
-
-    assert asyncio.run(main()) == list(range(10))
+    return asyncio.run(main())
 
 
-def test_an_error_reaches_those_it_concerns_and_the_next_are_served(executor: ThreadPoolExecutor) -> None:
-    def work(items: list[int]) -> list[int]:
-        if -1 in items:
-            raise RuntimeError("broken")
-        return items
+def test_everyone_gets_their_own_and_one_turn_is_one_call(executor: ThreadPoolExecutor) -> None:
+    work = Work()
+    assert all_of(executor, work, [0, 100], [1], [2, 102]) == [[0, 1000], [10], [20, 1020]]
+    assert work.calls == [[0, 100, 1, 2, 102]]
+    assert work.threads == [threading.current_thread()]
 
-    async def main() -> None:
-        merged = Merged(executor, work)
-        with pytest.raises(RuntimeError, match="broken"):
-            await merged.run([-1])
-        assert await merged.run([2]) == [2]
 
-    asyncio.run(main())
+def test_a_large_request_is_done_alone_whole_and_off_the_loop(executor: ThreadPoolExecutor) -> None:
+    work = Work()
+    assert all_of(executor, work, [1, 2, 3, 4], [5]) == [[10, 20, 30, 40], [50]]
+    assert sorted(work.calls) == [[1, 2, 3, 4], [5]]
+    assert work.threads[work.calls.index([1, 2, 3, 4])] is not threading.current_thread()
 
 
 def test_an_error_of_one_does_not_reach_those_it_was_merged_with(executor: ThreadPoolExecutor) -> None:
-    gate = threading.Event()
-
-    def work(items: list[int]) -> list[int]:
-        assert gate.wait(30)
-        if 2 in items:
-            raise RuntimeError("broken")
-        return items
-
-    async def main() -> list[list[int] | BaseException]:
-        merged = Merged(executor, work, at_once=1)
-        asked = [asyncio.ensure_future(merged.run([n])) for n in range(5)]
-        await asyncio.sleep(0)
-        gate.set()
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    found = asyncio.run(main())
-    assert [one for one in found if not isinstance(one, BaseException)] == [[0], [1], [3], [4]]
-    assert isinstance(found[2], RuntimeError)
+    for asked in ([2],), ([0], [1], [2], [3]):
+        found = all_of(executor, Work(broken=True), *asked)
+        for items, result in zip(asked, found, strict=True):
+            if items == [2]:
+                assert isinstance(result, RuntimeError)
+            else:
+                assert result == [10 * item for item in items]
 
 
-def test_who_left_while_waiting_is_not_worked_for(executor: ThreadPoolExecutor) -> None:
-    gate, calls = threading.Event(), []
-
-    def work(items: list[int]) -> list[int]:
-        calls.append(list(items))
-        assert gate.wait(30)
-        return items
+def test_who_left_before_their_turn_is_not_worked_for(executor: ThreadPoolExecutor) -> None:
+    work = Work()
 
     async def main() -> None:
-        merged = Merged(executor, work, at_once=1)
+        merged = Merged(executor, work)
         first, gone, last = (asyncio.ensure_future(merged.run([n])) for n in range(3))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # all three have asked
         gone.cancel()
-        await asyncio.sleep(0)
-        gate.set()
-        assert [await first, await last] == [[0], [2]]
+        assert [await first, await last] == [[0], [20]]
         assert gone.cancelled()
 
     asyncio.run(main())
-    assert calls == [[0], [2]]
+    assert work.calls == [[0, 2]]

@@ -10,6 +10,7 @@ from fastapi_offline import FastAPIOffline
 
 from service import __version__
 from service.api import problems
+from service.api.direct import Direct
 from service.api.disconnect import ClientGone
 from service.api.metrics import Metrics
 from service.api.middleware import BodyGuard, Counted
@@ -51,6 +52,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(router)
     problems.install(app, metrics.problem)
     app.add_exception_handler(ClientGone, _client_gone)
+    app.add_middleware(Direct, routes=policy.DIRECT)
     app.add_middleware(BodyGuard, limit=chosen.max_body_bytes, metrics=metrics)
     app.add_middleware(Counted, metrics=metrics)
     return app

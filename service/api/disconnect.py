@@ -10,6 +10,9 @@ from fastapi import Request
 
 T = TypeVar("T")
 
+#: Seconds of work before its client is listened for: most work is done by then, and listening has its price.
+_LISTEN_AFTER = 0.05
+
 
 class ClientGone(Exception):
     """The client closed the connection; there is nobody to answer."""
@@ -17,21 +20,29 @@ class ClientGone(Exception):
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled if the client closes the connection first; then ClientGone is raised."""
-    working = asyncio.ensure_future(work)
-    listening = asyncio.ensure_future(_gone(request))
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    listening: asyncio.Task[None] | None = None
+
+    def listen() -> None:
+        nonlocal listening
+        listening = loop.create_task(_cancelled_when_gone(request, task))
+
+    timer = loop.call_later(_LISTEN_AFTER, listen)
     try:
-        await asyncio.wait({working, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGone
-        return working.result()
+        return await work
+    except asyncio.CancelledError:
+        if listening is not None and listening.done() and not listening.cancelled() and task.uncancel() == 0:
+            raise ClientGone from None
+        raise
     finally:
-        for task in (working, listening):
-            if not task.done():
-                task.cancel()
-        await asyncio.gather(working, listening, return_exceptions=True)
+        timer.cancel()
+        if listening is not None:
+            listening.cancel()
 
 
-async def _gone(request: Request) -> None:
-    """Returns once the client has gone; the body has been read, so nothing else can arrive."""
+async def _cancelled_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
+    """Cancels the task once the client has gone; the body has been read, so nothing else can arrive."""
     while (await request.receive())["type"] != "http.disconnect":
         continue
+    task.cancel()

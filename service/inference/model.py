@@ -31,6 +31,10 @@ class Evaluation:
     logits: NDArray[np.floating]
     value: NDArray[np.float64] | None
 
+    def part(self, rows: slice) -> Evaluation:
+        """The same of some of the positions."""
+        return Evaluation(self.logits[rows], None if self.value is None else self.value[rows])
+
 
 @dataclass(frozen=True)
 class Model:
@@ -100,11 +104,14 @@ class Model:
             for position, elo, found in zip(positions, elos, slots, strict=True)
         ]
 
-    def evaluate(self, batch: Sequence[EncodedPosition]) -> Evaluation:
-        """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape."""
+    def evaluate(self, batch: Sequence[EncodedPosition], *, alone: bool = True) -> Evaluation:
+        """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape.
+
+        `alone` as in `Session.run`.
+        """
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
-        logits, *rest = self.session.run(self.feeds(batch), names)
+        logits, *rest = self.session.run(self.feeds(batch), names, alone=alone)
         if logits.shape != (len(batch), len(self.vocabulary)):
             raise InferenceFailed(
                 f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "

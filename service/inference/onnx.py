@@ -27,17 +27,15 @@ _DTYPES = {
 
 
 class OnnxSession:
-    """One onnxruntime session on the CPU with `threads` threads inside an operator and one operator at a time."""
+    """One network in onnxruntime on the CPU: `threads` runs at once on a thread each, or one run on all of them.
+
+    That takes two sessions, which hold the weights twice: a session's number of threads is fixed when it is made.
+    """
 
     def __init__(self, file: Path, threads: int) -> None:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 4  # what goes wrong is raised; the runtime need not print it too
-        try:
-            self._session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's exceptions share no base of their own
-            raise ContractError(f"{file.name}: onnxruntime cannot load it: {_first_line(error)}") from None
+        self.at_once = threads
+        self._session = _opened(file, 1)
+        self._alone = self._session if threads == 1 else _opened(file, threads)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -47,11 +45,26 @@ class OnnxSession:
     def outputs(self) -> tuple[TensorInfo, ...]:
         return tuple(_info(node) for node in self._session.get_outputs())
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
+        session = self._alone if alone else self._session
         try:
-            return list(self._session.run(list(outputs), dict(feeds)))
+            return list(session.run(list(outputs), dict(feeds)))
         except Exception as error:
             raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
+
+
+def _opened(file: Path, threads: int) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what goes wrong is raised; the runtime need not print it too
+    # Threads that have finished their part spin for the next: within a run that halves its time, after it they would
+    # take a core from everything else for milliseconds.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    try:
+        return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime's exceptions share no base of their own
+        raise ContractError(f"{file.name}: onnxruntime cannot load it: {_first_line(error)}") from None
 
 
 def _info(node: ort.NodeArg) -> TensorInfo:

@@ -23,7 +23,12 @@ class TensorInfo:
 
 
 class Session(Protocol):
-    """Runs one network. Called from one thread at a time."""
+    """Runs one network, from as many threads at a time as it says."""
+
+    @property
+    def at_once(self) -> int:
+        """Runs that do best side by side."""
+        ...
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]: ...
@@ -31,8 +36,11 @@ class Session(Protocol):
     @property
     def outputs(self) -> tuple[TensorInfo, ...]: ...
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-        """The named outputs for a batch of inputs; raises InferenceFailed if the runtime does."""
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
+        """The named outputs for a batch of inputs; raises InferenceFailed if the runtime does.
+
+        `alone` says that nothing else runs meanwhile, so that every thread may work on it.
+        """
         ...
 
 
@@ -49,6 +57,10 @@ class FakeSession:
         self._scale = scale
 
     @property
+    def at_once(self) -> int:
+        return 1
+
+    @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         return self._inputs
 
@@ -56,7 +68,7 @@ class FakeSession:
     def outputs(self) -> tuple[TensorInfo, ...]:
         return (self._logits,)
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
         slots = self._logits.shape[1]
         assert slots is not None
         columns = [np.ascontiguousarray(feeds[info.name]) for info in self._inputs]

@@ -21,11 +21,13 @@ from tests.networks import contract, fake_model
 class Gated:
     """The fake behind a gate: a run begins, tells so, and waits until it is let through."""
 
-    def __init__(self, session: FakeSession) -> None:
+    def __init__(self, session: FakeSession, at_once: int = 1) -> None:
         self._session = session
+        self.at_once = at_once
         self.begun = threading.Semaphore(0)
         self.open = threading.Event()
         self.sizes: list[int] = []
+        self.alone: list[bool] = []
         self.error: Exception | None = None
 
     @property
@@ -36,8 +38,9 @@ class Gated:
     def outputs(self) -> tuple[TensorInfo, ...]:
         return self._session.outputs
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
         self.sizes.append(len(feeds["planes"]))
+        self.alone.append(alone)
         self.begun.release()
         assert self.open.wait(30)
         if self.error is not None:
@@ -50,6 +53,18 @@ def gate() -> Gated:
     session = fake_model().session
     assert isinstance(session, FakeSession)
     return Gated(session)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[Batcher, Gated]]:
+    """A session that runs two at once."""
+    session = fake_model().session
+    assert isinstance(session, FakeSession)
+    gate = Gated(session, at_once=2)
+    made = Batcher(Model("pair", "sha256:x", contract(), gate), max_batch=8, max_waiting=64)
+    yield made, gate
+    gate.open.set()
+    made.close()
 
 
 @pytest.fixture
@@ -86,6 +101,41 @@ def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order
     assert [run.size for run in runs] == [8, 8, 4]
     assert inferred.queue_seconds >= 0
     assert inferred.inference_seconds == pytest.approx(sum(run.seconds for run in runs))
+
+
+def test_two_that_are_idle_halve_a_batch_and_it_comes_back_whole_and_in_order(pair: tuple[Batcher, Gated]) -> None:
+    batcher, gate = pair
+
+    async def story() -> None:
+        positions = encoded(batcher.model, 20)
+        asked = asyncio.create_task(batcher.submit(positions))
+        await begun(gate)
+        await begun(gate)  # both run, before either is done
+        assert sorted(gate.sizes) == [8, 8]
+        gate.open.set()
+        expected = batcher.model.evaluate(positions).logits
+        np.testing.assert_array_equal((await asked).logits, expected)
+        gate.sizes.clear()
+        np.testing.assert_array_equal((await batcher.submit(positions[:5])).logits, expected[:5])
+
+    asyncio.run(story())
+    assert sorted(gate.sizes) == [2, 3]
+
+
+def test_a_lone_position_has_every_thread_and_two_share_them(pair: tuple[Batcher, Gated]) -> None:
+    batcher, gate = pair
+
+    async def story() -> None:
+        positions = encoded(batcher.model, 2)
+        first = asyncio.create_task(batcher.submit(positions[:1]))
+        await begun(gate)
+        second = asyncio.create_task(batcher.submit(positions[1:]))
+        await begun(gate)
+        gate.open.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(story())
+    assert gate.alone == [True, False]
 
 
 def test_what_arrives_while_the_network_runs_becomes_one_batch(gated: Batcher, gate: Gated) -> None:
