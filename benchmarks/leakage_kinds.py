@@ -15,9 +15,10 @@ import numpy as np
 
 from service.audit import leakage
 from service.audit.kinds import KINDS, SERVED, Plan
-from service.audit.served import served
+from service.audit.served import Told, served
 from service.audit.traits import Traits
-from service.encoding.position import Position
+from service.encoding.phase import phases_of
+from service.encoding.position import Position, boards_of
 from service.errors import MovemaskError
 from service.inference.registry import load_registry
 from service.policy import Rule, legal_of, policies
@@ -79,10 +80,15 @@ def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # 
     for kind in KINDS:
         if kind == SERVED:
             costs[f"`{kind}`"] = timed(
-                lambda encoded, logits, legal, black, made: [
-                    served(one.position.board, policy.moves, policy.probabilities)
-                    for one, policy in zip(encoded, made, strict=True)
-                ]
+                lambda encoded, logits, legal, black, made: served(
+                    Told.of(
+                        [policy.codes for policy in made],
+                        [policy.probabilities for policy in made],
+                        [policy.abstention for policy in made],
+                        [one.codes for one in encoded],
+                    ),
+                    [one.position for one in encoded],
+                )
             )
         else:
             costs[f"`{kind}`"] = timed(
@@ -103,7 +109,8 @@ def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # 
     )
     costs["phase, check and the other groups"] = timed(
         lambda encoded, logits, legal, black, made: [
-            Traits.of(one.position.board, len(one.moves), None) for one in encoded
+            Traits(one.position.turn, one.in_check, phase, len(one.codes), None)
+            for one, phase in zip(encoded, phases_of(boards_of([one.position for one in encoded])), strict=True)
         ]
     )
     costs["the network itself"] = timed(lambda encoded, logits, legal, black, made: model.evaluate(encoded))

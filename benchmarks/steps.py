@@ -9,26 +9,28 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import chess
+import numpy as np
 import orjson
 
+from service.answering import Answer, Query, Ready, answers, prepared, runs_of
 from service.api.schemas.answers import policy_out
-from service.audit.kinds import ALWAYS, Plan
-from service.audit.leakage import leakages
-from service.audit.served import served
+from service.audit.kinds import ALWAYS, MULTIPLIED, RAW, Plan
+from service.audit.leakage import Batch, leakages, measure
+from service.audit.served import Told, served
 from service.encoding.boards import Boards
+from service.encoding.encoded import EncodedPosition
 from service.encoding.legal_slots import legal_slots
 from service.encoding.legality import legal_moves
 from service.encoding.position import Position
 from service.inference.batcher import Inferred
 from service.inference.model import Model
 from service.inference.registry import load_registry
-from service.pipeline import Asked, Query, answers, prepared, runs_of
-from service.policy import Rule, legal_of, policies
+from service.policy import Policy, Rule, legal_of, policies
 from service.settings import shipped_models
 
 POSITIONS = 1024
@@ -65,51 +67,70 @@ def main() -> None:
 
 def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
     """Microseconds a position of each step, for batches of a size."""
-    queries = [Query(fen) for fen in fens]
-
-    def read(query: Query | Asked) -> Asked:
-        return query if isinstance(query, Asked) else Asked(Position.read(query.fen), query.elo, query.rule)
-
-    asked = _parts([read(query) for query in queries], size)
-    ready = [prepared(model, part, read) for part in _parts(queries, size)]
+    parts = _parts(fens, size)
+    queries = [[Query(fen) for fen in part] for part in parts]
+    read = [_positions(part) for part in parts]
+    ready = [[one for one in prepared(model, part) if isinstance(one, Ready)] for part in queries]
     encoded = [[one.encoded for one in part] for part in ready]
     evaluated = [model.evaluate(part) for part in encoded]
     inferred = [Inferred(one.logits, one.value, 0.0, 0.0) for one in evaluated]
     legal = [legal_of(part, one.logits) for part, one in zip(encoded, evaluated, strict=True)]
-    made = [policies(part, own, [Rule()] * len(part)) for part, own in zip(encoded, legal, strict=True)]
+    rules = [[Rule()] * len(part) for part in parts]
+    made = [policies(part, own, rule) for part, own, rule in zip(encoded, legal, rules, strict=True)]
     least = Plan().least
-    runs = [runs_of(part, one, ALWAYS) for part, one in zip(ready, inferred, strict=True)]
+    runs = [runs_of(part, one) for part, one in zip(ready, inferred, strict=True)]
     told = [answers(model, part, least=least) for part in runs]
-    out = [{"results": [policy_out(one, model, []) for one in part]} for part in told]
+    out = [{"results": [policy_out(one, model, []) for one in part if isinstance(one, Answer)]} for part in told]
+    batches = [Batch(one.logits, own.slots, own.indptr) for one, own in zip(evaluated, legal, strict=True)]
     return {
-        "FEN read and checked by python-chess": _timed(lambda: [read(query) for query in queries]),
-        "legal moves and slots": _timed(
-            lambda: [legal_slots([one.position for one in part], model.vocabulary) for part in asked]
-        ),
-        "planes": _timed(lambda: [model.encoder.encode_all([one.position for one in part]) for part in asked]),
-        "network": _timed(lambda: [model.evaluate(part) for part in encoded]),
+        "FEN read and checked": _timed(lambda: [_positions(part) for part in parts]),
+        "legal moves and slots": _timed(lambda: [legal_slots(part, model.vocabulary) for part in read]),
+        "planes": _timed(lambda: [model.encoder.encode_all(part) for part in read]),
+        "network": _timed(lambda: [model.evaluate(part, alone=False) for part in encoded]),
         "policy": _timed(
-            lambda: [policies(part, own, [Rule()] * len(part)) for part, own in zip(encoded, legal, strict=True)]
-        ),
-        "answer checked by python-chess": _timed(
             lambda: [
-                served(one.position.board, policy.moves, policy.probabilities, legal_moves=len(one.moves))
-                for part, of in zip(encoded, made, strict=True)
-                for one, policy in zip(part, of, strict=True)
+                policies(part, legal_of(part, one.logits), rule)
+                for part, one, rule in zip(encoded, evaluated, rules, strict=True)
             ]
         ),
-        "leakage and causes": _timed(
+        "answer checked": _timed(lambda: [_checked(part, of, []) for part, of in zip(encoded, made, strict=True)]),
+        "answer judged by python-chess": _timed(
+            lambda: [_checked(part, of, range(len(part))) for part, of in zip(encoded, made, strict=True)]
+        ),
+        "`raw` and `multiplied`": _timed(
             lambda: [
-                leakages(
-                    [one.position for one in part], model.vocabulary, one_of.logits, own.slots, own.indptr,
-                    [0.0] * len(part), kinds=ALWAYS, least=least,
-                )
-                for part, one_of, own in zip(encoded, evaluated, legal, strict=True)
+                measure([RAW, MULTIPLIED], Batch(one.logits, own.slots, own.indptr), model.vocabulary, _NO_BLACK)
+                for one, own in zip(evaluated, legal, strict=True)
             ]
         ),
-        "answer as dicts": _timed(lambda: [policy_out(one, model, []) for part in told for one in part]),
+        "leakage with its causes": _timed(
+            lambda: [
+                leakages(part, model.vocabulary, Batch(one.logits, one.slots, one.indptr), kinds=ALWAYS, least=least)
+                for part, one in zip(read, batches, strict=True)
+            ]
+        ),
+        "answer as dicts": _timed(
+            lambda: [policy_out(one, model, []) for part in told for one in part if isinstance(one, Answer)]
+        ),
         "answer as JSON": _timed(lambda: [orjson.dumps(one) for one in out]),
-    }  # fmt: skip
+    }
+
+
+_NO_BLACK = np.zeros(0, dtype=np.bool_)
+
+
+def _positions(fens: list[str]) -> list[Position]:
+    return [one for one in Position.read_all(fens) if isinstance(one, Position)]
+
+
+def _checked(encoded: list[EncodedPosition], made: list[Policy], judged: Iterable[int]) -> None:
+    told = Told.of(
+        [policy.codes for policy in made],
+        [policy.probabilities for policy in made],
+        [policy.abstention for policy in made],
+        [one.codes for one in encoded],
+    )
+    served(told, [one.position for one in encoded], judged)
 
 
 def _parts(items: list[Any], size: int) -> list[Any]:

@@ -19,6 +19,7 @@ import click
 import uvicorn
 
 from service import __version__, calibration
+from service.answering import Answer, Query
 from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
@@ -31,7 +32,7 @@ from service.inference.batcher import Batcher
 from service.inference.model import Model
 from service.inference.registry import Registry
 from service.model_commands import models, models_dir_option, registry_of
-from service.pipeline import Answer, Pipeline, Query
+from service.pipeline import Pipeline
 from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
 

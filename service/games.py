@@ -11,11 +11,12 @@ from itertools import islice
 import chess
 import numpy as np
 
+from service.answering import Answer, Asked, Outcome
 from service.encoding.pgn import Game, Ply, read_games
 from service.errors import LimitExceeded, MovemaskError
 from service.inference.batcher import Batcher
 from service.numeric import losses
-from service.pipeline import Answer, Asked, Outcome, Pipeline
+from service.pipeline import Pipeline
 from service.policy import Rule
 
 

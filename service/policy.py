@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.encoding.encoded import EncodedPosition
+from service.encoding.move_codes import moves_of
 from service.errors import InvalidRule
 from service.numeric import entmax, filters, gather, softmax, statistics
-from service.numeric.ragged import Float, Index, restricted
+from service.numeric.ragged import Float, Index, falling, indptr_of, restricted
 
 #: A rule's temperature that stands for the model's own, fitted one; `Pipeline` puts the number in its place.
 CALIBRATED = math.nan
@@ -82,19 +83,24 @@ class Statistics:
 class Policy:
     """The distribution over the legal moves of one position that the filters keep, most probable first.
 
-    `probabilities` and `logits` are float64 `[L]`, in the order of `moves`; equal ones in the order of their slots. The
-    probabilities and `abstention` (0 but for softmax_one) sum to 1.
+    `codes` (`move_codes`) are `[L]`; `probabilities` and `logits` are float64 `[L]`, in their order; equal ones in the
+    order of their slots. The probabilities and `abstention` (0 but for softmax_one) sum to 1.
     """
 
-    moves: tuple[chess.Move, ...]
+    codes: Index
     probabilities: Float
     logits: Float
     abstention: float
 
     @property
+    def moves(self) -> tuple[chess.Move, ...]:
+        """As python-chess has them, in the same order."""
+        return moves_of(self.codes)
+
+    @property
     def statistics(self) -> Statistics:
         """Of the probabilities, brought to a sum of 1 where some was abstained; made when asked for."""
-        row = np.array([0, len(self.moves)])
+        row = np.array([0, len(self.codes)])
         total = float(self.probabilities.sum())
         p = self.probabilities / total if self.abstention and total else self.probabilities
         return Statistics(
@@ -110,13 +116,12 @@ class Policy:
         cumulated = np.cumsum(self.probabilities)
         drawn = np.random.default_rng(seed).random() * cumulated[-1]
         index = int(np.searchsorted(cumulated, drawn, side="right"))
-        return index if index < len(self.moves) else 0  # beyond the end only where no move has any probability
+        return index if index < len(self.codes) else 0  # beyond the end only where no move has any probability
 
 
 def legal_of(batch: Sequence[EncodedPosition], logits: NDArray[np.floating]) -> Legal:
     """Gathers the legal logits of a batch: logits `[B, A]`. Raises InvalidLogits, the row and slot named."""
-    indptr = np.zeros(len(batch) + 1, dtype=np.intp)
-    np.cumsum([len(encoded.slots) for encoded in batch], out=indptr[1:])
+    indptr = indptr_of([len(encoded.slots) for encoded in batch])
     slots = np.concatenate([encoded.slots for encoded in batch]) if batch else np.empty(0, dtype=np.intp)
     values, indptr = gather.gather_legal(logits, slots, indptr)
     return Legal(slots, indptr, values)
@@ -146,19 +151,18 @@ def _rows(legal: Legal, rows: Sequence[int]) -> Legal:
 
 def _policies(batch: Sequence[EncodedPosition], legal: Legal, rule: Rule) -> list[Policy]:
     keep = _kept(legal, rule)
-    logits = legal.logits if keep is None else legal.logits[keep]
-    indptr = legal.indptr if keep is None else restricted(legal.indptr, keep)
+    codes = np.concatenate([encoded.codes for encoded in batch]) if len(batch) > 1 else batch[0].codes
+    logits, indptr = legal.logits, legal.indptr
+    if keep is not None:
+        codes, logits, indptr = codes[keep], logits[keep], restricted(indptr, keep)
     probabilities, abstention = _normalised(logits, indptr, rule)
-    result = []
-    for row, encoded in enumerate(batch):
-        span = slice(indptr[row], indptr[row + 1])
-        own = probabilities[span]
-        order = np.argsort(-own, kind="stable")
-        moves = encoded.moves
-        if keep is not None:
-            moves = tuple(moves[i] for i in np.flatnonzero(keep[legal.indptr[row] : legal.indptr[row + 1]]))
-        result.append(Policy(tuple(moves[i] for i in order), own[order], logits[span][order], float(abstention[row])))
-    return result
+    order = falling(probabilities, indptr)
+    codes, probabilities, logits = codes[order], probabilities[order], logits[order]
+    bounds = indptr.tolist()
+    return [
+        Policy(codes[start:end], probabilities[start:end], logits[start:end], left)
+        for start, end, left in zip(bounds[:-1], bounds[1:], abstention.tolist(), strict=True)
+    ]
 
 
 def _kept(legal: Legal, rule: Rule) -> NDArray[np.bool_] | None:

@@ -68,8 +68,11 @@ class Metrics:
             ["model", "cause", "trained_with_mask"],
             registry=own,
         )
+        self.judged = Counter(
+            "movemask_judged", "Answers whose legal moves were held to python-chess once more.", registry=own
+        )
         self.served_leakage = Counter(
-            "movemask_served_leakage", "Answers withheld because they leaked. Must stay 0.", registry=own
+            "movemask_served_leakage", "Answers withheld because a check of them failed. Must stay 0.", registry=own
         )
         self.rejected = Counter(
             "movemask_rejected", "Requests refused for want of room or at shutdown.", ["reason"], registry=own

@@ -90,7 +90,14 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
             memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
             poll_seconds=settings.models_poll_seconds or None,
         )
-        pipeline = Pipeline(record, executor, max_moves=settings.max_moves, plan=plan)
+        pipeline = Pipeline(
+            record,
+            executor,
+            max_moves=settings.max_moves,
+            plan=plan,
+            judge_share=settings.judge_share,
+            watch=metrics.judged.inc,
+        )
         yield Services(settings, serving, pipeline, store, Figures(store.database), recorder, metrics)
     finally:
         if serving is not None:

@@ -53,14 +53,14 @@ def audited_logits(
             raise InvalidAudit(f"logits[{slot}]: {move.uci()} is legal, and its logit is {z[slot]}")
     if np.isneginf(z[slots]).all():
         raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
-    black = np.array([position.board.turn == chess.BLACK])
+    black = np.array([position.black])
     kinds = [kind for kind in KINDS if kind != SERVED]
     batch = Batch(z[None], slots, np.array([0, len(slots)]))
     measured = measure(kinds, batch, vocabulary, black)
     illegal, causes = explained(batch.heavy(least)[0], position, vocabulary, named)
     best = int(np.argmax(np.where(np.isnan(z), -np.inf, z)))
     return Verdict(
-        figures={kind: of.figure(0) for kind, of in measured.items()},
+        figures={kind: of.figures()[0] for kind, of in measured.items()},
         total=None,
         top=vocabulary.move(best, position.board).uci(),
         top_is_legal=best in set(slots.tolist()),

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import chess
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,12 +46,20 @@ class Measured:
     flipped: NDArray[np.bool_]
     kl: Float
 
-    def figure(self, row: int) -> Figure:
-        """The figures of one row."""
-        leaked, kl = float(self.leaked[row]), float(self.kl[row])
-        if np.isnan(leaked):
-            return Figure(None, False, None)
-        return Figure(leaked, bool(self.flipped[row]), kl if np.isfinite(kl) else None)
+    def figures(self) -> list[Figure]:
+        """The figures of each row."""
+        missing, finite = np.isnan(self.leaked), np.isfinite(self.kl)
+        return [
+            _UNMEASURED if nan else Figure(leaked, flipped, kl if known else None)
+            for nan, leaked, flipped, kl, known in zip(
+                missing.tolist(), self.leaked.tolist(), self.flipped.tolist(), self.kl.tolist(), finite.tolist(),
+                strict=True,
+            )
+        ]  # fmt: skip
+
+
+_UNMEASURED = Figure(None, False, None)
+_NOTHING = Figure(0.0)
 
 
 class Batch:
@@ -263,24 +270,22 @@ def explained(
 def leakages(
     positions: Sequence[Position],
     vocabulary: Vocabulary,
-    logits: NDArray[np.floating],
-    slots: Index,
-    indptr: Index,
-    served: Sequence[float],
+    batch: Batch,
     *,
     kinds: Collection[str],
     least: float,
 ) -> list[Leakage]:
-    """The kinds asked for of each position of a batch, and the illegal moves that reach `least` with their causes;
-    arguments as above."""
-    black = np.array([position.board.turn == chess.BLACK for position in positions])
-    batch = Batch(logits, slots, indptr)
-    measured = measure(kinds, batch, vocabulary, black)
-    heavy = batch.heavy(least)
+    """The kinds asked for of each position of a batch whose answers were checked, and the illegal moves that reach
+    `least` with their causes."""
+    black = np.array([position.black for position in positions], dtype=np.bool_)
+    names, columns = [], []
+    for kind, measured in measure(kinds, batch, vocabulary, black).items():
+        names.append(kind)
+        columns.append(measured.figures())
     found = []
-    for row, position in enumerate(positions):
-        figures = {kind: of.figure(row) for kind, of in measured.items()}
-        figures[SERVED] = Figure(served[row])
-        illegal, causes = explained(heavy[row], position, vocabulary)
-        found.append(Leakage(figures, illegal, causes))
+    for heavy, position, figures in zip(batch.heavy(least), positions, zip(*columns, strict=True), strict=True):
+        illegal, causes = explained(heavy, position, vocabulary) if heavy else ((), {})
+        of_each = dict(zip(names, figures, strict=True))
+        of_each[SERVED] = _NOTHING  # what is not exactly 0 is not served, and not measured either
+        found.append(Leakage(of_each, illegal, causes))
     return found

@@ -5,9 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-import chess
-
-from service.encoding.phase import Phase, phase_of
+from service.encoding.phase import Phase
 
 #: What figures can be told by, beside `cause` and `model`; each position is in one group of each.
 DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
@@ -25,11 +23,6 @@ class Traits:
     phase: Phase
     legal_moves: int
     elo: float | None
-
-    @classmethod
-    def of(cls, board: chess.Board, legal_moves: int, elo: float | None) -> Traits:
-        """The traits of a position with so many legal moves."""
-        return cls(chess.COLOR_NAMES[board.turn], board.is_check(), phase_of(board), legal_moves, elo)
 
     def group(self, dimension: str) -> str:
         """The group that the position is counted in."""

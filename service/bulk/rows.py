@@ -16,12 +16,13 @@ import pyarrow as pa
 from service.audit.causes import Cause
 from service.audit.kinds import KINDS, SERVED
 from service.audit.leakage import Batch, explained, measure
-from service.audit.served import served
-from service.audit.traits import Traits
+from service.audit.served import Told, served
 from service.bulk.sources import Chunk, Form
 from service.encoding.encoded import Elo, EncodedPosition
+from service.encoding.move_codes import names_of
 from service.encoding.pgn import Game, read_games
-from service.encoding.position import Position
+from service.encoding.phase import Phase, phases_of
+from service.encoding.position import Position, boards_of
 from service.errors import InvalidLogits, ModelError, MovemaskError
 from service.inference.model import Model
 from service.policy import Policy, Rule, legal_of, policies
@@ -187,12 +188,12 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
     legal = legal_of(encoded, logits)
     made = policies(encoded, legal, [Rule()] * len(ready))
     batch = Batch(logits, legal.slots, legal.indptr)
-    black = np.array([sample.position.board.turn == chess.BLACK for sample, _ in ready])
+    black = np.array([one.position.black for one in encoded])
     measured = measure(choice.kinds, batch, model.vocabulary, black)
     heavy = batch.heavy(choice.least)
     for kind in choice.kinds:
         if kind == SERVED:
-            columns[kind] += [_served(one, policy) for one, policy in zip(encoded, made, strict=True)]
+            columns[kind] += _served(encoded, made)
             columns[f"{kind}_flipped"] += [False] * len(ready)
             columns[f"{kind}_kl"] += [0.0] * len(ready)
         else:
@@ -200,6 +201,7 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
             columns[kind] += [None if np.isnan(value) else value for value in of.leaked.tolist()]
             columns[f"{kind}_flipped"] += of.flipped.tolist()
             columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in of.kl.tolist()]
+    phases = phases_of(boards_of([one.position for one in encoded]))
     for row, (sample, one) in enumerate(ready):
         illegal, causes = explained(heavy[row], sample.position, model.vocabulary, _MOVES_KEPT)
         for cause in Cause:
@@ -208,36 +210,41 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
             [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in illegal]
         )
         policy = made[row]
-        best = list(zip(policy.moves, policy.probabilities.tolist(), strict=True))[:_MOVES_KEPT]
-        columns["legal"].append([{"uci": move.uci(), "probability": p} for move, p in best])
-        for name, value in _plain(sample, one, policy, model).items():
+        best = zip(names_of(policy.codes[:_MOVES_KEPT]), policy.probabilities[:_MOVES_KEPT].tolist(), strict=True)
+        columns["legal"].append([{"uci": uci, "probability": p} for uci, p in best])
+        for name, value in _plain(sample, one, policy, model, phases[row]).items():
             columns[name].append(value)
 
 
-def _served(encoded: EncodedPosition, policy: Policy) -> float:
-    board, count = encoded.position.board, len(encoded.moves)
-    return served(board, policy.moves, policy.probabilities, policy.abstention, legal_moves=count)
+def _served(encoded: Sequence[EncodedPosition], made: Sequence[Policy]) -> list[float]:
+    """What the policies leak, each judged by python-chess."""
+    holds = Told.of(
+        [policy.codes for policy in made],
+        [policy.probabilities for policy in made],
+        [policy.abstention for policy in made],
+        [one.codes for one in encoded],
+    )
+    found: list[float] = served(holds, [one.position for one in encoded], judged=range(len(encoded))).tolist()
+    return found
 
 
-def _plain(sample: Sample, encoded: EncodedPosition, policy: Policy, model: Model) -> dict[str, Any]:
-    board = sample.position.board
-    traits = Traits.of(board, len(encoded.moves), None if sample.elo is None else sample.elo.self)
+def _plain(sample: Sample, encoded: EncodedPosition, policy: Policy, model: Model, phase: Phase) -> dict[str, Any]:
     return {
         "source": sample.source,
         "item": sample.item,
         "ply": sample.ply,
         "fen": sample.position.fen,
-        "chess960": board.chess960,
-        "turn": traits.turn,
-        "phase": traits.phase.value,
-        "in_check": traits.in_check,
-        "legal_moves": traits.legal_moves,
-        "elo": traits.elo,
+        "chess960": sample.position.chess960,
+        "turn": sample.position.turn,
+        "phase": phase.value,
+        "in_check": encoded.in_check,
+        "legal_moves": len(encoded.codes),
+        "elo": None if sample.elo is None else sample.elo.self,
         "opponent_elo": None if sample.elo is None else sample.elo.opponent,
         "played": None if sample.played is None else sample.played.uci(),
         "model": model.name,
         "digest": model.digest,
         "trained_with_mask": model.trained_with_mask,
-        "top": policy.moves[0].uci(),
+        "top": names_of(policy.codes[:1])[0],
         "top_probability": float(policy.probabilities[0]),
     }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from service.encoding.move_codes import moves_of
 from service.encoding.position import Position
 
 
@@ -22,14 +22,18 @@ class Elo:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPosition:
-    """One position as a network takes it.
+    """One position with its legal moves, as `codes` `[L]` (`move_codes`), and their `slots` `[L]`, rising.
 
-    `planes` is of the encoder's shape, float32 `[C, 8, 8]` for most; `moves` are the legal moves and `slots` `[L]`
-    their slots, in the same order.
+    Its planes are made with those of its batch, in one array.
     """
 
     position: Position
-    planes: NDArray[Any]
-    moves: tuple[chess.Move, ...]
+    codes: NDArray[np.intp]
     slots: NDArray[np.intp]
+    in_check: bool
     elo: Elo | None
+
+    @property
+    def moves(self) -> tuple[chess.Move, ...]:
+        """The legal moves in the order of their slots."""
+        return moves_of(self.codes)

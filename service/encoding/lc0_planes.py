@@ -24,17 +24,20 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from service.encoding.attacks import ONE, Bits
 from service.encoding.bitboards import mirrored, piece_bitboards, unpacked
-from service.encoding.position import Position
+from service.encoding.boards import Boards
+from service.encoding.position import Position, boards_of
 
 PLANES = 112
 BLOCKS = 8
 _BLOCK = 13
 _REPEATED = 12
-_OUR_PAWNS, _THEIR_PAWNS = 0, 6
+_THEIR_PAWNS = 6
+_OTHER_SIDE = [*range(6, 12), *range(6), 12]
 _LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
-_START = chess.Board()
+_START = np.array([*piece_bitboards(chess.Board()), 0], dtype=np.uint64)
 
 
 class HistoryFill(Enum):
@@ -47,80 +50,60 @@ class HistoryFill(Enum):
 
 def encode_all(positions: Sequence[Position], fill: HistoryFill = HistoryFill.FEN_ONLY) -> NDArray[np.float32]:
     """float32 `[B, 112, 8, 8]` of positions with the games that led to them, made in one array."""
-    # The dtype is said: numpy makes a float64 of a list that mixes ints above and below 2**63.
-    blocks = [_blocks(position, fill) for position in positions]
-    newest = np.array([block[0] for block in blocks], dtype=np.uint64).reshape(-1, 1, _BLOCK)
-    oldest = np.array([block[-1] for block in blocks], dtype=np.uint64).reshape(-1, 1, _BLOCK)
-    packed = np.concatenate([newest, np.repeat(oldest, BLOCKS - 1, axis=1)], axis=1)
-    for row, own in enumerate(blocks):
-        if len(own) > 2:
-            packed[row, 1 : len(own) - 1] = np.array(own[1:-1], dtype=np.uint64)
-    boards = [position.board for position in positions]
-    black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
-    packed[black] = mirrored(packed[black])
-    planes = np.empty((len(positions), PLANES, 8, 8), dtype=np.float32)
-    planes[:, : BLOCKS * _BLOCK] = unpacked(packed.reshape(-1, BLOCKS * _BLOCK))
-    rest = np.array([_rest(board) for board in boards], dtype=np.float32).reshape(-1, PLANES - BLOCKS * _BLOCK, 1, 1)
-    planes[:, BLOCKS * _BLOCK :] = rest
+    boards = boards_of(positions)
+    blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
+    blocks[:, 0] = _pieces(boards)
+    blocks[:, 1:] = _earlier(boards, fill)[:, None]
+    for row, position in enumerate(positions):
+        if position.has_history:
+            blocks[row] = _history(position, fill)
+    planes = np.empty((len(boards), PLANES, 8, 8), dtype=np.float32)
+    planes[:, : BLOCKS * _BLOCK] = unpacked(blocks.reshape(-1, BLOCKS * _BLOCK))
+    planes[:, BLOCKS * _BLOCK :] = _rest(boards)[:, :, None, None]
     return planes
 
 
-def _blocks(position: Position, fill: HistoryFill) -> list[list[int]]:
-    """The known blocks, newest first, then the one that stands for all that are not known, if any is not."""
-    board = position.board
-    blocks = []
-    oldest = board
-    for oldest, repeated in position.history(BLOCKS):
-        blocks.append(_block(oldest, board.turn, repeated))
-    if len(blocks) < BLOCKS:
-        blocks.append(_earlier_block(oldest, board.turn) if _fills(oldest, fill) else [0] * _BLOCK)
-    return blocks
+def _pieces(boards: Boards) -> Bits:
+    """The block of each position `[B, 13]`, as if it had not occurred before."""
+    found = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
+    found[:6], found[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
+    return found.T
 
 
-def _rest(board: chess.Board) -> tuple[float, ...]:
-    """Planes 104 to 111, each of one number."""
-    ours, theirs = board.turn, not board.turn
-    rights: tuple[bool, ...] = (False,) * 4
-    if board.castling_rights:
-        rights = (
-            board.has_queenside_castling_rights(ours),
-            board.has_kingside_castling_rights(ours),
-            board.has_queenside_castling_rights(theirs),
-            board.has_kingside_castling_rights(theirs),
-        )
-    return (
-        *rights,
-        board.turn == chess.BLACK,
-        min(board.halfmove_clock, _LONGEST_CLOCK),
-        0.0,
-        1.0,
-    )
-
-
-def _block(board: chess.Board, us: chess.Color, repeated: bool) -> list[int]:
-    pieces = piece_bitboards(board)
-    if board.turn != us:
-        pieces = pieces[6:] + pieces[:6]
-    return [*pieces, _ALL if repeated else 0]
-
-
-def _fills(oldest: chess.Board, fill: HistoryFill) -> bool:
-    if fill is HistoryFill.FEN_ONLY:
-        at_start = oldest.occupied == _START.occupied and oldest.board_fen() == _START.board_fen()
-        return not (oldest.turn == chess.WHITE and at_start)
-    return fill is HistoryFill.ALWAYS
-
-
-def _earlier_block(oldest: chess.Board, us: chess.Color) -> list[int]:
-    """The block that stands before the oldest known position: itself, with a double-pushed pawn put back.
+def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
+    """The block that stands before the oldest known position `[B, 13]`: itself, with a double-pushed pawn put back.
 
     lc0 does so wherever the FEN has an en-passant square, capture or not: that much of the past is known.
     """
-    block = _block(oldest, us, repeated=False)
-    if oldest.ep_square is not None:
-        pusher = not oldest.turn
-        step = 8 if pusher == chess.WHITE else -8
-        landed, start = oldest.ep_square + step, oldest.ep_square - step
-        pawns = _OUR_PAWNS if pusher == us else _THEIR_PAWNS
-        block[pawns] ^= chess.BB_SQUARES[landed] | chess.BB_SQUARES[start]
-    return block
+    found = _pieces(boards)
+    if fill is HistoryFill.NO:
+        return np.zeros_like(found)
+    if fill is HistoryFill.FEN_ONLY:
+        found[(found == _START).all(axis=1) & ~boards.black] = 0
+    landed, start = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
+    found[:, _THEIR_PAWNS] ^= landed | start
+    return found
+
+
+def _history(position: Position, fill: HistoryFill) -> Bits:
+    """The eight blocks of a position whose game is known, `[8, 13]`, all seen by who is to move now."""
+    known = list(position.history(BLOCKS))
+    boards = Boards.of([board for board, _ in known])
+    blocks = np.concatenate([_pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
+    blocks[: len(known), _REPEATED] = [_ALL if repeated else 0 for _, repeated in known]
+    theirs = np.arange(BLOCKS).clip(max=len(known) - 1) % 2 == 1  # where the opponent was to move
+    blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
+    return blocks
+
+
+def _rest(boards: Boards) -> NDArray[np.float32]:
+    """Planes 104 to 111, each of one number, `[B, 8]`."""
+    found = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
+    for side, own in enumerate((boards.ours, boards.theirs)):
+        king, rooks = boards.kinds[5] & own, boards.castling & own
+        found[2 * side] = rooks & (king - ONE) != 0
+        found[2 * side + 1] = rooks & ~(king | king - ONE) != 0
+    found[4] = boards.black
+    found[5] = np.minimum(boards.clock, np.uint64(_LONGEST_CLOCK))
+    found[7] = 1.0
+    return found.T

@@ -25,7 +25,7 @@ class LegalMoves:
     """M legal moves of B positions, in no order: all intp `[M]`, squares seen by the side to move.
 
     `target` of a castling move is where the king ends; `rook` is then its rook's square, else -1. `promotion` is 0 or
-    python-chess's piece.
+    python-chess's piece. `in_check` bool `[B]` says where the side to move is in check.
     """
 
     row: Squares
@@ -33,6 +33,7 @@ class LegalMoves:
     target: Squares
     promotion: Squares
     rook: Squares
+    in_check: NDArray[np.bool_]
 
 
 def legal_moves(boards: Boards) -> LegalMoves:
@@ -50,7 +51,19 @@ def legal_moves(boards: Boards) -> LegalMoves:
         parts.append(_en_passant(boards, state))
     if boards.castling.any():
         parts += [_castling(boards, state, side) for side in (0, 1)]
-    return LegalMoves(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    row, source, target, promotion, rook = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return LegalMoves(row, source, target, promotion, rook, state.in_check)
+
+
+def legal_en_passant(boards: Boards) -> Bits:
+    """The en-passant squares `[B]` where a pawn may legally take, else 0."""
+    found = np.zeros(len(boards), dtype=np.uint64)
+    some = np.flatnonzero(boards.en_passant)
+    if len(some):
+        own = boards.rows(some)
+        row = _en_passant(own, _State(own))[0]
+        found[some[row]] = own.en_passant[row]
+    return found
 
 
 class _State:
@@ -75,6 +88,7 @@ class _State:
         np.bitwise_or.at(checkers, rows[blockers == 0], BIT[squares[blockers == 0]])
         single = (blockers != 0) & (blockers & (blockers - ONE) == 0) & (blockers & boards.ours[rows] != 0)
         self.pin[rows[single], lowest(blockers[single])] = between[single] | BIT[squares[single]]
+        self.in_check = checkers != 0
         one = (checkers != 0) & (checkers & (checkers - ONE) == 0)
         evasion = np.where(one, BETWEEN[self.king, lowest(checkers) & 63] | checkers, np.uint64(0))
         self.answer = np.where(checkers == 0, ALL, evasion)  # where a piece other than the king may go
@@ -147,7 +161,7 @@ def _castling(boards: Boards, state: _State, side: int) -> tuple[Squares, ...]:
     """Castling towards the a-file (0) or the h-file (1), by Chess960's rules, of which the usual are a case."""
     king_bit = BIT[state.king]
     beyond = king_bit - ONE if side == 0 else ~(king_bit | king_bit - ONE)
-    there = boards.castling & beyond
+    there = boards.castling & boards.ours & beyond
     rows = np.flatnonzero(there)
     king = state.king[rows]
     # With two rooks on one side that could castle, python-chess's rights hold one of them.

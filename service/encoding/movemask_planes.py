@@ -22,8 +22,10 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from service.encoding.bitboards import mirrored, piece_bitboards, unpacked
-from service.encoding.position import Position
+from service.encoding.bitboards import unpacked
+from service.encoding.boards import Boards
+from service.encoding.legality import legal_en_passant
+from service.encoding.position import Position, boards_of
 
 PLANES = 18
 BITBOARDS = 15
@@ -31,14 +33,18 @@ _HALFMOVE, _BLACK, _ONES = 15, 16, 17
 
 
 def bitboards(board: chess.Board) -> NDArray[np.uint64]:
-    """uint64 `[15]`: planes 0 to 14, mirrored if Black is to move. Training keeps positions in this form."""
-    rights = board.clean_castling_rights()
-    ours, theirs = rights & board.occupied_co[board.turn], rights & board.occupied_co[not board.turn]
-    en_passant = 0
-    if board.ep_square is not None and board.has_legal_en_passant():
-        en_passant = chess.BB_SQUARES[board.ep_square]
-    packed = np.array([*piece_bitboards(board), ours, theirs, en_passant], dtype=np.uint64)
-    return packed if board.turn == chess.WHITE else mirrored(packed)
+    """uint64 `[15]`: planes 0 to 14 of one position. Training keeps positions in this form."""
+    found: NDArray[np.uint64] = _packed(Boards.of([board]))[0]
+    return found
+
+
+def _packed(boards: Boards) -> NDArray[np.uint64]:
+    """uint64 `[B, 15]`: planes 0 to 14."""
+    packed = np.empty((BITBOARDS, len(boards)), dtype=np.uint64)
+    packed[:6], packed[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
+    packed[12], packed[13] = boards.castling & boards.ours, boards.castling & boards.theirs
+    packed[14] = legal_en_passant(boards)
+    return packed.T
 
 
 def expand(
@@ -55,7 +61,5 @@ def expand(
 
 def encode_all(positions: Sequence[Position]) -> NDArray[np.float32]:
     """float32 `[B, 18, 8, 8]` of positions, made in one array."""
-    boards = [position.board for position in positions]
-    packed = np.array([bitboards(board) for board in boards], dtype=np.uint64).reshape(-1, BITBOARDS)
-    clocks = np.array([min(board.halfmove_clock, 100) for board in boards], dtype=np.intp)
-    return expand(packed, clocks, np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_))
+    boards = boards_of(positions)
+    return expand(_packed(boards), boards.clock, boards.black)

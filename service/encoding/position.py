@@ -1,30 +1,47 @@
-"""A `Position`: what a request names, read by python-chess and known to be valid."""
+"""A `Position`: what a request names, read by python-chess, or as it would, and known to be valid."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import chess
 
+from service.encoding.boards import Boards
 from service.encoding.fen import board_of
-from service.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
+from service.encoding.fen_batch import plain_boards
+from service.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded, MovemaskError
 
 #: A FEN's fields in order; the two counters may be left out (as in EPD), the others say what is legal.
 FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant square")
 
 START_FEN = chess.STARTING_FEN
 
+#: Fewer FENs are read one by one: numpy's calls cost more than they save.
+_WORTH_IT = 8
 
-@dataclass(frozen=True)
+
 class Position:
     """A valid position with the game that led to it, as far as it is known.
 
-    `board` is never changed once it is here; its move stack is the known history.
+    One of a batch is a row of its `Boards`; python-chess's board is made of it when it is asked for.
     """
 
-    board: chess.Board
+    __slots__ = ("_board", "_boards", "_fen", "_row")
+
+    def __init__(self, board: chess.Board) -> None:
+        self._board: chess.Board | None = board
+        self._fen: str | None = None
+        self._boards: Boards | None = None
+        self._row = 0
+
+    def __repr__(self) -> str:
+        return f"Position({self.fen!r})"
+
+    @classmethod
+    def _of_batch(cls, fen: str, boards: Boards, row: int) -> Position:
+        found = cls.__new__(cls)
+        found._board, found._fen, found._boards, found._row = None, fen, boards, row
+        return found
 
     @classmethod
     def read(
@@ -54,16 +71,55 @@ class Position:
                 raise IllegalMove(f"moves[{ply}]: {uci!r} {why} in {where!r}") from None
         return cls(board)
 
-    @cached_property
+    @classmethod
+    def read_all(cls, fens: Sequence[str]) -> list[Position | MovemaskError]:
+        """What `read` gives for each FEN alone, or raises for it."""
+        found: dict[int, Position | MovemaskError] = {}
+        if len(fens) >= _WORTH_IT:
+            boards, places = plain_boards(fens)
+            found = {place: cls._of_batch(fens[place], boards, row) for row, place in enumerate(places)}
+        for place, fen in enumerate(fens):
+            if place not in found:
+                try:
+                    found[place] = cls.read(fen)
+                except MovemaskError as error:
+                    found[place] = error
+        return [found[place] for place in range(len(fens))]
+
+    @property
+    def board(self) -> chess.Board:
+        """python-chess's board, never to be changed; its move stack is the known history."""
+        if self._board is None:
+            assert self._fen is not None
+            self._board = board_of(self._fen)
+        return self._board
+
+    @property
     def fen(self) -> str:
         """FEN with the en-passant field as given (not only where a capture is legal), so that it reads back
         the same."""
-        return self.board.fen(en_passant="fen")
+        if self._fen is None:
+            self._fen = self.board.fen(en_passant="fen")
+        return self._fen
+
+    @property
+    def black(self) -> bool:
+        """Whether Black is to move."""
+        return bool(self._boards.black[self._row]) if self._board is None and self._boards else not self.board.turn
+
+    @property
+    def chess960(self) -> bool:
+        return self._board is not None and self._board.chess960
+
+    @property
+    def has_history(self) -> bool:
+        """Whether moves are known that led here."""
+        return self._board is not None and bool(self._board.move_stack)
 
     @property
     def turn(self) -> str:
         """`white` or `black`."""
-        return chess.COLOR_NAMES[self.board.turn]
+        return "black" if self.black else "white"
 
     def status(self, *, has_legal_moves: bool) -> str:
         """`ongoing`, `checkmate` or `stalemate`, given whether a legal move exists."""
@@ -73,7 +129,7 @@ class Position:
 
     def history(self, limit: int) -> Iterator[tuple[chess.Board, bool]]:
         """Boards newest first, at most `limit`, each with whether its position occurred before in the known game."""
-        if not self.board.move_stack:
+        if not self.has_history:
             yield self.board, False
             return
         board = self.board.copy()
@@ -82,6 +138,37 @@ class Position:
             if remaining == 1 or not board.move_stack:
                 return
             board.pop()
+
+
+def boards_of(positions: Sequence[Position]) -> Boards:
+    """All as bitboards, `[B]`."""
+    sources: dict[int, tuple[Boards, list[int], list[int]]] = {}
+    loose: list[int] = []
+    for place, position in enumerate(positions):
+        boards = position._boards
+        if boards is None:
+            loose.append(place)
+        else:
+            _, rows, places = sources.setdefault(id(boards), (boards, [], []))
+            rows.append(position._row)
+            places.append(place)
+    parts, order = [], []
+    for boards, rows, places in sources.values():
+        parts.append(boards if rows == list(range(len(boards))) else boards.rows(rows))
+        order += places
+    if loose:
+        made = Boards.of([positions[place].board for place in loose])
+        for row, place in enumerate(loose):  # kept: it is asked for more than once on the way
+            positions[place]._boards, positions[place]._row = made, row
+        parts.append(made)
+        order += loose
+    joined = Boards.joined(parts) if parts else Boards.of([])
+    if order == sorted(order):
+        return joined
+    back = [0] * len(order)
+    for row, place in enumerate(order):
+        back[place] = row
+    return joined.rows(back)
 
 
 def _board(fen: str, *, chess960: bool) -> chess.Board:

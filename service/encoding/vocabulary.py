@@ -136,8 +136,20 @@ class Vocabulary:
             raise UnsupportedVariant(
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
             )
-        moves = list(board.legal_moves)
-        by_slot = {self.slot(move, board): move for move in moves}
+        kings, known, bare = board.kings, self._slots, self.bare_promotion
+        turned = self.flip.value << 6 | self.flip.value if board.turn == chess.BLACK else 0
+        moves = list(board.generate_legal_moves())
+        by_slot = {}
+        for move in moves:
+            source, promotion = move.from_square, move.promotion
+            if kings >> source & 1:  # it may castle
+                slot = self.slot(move, board)
+            else:
+                promotion = 0 if promotion is None or promotion == bare else promotion
+                slot = known[promotion << 12 | (source << 6 | move.to_square) ^ turned]
+                if slot < 0:
+                    slot = self.slot(move, board)  # it raises
+            by_slot[slot] = move
         if len(by_slot) != len(moves):
             raise MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
         slots = sorted(by_slot)

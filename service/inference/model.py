@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import chess
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,29 +78,28 @@ class Model:
     def ignored(self, position: Position, asked: Elo | None) -> tuple[str, ...]:
         """The inputs of a request that this network cannot use."""
         names = []
-        if position.board.move_stack and not self.contract.takes_history:
+        if position.has_history and not self.contract.takes_history:
             names.append("history")
         if asked is not None and not self.contract.takes_elo:
             names.append("elo")
         return tuple(names)
 
     def encode(self, position: Position, elo: Elo | None = None) -> EncodedPosition:
-        """Planes and legal slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
-        moves, slots = self.vocabulary.legal_slots(position)
-        return EncodedPosition(position, self.encoder.encode(position), moves, slots, self.elo(elo))
+        """Legal moves and slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
+        found = self.encode_all([position], [elo])[0]
+        if isinstance(found, MovemaskError):
+            raise found
+        return found
 
     def encode_all(
         self, positions: Sequence[Position], elos: Sequence[Elo | None]
     ) -> list[EncodedPosition | MovemaskError]:
         """The same of many positions, or what `encode` raises for one; the legal moves of all are found at once."""
-        slots = legal_slots(positions, self.vocabulary)
-        sound = [row for row, found in enumerate(slots) if not isinstance(found, MovemaskError)]
-        planes = iter(self.encoder.encode_all([positions[row] for row in sound]) if sound else ())
         return [
             found
             if isinstance(found, MovemaskError)
-            else EncodedPosition(position, next(planes), *found, self.elo(elo))
-            for position, elo, found in zip(positions, elos, slots, strict=True)
+            else EncodedPosition(position, found.codes, found.slots, found.in_check, self.elo(elo))
+            for position, elo, found in zip(positions, elos, legal_slots(positions, self.vocabulary), strict=True)
         ]
 
     def evaluate(self, batch: Sequence[EncodedPosition], *, alone: bool = True) -> Evaluation:
@@ -122,7 +120,7 @@ class Model:
     def feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
         """What the network is given for a batch, by the names of its inputs."""
         inputs = self.contract.inputs
-        feeds: dict[str, Array] = {inputs.planes: np.stack([encoded.planes for encoded in batch])}
+        feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all([encoded.position for encoded in batch])}
         if inputs.elo_self is not None:
             feeds[inputs.elo_self] = self._ratings([e.elo.self if e.elo else 0 for e in batch])
         if inputs.elo_opponent is not None:
@@ -155,7 +153,7 @@ class Model:
         if terms.order == "loss_draw_win":
             value = value[:, ::-1]
         if terms.point_of_view == "white":
-            black = np.array([encoded.position.board.turn == chess.BLACK for encoded in batch])[:, None]
+            black = np.array([encoded.position.black for encoded in batch])[:, None]
             value = np.where(black, 1 - value if size == 1 else value[:, ::-1], value)
         return np.ascontiguousarray(value)
 

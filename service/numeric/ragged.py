@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,6 +14,13 @@ Index = NDArray[np.intp]
 def row_lengths(indptr: Index) -> Index:
     """`[B + 1]` → lengths `[B]`."""
     return indptr[1:] - indptr[:-1]
+
+
+def indptr_of(lengths: Sequence[int]) -> Index:
+    """Lengths `[B]` → `[B + 1]`."""
+    found = np.zeros(len(lengths) + 1, dtype=np.intp)
+    np.cumsum(lengths, out=found[1:])
+    return found
 
 
 def row_of_each(indptr: Index) -> Index:
@@ -58,6 +67,14 @@ def filled(indptr: Index) -> NDArray[np.bool_]:
     """Bool `[B, longest row]`: which places of `padded` hold a value."""
     lengths = row_lengths(indptr)
     return np.arange(lengths.max(initial=0)) < lengths[:, None]
+
+
+def falling(values: Float, indptr: Index) -> Index:
+    """The places `[N]` of the values, each row's largest first, equal ones in the order that they have."""
+    if len(indptr) == 2:
+        return np.argsort(-values, kind="stable")
+    order = np.argsort(padded(-values, indptr, np.inf), axis=1, kind="stable") + indptr[:-1, None]
+    return np.asarray(order[filled(indptr)])
 
 
 def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service import pipeline
+from service import answering
 from service.api.app import create_app
 from service.audit.counterfactual import multiplied_softmax
 from service.audit.kinds import KINDS
 from service.encoding.encoded import EncodedPosition
+from service.encoding.move_codes import codes_of
 from service.encoding.vocabularies import vocabulary
 from service.errors import SettingsError
 from service.policy import Legal, Policy
@@ -255,13 +256,13 @@ def mistaken_policies(batch: Sequence[EncodedPosition], legal: Legal, rules: Any
         mask[0, legal.slots[span]], logits[0, legal.slots[span]] = True, legal.logits[span]
         probabilities = multiplied_softmax(logits, mask)[0]
         order = np.argsort(-probabilities, kind="stable")
-        moves = tuple(words.move(slot, encoded.position.board) for slot in order)
-        made.append(Policy(moves, probabilities[order], logits[0, order], 0.0))
+        codes = codes_of([words.move(slot, encoded.position.board) for slot in order])
+        made.append(Policy(codes, probabilities[order], logits[0, order], 0.0))
     return made
 
 
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "policies", mistaken_policies)
+    monkeypatch.setattr(answering, "policies", mistaken_policies)
     answer = client.post("/v1/policy", json={})
     assert answer.status_code == 500
     assert answer.json()["type"] == "urn:movemask:problem:served-leakage"

@@ -102,7 +102,9 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
     logits = np.zeros((1, 1880), dtype=np.float32)
     logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
     kinds = (*ALWAYS, "unnormalised", "filled_1e4_float16", "rounded")
-    found = leakage.leakages([position], words, logits, slots, np.array([0, 20]), [0.0], kinds=kinds, least=1e-3)[0]
+    found = leakage.leakages(
+        [position], words, leakage.Batch(logits, slots, np.array([0, 20])), kinds=kinds, least=1e-3
+    )[0]
     assert found.figures["unnormalised"] == Figure(None, False, None)
     assert found.figures["rounded"].leaked == 0.0
     assert found.figures["filled_1e4_float16"].leaked == 0.0
@@ -127,7 +129,7 @@ def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
     logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
     logits[0, names.index("a7a8q")] = 2.0
     bounds = np.array([0, len(moves)])
-    found = leakage.leakages([position], words, logits, slots, bounds, [0.0], kinds=ALWAYS, least=1e-3)[0]
+    found = leakage.leakages([position], words, leakage.Batch(logits, slots, bounds), kinds=ALWAYS, least=1e-3)[0]
     weights = np.exp(logits[0])
     first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
     assert [(move.uci, move.cause) for move in found.illegal] == [
@@ -261,7 +263,7 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
         found = leakage.measure(
             ["unmirrored"], leakage.Batch(logits, slots, np.array([0, 20])), words, np.array([False])
         )
-        assert found["unmirrored"].figure(0) == Figure(leaked, False, None if leaked is None else 0.0)
+        assert found["unmirrored"].figures() == [Figure(leaked, False, None if leaked is None else 0.0)]
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
@@ -287,15 +289,12 @@ def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
     parts = [words.legal_slots(position)[1] for position in positions]
     logits = np.random.default_rng(5).normal(size=(3, len(words))).astype(np.float32) * 4
     indptr = np.cumsum([0, *map(len, parts)])
-    together = leakage.leakages(
-        positions, words, logits, np.concatenate(parts), indptr, [0.0] * 3, kinds=KINDS, least=1e-3
-    )
+    batch = leakage.Batch(logits, np.concatenate(parts), indptr)
+    together = leakage.leakages(positions, words, batch, kinds=KINDS, least=1e-3)
     assert [set(found.figures) for found in together] == [set(KINDS)] * 3
     for row, part in enumerate(parts):
-        alone = leakage.leakages(
-            positions[row : row + 1], words, logits[row : row + 1], part, np.array([0, len(part)]), [0.0],
-            kinds=KINDS, least=1e-3,
-        )  # fmt: skip
+        own = leakage.Batch(logits[row : row + 1], part, np.array([0, len(part)]))
+        alone = leakage.leakages(positions[row : row + 1], words, own, kinds=KINDS, least=1e-3)
         for kind in KINDS:
             one, other = together[row].figures[kind], alone[0].figures[kind]
             assert one.leaked == pytest.approx(other.leaked, rel=1e-12, abs=0)

@@ -2,59 +2,94 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import chess
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from service.audit.counterfactual import multiplied_softmax
-from service.audit.served import served
+from service.audit.served import Told, served
+from service.encoding.move_codes import codes_of
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from service.errors import ServedLeakage
 from service.numeric.dense import masked_softmax
 
+START = chess.Board()
+MOVES = tuple(START.legal_moves)
+EVEN = np.full(20, 0.05)
+OTHER = chess.Board("4k3/8/8/8/8/8/8/4K2R w K - 0 1")
 
-class TestServed:
-    """A planted mistake must trip: this is the promise of every answer."""
 
-    board = chess.Board()
-    moves = tuple(board.legal_moves)
+def check(
+    moves: Sequence[chess.Move],
+    probabilities: NDArray[np.float64],
+    abstention: float = 0.0,
+    legal: Sequence[chess.Move] = MOVES,
+    *,
+    judged: bool = False,
+) -> None:
+    """Checks an answer to the start position in the middle of two right ones to another."""
+    others = tuple(OTHER.legal_moves)
+    right = np.full(len(others), 1 / len(others))
+    told = Told.of(
+        [codes_of(others), codes_of(moves), codes_of(others)],
+        [right, probabilities, right],
+        [0.0, abstention, 0.0],
+        [codes_of(others), codes_of(legal), codes_of(others)],
+    )
+    positions = [Position(OTHER), Position(START), Position(OTHER)]
+    assert served(told, positions, judged=[1] if judged else []).tolist() == [0.0] * 3
 
-    def test_a_right_answer_is_exactly_zero(self) -> None:
-        assert served(self.board, self.moves, np.full(20, 0.05)) == 0.0
 
-    def test_an_illegal_move_trips_however_small(self) -> None:
-        moves = (*self.moves[:-1], chess.Move.from_uci("e2e5"))
-        probabilities = np.full(20, 1 / 19)
-        probabilities[-1] = 5e-324
-        with pytest.raises(ServedLeakage, match="holds 5e-324 on illegal moves"):
-            served(self.board, moves, probabilities)
+def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -> None:
+    check(MOVES, EVEN)
+    check(MOVES, EVEN, judged=True)
+    check(MOVES[3:5], np.array([0.75, 0.25]), judged=True)
+    check(MOVES, EVEN / 2, abstention=0.5)
 
-    def test_a_sum_off_by_1e_11_or_nan_trips(self) -> None:
-        for off in (1e-11, -1e-11, np.nan):
-            probabilities = np.full(20, 0.05)
-            probabilities[0] += off
-            with pytest.raises(ServedLeakage, match="sums to"):
-                served(self.board, self.moves, probabilities)
 
-    def test_a_move_told_twice_trips(self) -> None:
-        with pytest.raises(ServedLeakage, match="a move twice"):
-            served(self.board, (self.moves[0], self.moves[0]), np.array([0.5, 0.5]))
+def test_an_illegal_move_trips_however_small() -> None:
+    probabilities = np.full(20, 1 / 19)
+    probabilities[-1] = 5e-324
+    for illegal in ("e2e5", "e1f1"):  # the second is legal in the answers beside it
+        with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds 5e-324 on illegal moves"):
+            check((*MOVES[:-1], chess.Move.from_uci(illegal)), probabilities)
 
-    def test_a_legal_move_that_was_never_thought_of_trips(self) -> None:
-        assert served(self.board, self.moves, np.full(20, 0.05), legal_moves=20) == 0.0
-        with pytest.raises(ServedLeakage, match="is over 19 moves; 20 are legal"):
-            served(self.board, self.moves[1:], np.full(19, 1 / 19), legal_moves=19)
 
-    def test_the_multiply_mistake_cannot_pass(self) -> None:
-        mask = np.zeros((1, 1880), dtype=bool)
-        words = vocabulary("movemask-1880")
-        mask[0, words.legal_slots(Position(self.board))[1]] = True
-        logits = np.random.default_rng(0).normal(size=(1, 1880))
-        mistaken = multiplied_softmax(logits, mask)
-        moves = tuple(words.move(slot, self.board) for slot in range(1880))
-        with pytest.raises(ServedLeakage, match="on illegal moves"):
-            served(self.board, moves, mistaken[0])
-        right = masked_softmax(logits, mask)[0]
-        legal = [slot for slot in range(1880) if mask[0, slot]]
-        assert served(self.board, [moves[slot] for slot in legal], right[legal]) == 0.0
+def test_a_sum_off_by_1e_11_or_nan_trips() -> None:
+    for off in (1e-11, -1e-11, np.nan):
+        probabilities = EVEN.copy()
+        probabilities[0] += off
+        with pytest.raises(ServedLeakage, match=f"{START.fen()}' sums to"):
+            check(MOVES, probabilities)
+
+
+def test_a_move_told_twice_trips() -> None:
+    with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds a move twice"):
+        check((MOVES[0], MOVES[0]), np.array([0.5, 0.5]))
+
+
+def test_legal_moves_that_are_not_python_chess_s_trip_when_they_are_judged() -> None:
+    missing, wrong = MOVES[1:], (*MOVES[1:], chess.Move.from_uci("e2e5"))
+    for legal in (missing, wrong):
+        probabilities = np.full(len(legal), 1 / len(legal))
+        check(legal, probabilities, legal=legal)
+        with pytest.raises(ServedLeakage, match=f"over {len(legal)} moves that are not the 20 of python-chess"):
+            check(legal, probabilities, legal=legal, judged=True)
+
+
+def test_the_multiply_mistake_cannot_pass() -> None:
+    mask = np.zeros((1, 1880), dtype=bool)
+    words = vocabulary("movemask-1880")
+    mask[0, words.legal_slots(Position(START))[1]] = True
+    logits = np.random.default_rng(0).normal(size=(1, 1880))
+    mistaken = multiplied_softmax(logits, mask)
+    moves = [words.move(slot, START) for slot in range(1880)]
+    with pytest.raises(ServedLeakage, match="on illegal moves"):
+        check(moves, mistaken[0])
+    right = masked_softmax(logits, mask)[0]
+    legal = [slot for slot in range(1880) if mask[0, slot]]
+    check([moves[slot] for slot in legal], right[legal], judged=True)

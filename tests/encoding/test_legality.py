@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from service.encoding.boards import Boards
 from service.encoding.legal_slots import legal_slots
 from service.encoding.legality import legal_moves
+from service.encoding.move_codes import moves_of
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary, vocabulary_names
 from service.errors import MovemaskError
@@ -150,9 +151,10 @@ def test_slots_in_every_vocabulary_and_its_errors(name: str) -> None:
                 words.legal_slots(position)
         else:
             moves, slots = words.legal_slots(position)
-            assert one[0] == moves
-            np.testing.assert_array_equal(one[1], slots)
+            assert moves_of(one.codes) == moves
+            np.testing.assert_array_equal(one.slots, slots)
+            assert one.in_check == position.board.is_check()
     few = legal_slots(positions[:3], words)
-    assert [one[0] for one in few if not isinstance(one, MovemaskError)] == [
-        one[0] for one in together[:3] if not isinstance(one, MovemaskError)
+    assert [moves_of(one.codes) for one in few if not isinstance(one, MovemaskError)] == [
+        moves_of(one.codes) for one in together[:3] if not isinstance(one, MovemaskError)
     ]

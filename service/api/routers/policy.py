@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from service.answering import Answer, Outcome, Query
 from service.api import problems
 from service.api.direct import DirectRoute
 from service.api.disconnect import while_connected
@@ -20,7 +21,6 @@ from service.api.services import Given, Services
 from service.errors import LimitExceeded, MovemaskError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
-from service.pipeline import Answer, Outcome, Query
 
 NDJSON = "application/x-ndjson"
 

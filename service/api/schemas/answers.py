@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from service.answering import Answer
 from service.api.problems import Problem
 from service.api.schemas.requests import Include, MoveIn
 from service.audit.record import Leakage
-from service.encoding.legal_slots import uci
+from service.encoding.move_codes import moves_of, names_of
 from service.games import GameJudged, MoveJudged, SideJudged
 from service.inference.model import Model
-from service.pipeline import Answer
 from service.policy import Normalizer
 
 
@@ -268,15 +268,15 @@ def _moves(answer: Answer, include: list[Include], only: int | None = None) -> l
     if policy is None:
         return []
     span = slice(None) if only is None else slice(only, only + 1)
-    moves = policy.moves[span]
     told: list[Told] = [
-        {"uci": uci(move), "probability": p} for move, p in zip(moves, policy.probabilities[span].tolist(), strict=True)
+        {"uci": name, "probability": p}
+        for name, p in zip(names_of(policy.codes[span]), policy.probabilities[span].tolist(), strict=True)
     ]
     if "san" in include:
         board = answer.position.board
         told = [
             {"uci": one["uci"], "san": board.san(move), "probability": one["probability"]}
-            for one, move in zip(told, moves, strict=True)
+            for one, move in zip(told, moves_of(policy.codes[span]), strict=True)
         ]
     if "logit" in include:
         for one, logit in zip(told, policy.logits[span].tolist(), strict=True):

@@ -15,8 +15,8 @@ from pydantic import (
     WrapValidator,
 )
 
+from service.answering import Query
 from service.encoding.encoded import Elo
-from service.pipeline import Query
 from service.policy import CALIBRATED, Normalizer, Rule
 
 T = TypeVar("T")
