@@ -57,7 +57,9 @@ class Settings(BaseSettings):
     models_memory_mb: int = Field(
         0, ge=0, description="Megabytes of network files loaded at once; 0 for no limit. Idle models are unloaded."
     )
-    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, a thread each.")
+    threads: int = Field(
+        default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, a thread each."
+    )
 
     database_url: str = Field(
         "sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE or postgresql://USER@HOST/NAME."

@@ -54,7 +54,8 @@ class Cell:
     @classmethod
     def of(cls, leaked: Float, flipped: NDArray[np.bool_], kl: Float) -> Cell:
         """The cell of positions `[N]`: NaN in `leaked` where not measured, inf in `kl` where that is infinite."""
-        measured = leaked[~np.isnan(leaked)]
+        known = ~np.isnan(leaked)
+        measured = leaked if known.all() else leaked[known]
         finite = np.isfinite(kl)
         return cls(
             count=len(measured),
@@ -125,14 +126,15 @@ class Cell:
 
 def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
     """The cells that these positions are counted in."""
-    groups = {dimension: np.array([record.traits.group(dimension) for record in records]) for dimension in DIMENSIONS}
+    members = members_of(zip(*(record.traits.groups for record in records), strict=True))
     found: dict[Key, Cell] = {}
     for kind in KINDS:
         rows = [row for row, record in enumerate(records) if kind in record.leakage.figures]
-        if not rows:
-            continue
-        columns = _columns([records[row].leakage.figures[kind] for row in rows])
-        found |= grouped(kind, columns, {dimension: of_all[rows] for dimension, of_all in groups.items()})
+        if rows:
+            columns = _columns([records[row].leakage.figures[kind] for row in rows])
+            found |= grouped(
+                kind, columns, members if len(rows) == len(records) else _among(members, rows, len(records))
+            )
     masses: dict[str, list[float]] = defaultdict(list)
     for record in records:
         for cause, mass in record.leakage.causes.items():
@@ -143,14 +145,39 @@ def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
 #: Of positions `[N]`: what leaked, whether the top move changed, the divergence; as `Cell.of` takes them.
 Columns = tuple[Float, NDArray[np.bool_], Float]
 
+#: By dimension and group, the rows of the positions that are counted there.
+Members = Mapping[str, Mapping[str, NDArray[np.intp]]]
 
-def grouped(kind: str, columns: Columns, groups: Mapping[str, NDArray[np.str_]]) -> dict[Key, Cell]:
-    """The cells of one kind: of all positions `[N]`, and of each group, told for each dimension by name `[N]`."""
-    found = {Key(kind, ALL, ""): Cell.of(*columns)}
-    for dimension, of_each in groups.items():
-        for group in np.unique(of_each):
-            here = of_each == group
-            found[Key(kind, dimension, str(group))] = Cell.of(*(column[here] for column in columns))
+
+def members_of(groups: Iterable[Sequence[str]]) -> Members:
+    """From the groups of the positions `[N]`, for each of DIMENSIONS in turn."""
+    found = {}
+    for dimension, of_each in zip(DIMENSIONS, groups, strict=True):
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, group in enumerate(of_each):
+            rows[group].append(row)
+        found[dimension] = {group: np.array(own, dtype=np.intp) for group, own in rows.items()}
+    return found
+
+
+def _among(members: Members, rows: Sequence[int], count: int) -> Members:
+    """The same groups, of some of the rows alone, by their places among those."""
+    places = np.full(count, -1, dtype=np.intp)
+    places[rows] = np.arange(len(rows))
+    return {
+        dimension: {group: places[own][places[own] >= 0] for group, own in groups.items()}
+        for dimension, groups in members.items()
+    }
+
+
+def grouped(kind: str, columns: Columns, members: Members) -> dict[Key, Cell]:
+    """The cells of one kind: of all positions `[N]`, and of each group."""
+    leaked, flipped, kl = columns
+    found = {Key(kind, ALL, ""): Cell.of(leaked, flipped, kl)}
+    for dimension, groups in members.items():
+        for group, rows in groups.items():
+            if len(rows):
+                found[Key(kind, dimension, group)] = Cell.of(leaked[rows], flipped[rows], kl[rows])
     return found
 
 

@@ -45,11 +45,21 @@ class Sketch:
         array = np.asarray(values, dtype=np.float64)
         if not ((array >= 0) & (array < np.inf)).all():
             raise ValueError("values: must be finite and at least 0")
-        buckets = np.full(array.shape, _ZERO_BUCKET, dtype=np.int16)
-        some = array >= SMALLEST
-        buckets[some] = np.ceil(np.log(array[some]) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1)
-        found, counts = np.unique(buckets, return_counts=True)
-        return cls(found, counts.astype(np.int64))
+        some = array[array >= SMALLEST]
+        buckets = np.ceil(np.log(some) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1).astype(np.intp)
+        return cls._counted(buckets, np.ones(len(buckets), dtype=np.int64), zeros=array.size - len(some))
+
+    @classmethod
+    def _counted(cls, buckets: NDArray[np.intp], counts: NDArray[np.int64], zeros: int) -> Sketch:
+        """From buckets `[N]` in any order, however often each, the one of zeros aside, and their counts."""
+        lowest = int(buckets.min(initial=2**15))
+        total = np.zeros(max(0, int(buckets.max(initial=_ZERO_BUCKET)) - lowest + 1), dtype=np.int64)
+        np.add.at(total, buckets - lowest, counts)
+        there = np.flatnonzero(total)
+        found, summed = (there + lowest).astype(np.int16), total[there]
+        if zeros:
+            found, summed = np.append(np.int16(_ZERO_BUCKET), found), np.append(np.int64(zeros), summed)
+        return cls(found, summed)
 
     @classmethod
     def merged(cls, sketches: Iterable[Sketch]) -> Sketch:
@@ -59,10 +69,10 @@ class Sketch:
             return parts[0]
         if not parts:
             return cls.of([])
-        buckets, places = np.unique(np.concatenate([part.buckets for part in parts]), return_inverse=True)
-        counts = np.zeros(len(buckets), dtype=np.int64)
-        np.add.at(counts, places, np.concatenate([part.counts for part in parts]))
-        return cls(buckets, counts)
+        buckets = np.concatenate([part.buckets for part in parts]).astype(np.intp)
+        counts = np.concatenate([part.counts for part in parts])
+        zero = buckets == _ZERO_BUCKET
+        return cls._counted(buckets[~zero], counts[~zero], zeros=int(counts[zero].sum()))
 
     @classmethod
     def merged_bytes(cls, parts: Sequence[bytes]) -> Sketch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cache
 
 from service.encoding.phase import Phase
 
@@ -24,22 +25,14 @@ class Traits:
     legal_moves: int
     elo: float | None
 
-    def group(self, dimension: str) -> str:
-        """The group that the position is counted in."""
-        match dimension:
-            case "phase":
-                return self.phase.value
-            case "side":
-                return self.turn
-            case "in_check":
-                return "true" if self.in_check else "false"
-            case "legal_moves":
-                return legal_moves_group(self.legal_moves)
-            case "elo":
-                return elo_group(self.elo)
-        raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The group that the position is counted in, of each of DIMENSIONS."""
+        checked = "true" if self.in_check else "false"
+        return self.phase.value, self.turn, checked, legal_moves_group(self.legal_moves), elo_group(self.elo)
 
 
+@cache
 def legal_moves_group(legal_moves: int) -> str:
     """The group of a number of legal moves, at least 1."""
     return _band(legal_moves, _MOVES_FROM)

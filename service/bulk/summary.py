@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from service.audit.causes import Cause
-from service.audit.cells import ALL, CAUSE, QUANTILES, Cell, Key, grouped, merged, of_causes
+from service.audit.cells import ALL, CAUSE, QUANTILES, Cell, Key, grouped, members_of, merged, of_causes
 from service.audit.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
 from service.audit.traits import DIMENSIONS, elo_group, groups, legal_moves_group
 from service.errors import AuditError
@@ -111,7 +111,7 @@ def cells_of_table(rows: pa.Table) -> dict[Key, Cell]:
         "legal_moves": [legal_moves_group(one) for one in rows["legal_moves"].to_pylist()],
         "elo": [elo_group(one) for one in rows["elo"].to_pylist()],
     }
-    members = {dimension: np.array(of_rows[dimension]) for dimension in DIMENSIONS}
+    members = members_of(of_rows[dimension] for dimension in DIMENSIONS)
     found: dict[Key, Cell] = {}
     for kind in KINDS:
         if kind in rows.column_names:

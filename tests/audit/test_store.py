@@ -20,6 +20,7 @@ from service.audit.cells import ALL, Cell
 from service.audit.figures import Figures, Illegal, ModelFigures, Span
 from service.audit.record import Figure
 from service.audit.store import Store
+from service.audit.traits import DIMENSIONS
 from service.encoding.phase import Phase
 from service.errors import StoreError
 from tests.audit.records import record
@@ -152,7 +153,7 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
         assert sum(part.count for part in parts) == 300
         assert sum(part.sum for part in parts) == pytest.approx(figures.kinds["raw"].sum)
         for group, kinds in figures.groups.items():
-            own = [one.leakage.raw or 0.0 for one in written if one.traits.group(by) == group]
+            own = [one.leakage.raw or 0.0 for one in written if one.traits.groups[DIMENSIONS.index(by)] == group]
             assert kinds["raw"].count == len(own)
             assert kinds["raw"].max == max(own)
             assert kinds["raw"].quantiles()["p95"] == pytest.approx(np.quantile(own, 0.95, method="lower"), rel=0.0101)
