@@ -90,7 +90,7 @@ def serve(**flags: str | None) -> None:
         if settings.workers > 1:
             os.environ[MULTIPROCESS_DIR] = stack.enter_context(_shared_folder())
         uvicorn.run(
-            "service.api.app:create_app",
+            "service.api.app:worker_app",
             factory=True,
             host=settings.host,
             port=settings.port,

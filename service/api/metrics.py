@@ -7,6 +7,8 @@ answers for all.
 from __future__ import annotations
 
 import os
+from collections import Counter as Counts
+from collections import defaultdict
 from collections.abc import Sequence
 from http import HTTPStatus
 
@@ -14,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from service.api import problems
 from service.api.problems import Problem
-from service.audit.record import AuditRecord
+from service.audit.record import AuditRecord, Figure
 from service.inference.batcher import BatchRun
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
@@ -106,20 +108,29 @@ class Metrics:
 
     def answered(self, model: str, statuses: Sequence[str]) -> None:
         """Counts answered positions by status."""
-        for status in statuses:
-            self.positions.labels(model, status).inc()
+        for status, count in Counts(statuses).items():
+            self.positions.labels(model, status).inc(count)
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions; what could not be measured is not counted."""
+        leaked: dict[tuple[str, str, str], list[Figure]] = defaultdict(list)
+        masses: dict[tuple[str, str, str], float] = defaultdict(float)
         for record in records:
             mask = "true" if record.trained_with_mask else "false"
             for kind, figure in record.leakage.figures.items():
-                if figure.leaked is not None:
-                    self.leakage.labels(record.model, kind, mask).observe(figure.leaked)
-                    if figure.flipped:
-                        self.top_move_changed.labels(record.model, kind, mask).inc()
+                leaked[record.model, kind, mask].append(figure)
             for cause, mass in record.leakage.causes.items():
-                self.illegal_mass.labels(record.model, cause.value, mask).inc(mass)
+                masses[record.model, cause.value, mask] += mass
+        for labels, figures in leaked.items():  # a metric's labels take longer to find than it to count
+            histogram = self.leakage.labels(*labels)
+            for figure in figures:
+                if figure.leaked is not None:
+                    histogram.observe(figure.leaked)
+            changed = sum(figure.flipped for figure in figures if figure.leaked is not None)
+            if changed:
+                self.top_move_changed.labels(*labels).inc(changed)
+        for labels, mass in masses.items():
+            self.illegal_mass.labels(*labels).inc(mass)
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
         """Keeps count of the audit records that wait and of those that were dropped."""

@@ -26,9 +26,10 @@ class Position:
     One of a batch is a row of its `Boards`; python-chess's board is made of it when it is asked for.
     """
 
-    __slots__ = ("_board", "_boards", "_fen", "_row")
+    __slots__ = ("_board", "_boards", "_fen", "_row", "black")
 
     def __init__(self, board: chess.Board) -> None:
+        self.black = board.turn == chess.BLACK  # to move
         self._board: chess.Board | None = board
         self._fen: str | None = None
         self._boards: Boards | None = None
@@ -38,9 +39,9 @@ class Position:
         return f"Position({self.fen!r})"
 
     @classmethod
-    def _of_batch(cls, fen: str, boards: Boards, row: int) -> Position:
+    def _of_batch(cls, fen: str, boards: Boards, row: int, black: bool) -> Position:
         found = cls.__new__(cls)
-        found._board, found._fen, found._boards, found._row = None, fen, boards, row
+        found.black, found._board, found._fen, found._boards, found._row = black, None, fen, boards, row
         return found
 
     @classmethod
@@ -77,7 +78,8 @@ class Position:
         found: dict[int, Position | MovemaskError] = {}
         if len(fens) >= _WORTH_IT:
             boards, places = plain_boards(fens)
-            found = {place: cls._of_batch(fens[place], boards, row) for row, place in enumerate(places)}
+            black = boards.black.tolist()
+            found = {place: cls._of_batch(fens[place], boards, row, black[row]) for row, place in enumerate(places)}
         for place, fen in enumerate(fens):
             if place not in found:
                 try:
@@ -101,11 +103,6 @@ class Position:
         if self._fen is None:
             self._fen = self.board.fen(en_passant="fen")
         return self._fen
-
-    @property
-    def black(self) -> bool:
-        """Whether Black is to move."""
-        return bool(self._boards.black[self._row]) if self._board is None and self._boards else not self.board.turn
 
     @property
     def chess960(self) -> bool:

@@ -103,7 +103,7 @@ async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
 async def _results(
     asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], batcher: Batcher, held: Services
 ) -> list[Told]:
-    queries: list[Query | Problem] = [_query(position, asked) for position in positions]
+    queries = _queries(positions, asked)
     asked_of = [query for query in queries if isinstance(query, Query)]
     outcomes = await held.pipeline.evaluate(asked_of, batcher) if asked_of else []
     # A thousand answers, with SAN perhaps, take too long to write out on the event loop.
@@ -118,20 +118,25 @@ def _told(
     for query in queries:
         outcome = query if isinstance(query, Problem) else next(following)
         if isinstance(outcome, Answer):
-            held.metrics.answered(model.name, [outcome.status])
             results.append(policy_out(outcome, model, asked.include))
         else:
             results.append(error_out(outcome, held))
+    held.metrics.answered(model.name, [one.status for one in outcomes if isinstance(one, Answer)])
     return results
 
 
-def _query(position: PositionIn | InvalidItem, asked: BatchIn) -> Query | Problem:
-    if isinstance(position, InvalidItem):
-        return problems.invalid_request(position.errors)
-    try:
-        return query_of(position, asked)
-    except MovemaskError as error:
-        return problems.problem_of(error)
+def _queries(positions: Sequence[PositionIn | InvalidItem], asked: BatchIn) -> list[Query | Problem]:
+    """What is asked of each position, or what is wrong with it."""
+    found: list[Query | Problem] = []
+    for position in positions:
+        if isinstance(position, InvalidItem):
+            found.append(problems.invalid_request(position.errors))
+            continue
+        try:
+            found.append(query_of(position, asked))
+        except MovemaskError as error:
+            found.append(problems.problem_of(error))
+    return found
 
 
 async def _one(query: Query, name: str | None, request: Request, held: Services) -> tuple[Answer, Model]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, Literal
 
 import chess
 from pydantic import (
@@ -18,8 +19,6 @@ from pydantic import (
 from service.answering import Query
 from service.encoding.encoded import Elo
 from service.policy import CALIBRATED, Normalizer, Rule
-
-T = TypeVar("T")
 
 Fen = Annotated[str, Field(max_length=200)]
 Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
@@ -156,24 +155,31 @@ def query_of(asked: PositionIn, batch: BatchIn | None = None) -> Query:
         moves=tuple(asked.moves),
         chess960=chess960,
         elo=Elo(rating.own, rating.opponent) if rating else None,
-        rule=_rule(asked, batch),
+        rule=_rule(_said(asked), _said(batch) if batch else _NOTHING_SAID),
     )
 
 
-def _rule(asked: RuleIn, batch: RuleIn | None) -> Rule:
-    def said(name: str, otherwise: T) -> T:
-        for source in (asked, batch):
-            value = None if source is None else getattr(source, name)
-            if value is not None:
-                found: T = value
-                return found
-        return otherwise
+#: The fields of a rule, in order, None where nothing is said.
+_Said = tuple[str | None, float | None, float | None, int | None, float | None, float | None]
 
+_NOTHING_SAID: _Said = (None,) * 6
+
+
+def _said(asked: RuleIn) -> _Said:
+    return asked.normalizer, asked.alpha, asked.temperature, asked.top_k, asked.top_p, asked.min_p
+
+
+@lru_cache(maxsize=256)  # most requests say nothing, and a batch says the same for all
+def _rule(asked: _Said, batch: _Said) -> Rule:
+    """The rule of what is said of a position and, where it says nothing, of its batch; raises InvalidRule."""
+    normalizer, alpha, temperature, top_k, top_p, min_p = (
+        other if one is None else one for one, other in zip(asked, batch, strict=True)
+    )
     return Rule(
-        normalizer=Normalizer(said("normalizer", "softmax")),
-        alpha=said("alpha", None),
-        temperature=said("temperature", 1.0),
-        top_k=said("top_k", None),
-        top_p=said("top_p", None),
-        min_p=said("min_p", None),
+        normalizer=Normalizer("softmax" if normalizer is None else normalizer),
+        alpha=alpha,  # type: ignore[arg-type]
+        temperature=1.0 if temperature is None else temperature,  # type: ignore[arg-type]
+        top_k=top_k,  # type: ignore[arg-type]
+        top_p=top_p,  # type: ignore[arg-type]
+        min_p=min_p,  # type: ignore[arg-type]
     )
