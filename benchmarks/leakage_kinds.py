@@ -80,15 +80,13 @@ def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # 
     for kind in KINDS:
         if kind == SERVED:
             costs[f"`{kind}`"] = timed(
-                lambda encoded, logits, legal, black, made: served(
-                    Told.of(
-                        [policy.codes for policy in made],
-                        [policy.probabilities for policy in made],
-                        [policy.abstention for policy in made],
-                        [one.codes for one in encoded],
-                    ),
-                    [one.position for one in encoded],
-                )
+                lambda encoded, logits, legal, black, made: [
+                    served(
+                        Told(one.position, policy.codes, policy.probabilities, policy.abstention, one.codes),
+                        judged=False,
+                    )
+                    for one, policy in zip(encoded, made, strict=True)
+                ]
             )
         else:
             costs[f"`{kind}`"] = timed(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,11 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
                 for part, one, rule in zip(encoded, evaluated, rules, strict=True)
             ]
         ),
-        "answer checked": _timed(lambda: [_checked(part, of, []) for part, of in zip(encoded, made, strict=True)]),
+        "answer checked": _timed(
+            lambda: [_checked(part, of, judged=False) for part, of in zip(encoded, made, strict=True)]
+        ),
         "answer judged by python-chess": _timed(
-            lambda: [_checked(part, of, range(len(part))) for part, of in zip(encoded, made, strict=True)]
+            lambda: [_checked(part, of, judged=True) for part, of in zip(encoded, made, strict=True)]
         ),
         "`raw` and `multiplied`": _timed(
             lambda: [
@@ -123,14 +125,10 @@ def _positions(fens: list[str]) -> list[Position]:
     return [one for one in Position.read_all(fens) if isinstance(one, Position)]
 
 
-def _checked(encoded: list[EncodedPosition], made: list[Policy], judged: Iterable[int]) -> None:
-    told = Told.of(
-        [policy.codes for policy in made],
-        [policy.probabilities for policy in made],
-        [policy.abstention for policy in made],
-        [one.codes for one in encoded],
-    )
-    served(told, [one.position for one in encoded], judged)
+def _checked(encoded: list[EncodedPosition], made: list[Policy], *, judged: bool) -> None:
+    for one, policy in zip(encoded, made, strict=True):
+        told = Told(one.position, policy.codes, policy.probabilities, policy.abstention, one.codes)
+        served(told, judged=judged)
 
 
 def _parts(items: list[Any], size: int) -> list[Any]:

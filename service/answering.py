@@ -194,13 +194,10 @@ def _answers(model: Model, runs: Sequence[Run], kinds: Sequence[str], least: flo
     logits = np.stack([run.logits for run in runs])
     legal = legal_of(batch, logits)
     made = policies(batch, legal, [run.ready.asked.rule for run in runs])
-    holds = Told.of(
-        [policy.codes for policy in made],
-        [policy.probabilities for policy in made],
-        [policy.abstention for policy in made],
-        [encoded.codes for encoded in batch],
-    )
-    served(holds, positions, judged=[row for row, run in enumerate(runs) if run.judged])
+    for run, policy in zip(runs, made, strict=True):
+        encoded = run.ready.encoded
+        told = Told(encoded.position, policy.codes, policy.probabilities, policy.abstention, encoded.codes)
+        served(told, judged=run.judged)
     measured = Batch(logits, legal.slots, legal.indptr)
     leaked = leakages(positions, model.vocabulary, measured, kinds=kinds, least=least)
     return [

@@ -20,6 +20,7 @@ import uvicorn
 
 from service import __version__, calibration
 from service.answering import Answer, Query
+from service.api.connections import Connection
 from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
@@ -99,6 +100,7 @@ def serve(**flags: str | None) -> None:
             access_log=settings.log_level == "debug",
             timeout_graceful_shutdown=settings.drain_seconds,
             server_header=False,
+            http=Connection,
         )
 
 

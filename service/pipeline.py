@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -76,9 +77,8 @@ class Pipeline:
             kinds = self._plan.drawn(self._random.random())
             judged = [self._random.random() < self._judge_share for _ in ready]
             answered = await lane.answer.run(runs_of(ready, inferred, kinds, judged))
-            self._audit(model, answered)
-            if self._watch is not None and any(judged):
-                self._watch(sum(judged))
+            # After this turn of the loop, in which the answer goes out.
+            asyncio.get_running_loop().call_soon(self._audit, model, answered, sum(judged))
             following = iter(answered)
             return [next(following) if outcome is None else outcome for outcome in outcomes]
         return [outcome for outcome in outcomes if outcome is not None]
@@ -94,8 +94,10 @@ class Pipeline:
             )
         return lane
 
-    def _audit(self, model: Model, outcomes: Sequence[Outcome]) -> None:
+    def _audit(self, model: Model, outcomes: Sequence[Outcome], judged: int) -> None:
         now = time.time()
+        if judged and self._watch is not None:
+            self._watch(judged)
         self._record(
             [
                 AuditRecord(

@@ -193,7 +193,7 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
     heavy = batch.heavy(choice.least)
     for kind in choice.kinds:
         if kind == SERVED:
-            columns[kind] += _served(encoded, made)
+            columns[kind] += [_served(one, policy) for one, policy in zip(encoded, made, strict=True)]
             columns[f"{kind}_flipped"] += [False] * len(ready)
             columns[f"{kind}_kl"] += [0.0] * len(ready)
         else:
@@ -216,16 +216,10 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
             columns[name].append(value)
 
 
-def _served(encoded: Sequence[EncodedPosition], made: Sequence[Policy]) -> list[float]:
-    """What the policies leak, each judged by python-chess."""
-    holds = Told.of(
-        [policy.codes for policy in made],
-        [policy.probabilities for policy in made],
-        [policy.abstention for policy in made],
-        [one.codes for one in encoded],
-    )
-    found: list[float] = served(holds, [one.position for one in encoded], judged=range(len(encoded))).tolist()
-    return found
+def _served(encoded: EncodedPosition, policy: Policy) -> float:
+    """What an answer leaks, judged by python-chess."""
+    told = Told(encoded.position, policy.codes, policy.probabilities, policy.abstention, encoded.codes)
+    return served(told, judged=True)
 
 
 def _plain(sample: Sample, encoded: EncodedPosition, policy: Policy, model: Model, phase: Phase) -> dict[str, Any]:
