@@ -73,7 +73,7 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
     ready = [[one for one in prepared(model, part) if isinstance(one, Ready)] for part in queries]
     encoded = [[one.encoded for one in part] for part in ready]
     evaluated = [model.evaluate(part) for part in encoded]
-    inferred = [Inferred(one.logits, one.value, 0.0, 0.0) for one in evaluated]
+    inferred = [Inferred(one, 0.0, 0.0) for one in evaluated]
     legal = [legal_of(part, one.logits) for part, one in zip(encoded, evaluated, strict=True)]
     rules = [[Rule()] * len(part) for part in parts]
     made = [policies(part, own, rule) for part, own, rule in zip(encoded, legal, rules, strict=True)]

@@ -18,7 +18,7 @@ from service.encoding.phase import Phase, phases_of
 from service.encoding.position import Position, boards_of
 from service.errors import InvalidLogits, MovemaskError
 from service.inference.batcher import Inferred
-from service.inference.model import Model
+from service.inference.model import Evaluation, Model
 from service.policy import Policy, Rule, legal_of, policies
 
 
@@ -157,12 +157,19 @@ def runs_of(
 ) -> list[Run]:
     """What `answers` takes, of the positions of one submission."""
     timing = Timing(inferred.queue_seconds, inferred.inference_seconds)
-    values = [None] * len(ready) if inferred.value is None else [tuple(value) for value in inferred.value.tolist()]
+    logits, value = inferred.evaluation.logits, inferred.evaluation.value
+    values = [None] * len(ready) if value is None else [tuple(one) for one in value.tolist()]
     anew = [False] * len(ready) if judged is None else judged
     return [
-        Run(item, logits, value, timing, kinds, judge)
-        for item, logits, value, judge in zip(ready, inferred.logits, values, anew, strict=True)
+        Run(item, own, told, timing, kinds, judge)
+        for item, own, told, judge in zip(ready, logits, values, anew, strict=True)
     ]
+
+
+def kept_run(item: Ready, kept: Evaluation, kinds: tuple[str, ...], judged: bool) -> Run:
+    """The run of a position that the network was asked about before; it took no time."""
+    value = None if kept.value is None else tuple(kept.value[0].tolist())
+    return Run(item, kept.logits[0], value, Timing(0.0, 0.0), kinds, judged)
 
 
 def answers(model: Model, runs: Sequence[Run], *, least: float) -> list[Outcome]:

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import count
 from weakref import WeakKeyDictionary
 
-from service.answering import Answer, Asked, Outcome, Query, Ready, Run, answers, finished, prepared, runs_of
+from service.answering import Answer, Asked, Outcome, Query, Ready, Run, answers, finished, kept_run, prepared, runs_of
 from service.audit.kinds import Plan
 from service.audit.record import AuditRecord
 from service.errors import MovemaskError
 from service.inference.batcher import Batcher
+from service.inference.cache import EvaluationCache, key_of
 from service.inference.model import Model
 from service.merging import Merged
 
@@ -25,6 +27,17 @@ class _Lane:
 
     prepare: Merged[Query | Asked, Ready | MovemaskError]
     answer: Merged[Run, Outcome]
+    number: int  # of no other network, not even of one that took its place under the same name
+
+
+class Watch:
+    """Told of what happens beside the answers; this one does nothing about it."""
+
+    def judged(self, count: int) -> None:
+        """So many answers were held to python-chess."""
+
+    def cached(self, model: str, *, hits: int, misses: int, size: int) -> None:
+        """So many positions were known, so many not; the cache holds `size` bytes."""
 
 
 _DEFAULT_PLAN = Plan()
@@ -40,7 +53,7 @@ class Pipeline:
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
     judge_share : share of the answers that are held to python-chess anew
-    watch : called with how many were
+    cache : what networks said is kept there; nothing is if None
     """
 
     def __init__(
@@ -51,14 +64,17 @@ class Pipeline:
         max_moves: int,
         plan: Plan = _DEFAULT_PLAN,
         judge_share: float = 1.0,
-        watch: Callable[[int], None] | None = None,
+        cache: EvaluationCache | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._record = record
         self._executor = executor
         self._max_moves = max_moves
         self._plan = plan
         self._judge_share = judge_share
-        self._watch = watch
+        self._cache = EvaluationCache(0) if cache is None else cache
+        self._watch = Watch() if watch is None else watch
+        self._numbers = count()
         self._random = random.Random()
         self._lanes: WeakKeyDictionary[Batcher, _Lane] = WeakKeyDictionary()
 
@@ -73,15 +89,35 @@ class Pipeline:
         ]
         ready = [item for item in made if isinstance(item, Ready) and not item.finished]
         if ready:
-            inferred = await batcher.submit([item.encoded for item in ready])
-            kinds = self._plan.drawn(self._random.random())
-            judged = [self._random.random() < self._judge_share for _ in ready]
-            answered = await lane.answer.run(runs_of(ready, inferred, kinds, judged))
+            runs = await self._runs(ready, lane, batcher)
+            answered = await lane.answer.run(runs)
             # After this turn of the loop, in which the answer goes out.
-            asyncio.get_running_loop().call_soon(self._audit, model, answered, sum(judged))
+            asyncio.get_running_loop().call_soon(self._audit, model, answered, sum(run.judged for run in runs))
             following = iter(answered)
             return [next(following) if outcome is None else outcome for outcome in outcomes]
         return [outcome for outcome in outcomes if outcome is not None]
+
+    async def _runs(self, ready: Sequence[Ready], lane: _Lane, batcher: Batcher) -> list[Run]:
+        """What the network says of positions, now or when it was asked about them before."""
+        kinds = self._plan.drawn(self._random.random())
+        judged = [self._random.random() < self._judge_share for _ in ready]
+        cache, model = self._cache, batcher.model
+        if not cache.on:
+            return runs_of(ready, await batcher.submit([item.encoded for item in ready]), kinds, judged)
+        keys = [(lane.number, key_of(item.encoded, model)) for item in ready]
+        kept = [cache.get(key) for key in keys]
+        missing = [row for row, found in enumerate(kept) if found is None]
+        if missing:
+            inferred = await batcher.submit([ready[row].encoded for row in missing])
+            fresh = runs_of([ready[row] for row in missing], inferred, kinds, [judged[row] for row in missing])
+            for place, row in enumerate(missing):
+                cache.put(keys[row], inferred.evaluation.part(slice(place, place + 1)))
+        self._watch.cached(model.name, hits=len(ready) - len(missing), misses=len(missing), size=cache.bytes)
+        following = iter(fresh if missing else ())
+        return [
+            next(following) if found is None else kept_run(item, found, kinds, judge)
+            for item, found, judge in zip(ready, kept, judged, strict=True)
+        ]
 
     def _lane(self, batcher: Batcher) -> _Lane:
         """Where the work of all requests for a network is merged."""
@@ -91,13 +127,13 @@ class Pipeline:
             lane = self._lanes[batcher] = _Lane(
                 Merged(self._executor, lambda items: prepared(model, items, max_moves=self._max_moves)),
                 Merged(self._executor, lambda runs: answers(model, runs, least=least)),
+                next(self._numbers),
             )
         return lane
 
     def _audit(self, model: Model, outcomes: Sequence[Outcome], judged: int) -> None:
         now = time.time()
-        if judged and self._watch is not None:
-            self._watch(judged)
+        self._watch.judged(judged)
         self._record(
             [
                 AuditRecord(

@@ -84,6 +84,9 @@ class Settings(BaseSettings):
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
     max_batch: int = Field(128, ge=1, le=4096, description="Positions in one run of the network.")
+    cache_mb: int = Field(
+        0, ge=0, description="Megabytes of what networks said, kept for when it is asked again; 0 keeps nothing."
+    )
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
     max_positions: int = Field(
         1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."

@@ -18,6 +18,7 @@ from service.api import problems
 from service.api.problems import Problem
 from service.audit.record import AuditRecord, Figure
 from service.inference.batcher import BatchRun
+from service.pipeline import Watch
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -26,7 +27,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
 
-class Metrics:
+class Metrics(Watch):
     """All metrics, in a registry of their own."""
 
     def __init__(self) -> None:
@@ -70,8 +71,17 @@ class Metrics:
             ["model", "cause", "trained_with_mask"],
             registry=own,
         )
-        self.judged = Counter(
+        self.judged_answers = Counter(
             "movemask_judged", "Answers whose legal moves were held to python-chess once more.", registry=own
+        )
+        self.cache_hits = Counter(
+            "movemask_cache_hits", "Positions that a network was asked about before.", ["model"], registry=own
+        )
+        self.cache_misses = Counter(
+            "movemask_cache_misses", "Positions that were looked for in the cache in vain.", ["model"], registry=own
+        )
+        self.cache_bytes = Gauge(
+            "movemask_cache_bytes", "What the cache holds.", registry=own, multiprocess_mode="livesum"
         )
         self.served_leakage = Counter(
             "movemask_served_leakage", "Answers withheld because a check of them failed. Must stay 0.", registry=own
@@ -131,6 +141,17 @@ class Metrics:
                 self.top_move_changed.labels(*labels).inc(changed)
         for labels, mass in masses.items():
             self.illegal_mass.labels(*labels).inc(mass)
+
+    def judged(self, count: int) -> None:
+        """Counts answers that were held to python-chess."""
+        if count:
+            self.judged_answers.inc(count)
+
+    def cached(self, model: str, *, hits: int, misses: int, size: int) -> None:
+        """Counts what the cache knew."""
+        self.cache_hits.labels(model).inc(hits)
+        self.cache_misses.labels(model).inc(misses)
+        self.cache_bytes.set(size)
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
         """Keeps count of the audit records that wait and of those that were dropped."""

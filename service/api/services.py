@@ -18,6 +18,7 @@ from service.audit.recorder import Recorder
 from service.audit.store import Store
 from service.errors import SettingsError, UnknownModel
 from service.inference.batcher import Batcher
+from service.inference.cache import EvaluationCache
 from service.inference.model import Model
 from service.inference.registry import Registry
 from service.inference.serving import Serving
@@ -96,7 +97,8 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
             max_moves=settings.max_moves,
             plan=plan,
             judge_share=settings.judge_share,
-            watch=metrics.judged.inc,
+            cache=EvaluationCache(settings.cache_mb * 2**20),
+            watch=metrics,
         )
         yield Services(settings, serving, pipeline, store, Figures(store.database), recorder, metrics)
     finally:

@@ -29,12 +29,11 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 class Inferred:
     """What the network said of the positions of one submission, in order, and how long that took.
 
-    logits `[B, A]`; value float64 `[B, 3]` or None; `queue_seconds` from submission to the start of the first
+    `queue_seconds` from submission to the start of the first
     batch they were in, `inference_seconds` the times of the batches they were in, added up.
     """
 
-    logits: NDArray[np.floating]
-    value: NDArray[np.float64] | None
+    evaluation: Evaluation
     queue_seconds: float
     inference_seconds: float
 
@@ -237,12 +236,8 @@ class Batcher:
 def _inferred(entry: _Entry) -> Inferred:
     parts = [evaluation for _, evaluation in sorted(entry.evaluated, key=lambda one: one[0])]
     values = [part.value for part in parts if part.value is not None]
-    return Inferred(
-        logits=_joined([part.logits for part in parts]),
-        value=_joined(values) if values else None,
-        queue_seconds=entry.queue_seconds,
-        inference_seconds=entry.inference_seconds,
-    )
+    whole = Evaluation(_joined([part.logits for part in parts]), _joined(values) if values else None)
+    return Inferred(whole, entry.queue_seconds, entry.inference_seconds)
 
 
 def _joined(parts: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:

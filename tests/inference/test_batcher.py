@@ -97,7 +97,7 @@ def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order
     positions = encoded(model, 20)
     inferred = asyncio.run(batcher.submit(positions))
     batcher.close()
-    np.testing.assert_array_equal(inferred.logits, model.evaluate(positions).logits)
+    np.testing.assert_array_equal(inferred.evaluation.logits, model.evaluate(positions).logits)
     assert [run.size for run in runs] == [8, 8, 4]
     assert inferred.queue_seconds >= 0
     assert inferred.inference_seconds == pytest.approx(sum(run.seconds for run in runs))
@@ -114,9 +114,9 @@ def test_two_that_are_idle_halve_a_batch_and_it_comes_back_whole_and_in_order(pa
         assert sorted(gate.sizes) == [8, 8]
         gate.open.set()
         expected = batcher.model.evaluate(positions).logits
-        np.testing.assert_array_equal((await asked).logits, expected)
+        np.testing.assert_array_equal((await asked).evaluation.logits, expected)
         gate.sizes.clear()
-        np.testing.assert_array_equal((await batcher.submit(positions[:5])).logits, expected[:5])
+        np.testing.assert_array_equal((await batcher.submit(positions[:5])).evaluation.logits, expected[:5])
 
     asyncio.run(story())
     assert sorted(gate.sizes) == [2, 3]
@@ -149,7 +149,7 @@ def test_what_arrives_while_the_network_runs_becomes_one_batch(gated: Batcher, g
         results = await asyncio.gather(first, *rest)
         expected = gated.model.evaluate(positions).logits
         for row, result in enumerate(results):
-            np.testing.assert_array_equal(result.logits[0], expected[row])
+            np.testing.assert_array_equal(result.evaluation.logits[0], expected[row])
 
     asyncio.run(story())
     assert gate.sizes[:2] == [1, 5]
@@ -201,7 +201,7 @@ def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gated: Bat
             await gated.submit(positions)
         assert gated.waiting == 0
         gate.error = None
-        assert (await gated.submit(positions[:2])).logits.shape == (2, 1880)
+        assert (await gated.submit(positions[:2])).evaluation.logits.shape == (2, 1880)
 
     asyncio.run(story())
 
