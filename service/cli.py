@@ -31,6 +31,7 @@ from service.encoding.encoded import Elo
 from service.errors import MovemaskError, SettingsError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
+from service.inference.onnx import provider_named
 from service.inference.registry import Registry
 from service.model_commands import models, models_dir_option, registry_of
 from service.pipeline import Pipeline
@@ -79,6 +80,7 @@ def serve(**flags: str | None) -> None:
     if not settings.models_dir.is_dir():
         raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(settings.models_dir)!r} is not a folder")
     audit_plan(settings)
+    provider_named(settings.provider)
     # Opened once before any worker: its tables are then there for all, and a wrong URL is told at once.
     store = Store(settings.database_url, keep_seconds=1, keep_positions=1, keep_worst=1)
     if store.unreachable:

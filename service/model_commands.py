@@ -13,6 +13,7 @@ import click
 from service import diagnosis
 from service.diagnosis_text import diagnosis_table
 from service.inference.guess import KINDS
+from service.inference.onnx import provider_named
 from service.inference.registry import Registry, load_registry, open_model
 from service.settings import Settings
 
@@ -30,7 +31,9 @@ def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
 def registry_of(models_dir: Path | None) -> Registry:
     """The models of that folder, or of the settings'."""
     settings = Settings.read(models_dir=models_dir)
-    return load_registry(settings.models_dir, settings.default_model, settings.threads)
+    return load_registry(
+        settings.models_dir, settings.default_model, settings.threads, provider_named(settings.provider)
+    )
 
 
 @click.group()
@@ -129,7 +132,9 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
         if not entry.steps:
             click.echo(f"  FAIL {entry.failure}")
         if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
-            model = entry.model or open_model(settings.models_dir / f"{entry.name}.toml", settings.threads)
+            model = entry.model or open_model(
+                settings.models_dir / f"{entry.name}.toml", settings.threads, provider_named(settings.provider)
+            )
             found = diagnosis.diagnose(model, _reading)
             click.echo(diagnosis_table(found))
             misread = misread or bool(found.better)

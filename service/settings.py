@@ -37,6 +37,9 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
         return cores
 
 
+_BATCH_CPU, _BATCH_GPU = 32, 512
+
+
 class Settings(BaseSettings):
     """Each field is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
 
@@ -56,6 +59,9 @@ class Settings(BaseSettings):
     )
     models_memory_mb: int = Field(
         0, ge=0, description="Megabytes of network files loaded at once; 0 for no limit. Idle models are unloaded."
+    )
+    provider: Annotated[str, Field(pattern="^(cpu|cuda)$")] = Field(
+        "cpu", description="What networks run on: cpu, or cuda with onnxruntime-gpu."
     )
     threads: int = Field(
         default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, a thread each."
@@ -83,7 +89,9 @@ class Settings(BaseSettings):
     audit_keep_positions: int = Field(1_000_000, ge=1, description="Single positions kept at most, the newest.")
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
-    max_batch: int = Field(128, ge=1, le=4096, description="Positions in one run of the network.")
+    max_batch: int | None = Field(
+        None, ge=1, le=4096, description="Positions in one run of the network; else 32, on a GPU 512."
+    )
     cache_mb: int = Field(
         0, ge=0, description="Megabytes of what networks said, kept for when it is asked again; 0 keeps nothing."
     )
@@ -94,6 +102,11 @@ class Settings(BaseSettings):
     max_moves: int = Field(1024, ge=0, description="Moves in one request's `moves`.")
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request's body.")
     drain_seconds: int = Field(20, ge=1, description="How long requests under way get to finish at shutdown.")
+
+    @property
+    def positions_a_run(self) -> int:
+        """`max_batch`, or what suits the provider: docs/performance.md has the curve."""
+        return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
 
     @classmethod
     def read(cls, **flags: object) -> Settings:

@@ -20,6 +20,7 @@ from service.errors import SettingsError, UnknownModel
 from service.inference.batcher import Batcher
 from service.inference.cache import EvaluationCache
 from service.inference.model import Model
+from service.inference.onnx import provider_named
 from service.inference.registry import Registry
 from service.inference.serving import Serving
 from service.pipeline import Pipeline
@@ -60,6 +61,7 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
     """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
     is lost."""
     plan = audit_plan(settings)
+    provider = provider_named(settings.provider)
     store = Store(
         settings.database_url,
         keep_seconds=settings.audit_keep_days * 86400,
@@ -76,7 +78,7 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
     serving: Serving | None = None
 
     def start(model: Model) -> Batcher:
-        return Batcher(model, max_batch=settings.max_batch, max_waiting=settings.max_queue, watch=metrics.ran)
+        return Batcher(model, max_batch=settings.positions_a_run, max_waiting=settings.max_queue, watch=metrics.ran)
 
     def record(records: Sequence[AuditRecord]) -> None:
         recorder.record(records)
@@ -88,6 +90,7 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
             settings.default_model,
             settings.threads,
             start,
+            provider=provider,
             memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
             poll_seconds=settings.models_poll_seconds or None,
         )

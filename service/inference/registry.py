@@ -12,7 +12,7 @@ from service.errors import ContractError, ModelError, ModelUnavailable, Settings
 from service.inference.check import Step, check
 from service.inference.contract import Backend, Contract, read_contract
 from service.inference.model import Model, expected_tensors
-from service.inference.onnx import OnnxSession
+from service.inference.onnx import OnnxSession, Provider
 from service.inference.session import FakeSession, Session
 
 log = logging.getLogger(__name__)
@@ -82,30 +82,30 @@ class Registry:
         return entry.model
 
 
-def load_registry(folder: Path, default: str | None, threads: int) -> Registry:
+def load_registry(folder: Path, default: str | None, threads: int, provider: Provider = Provider.CPU) -> Registry:
     """Loads and checks each `NAME.toml` of `folder`; raises SettingsError if there is none, or not the default."""
     if not folder.is_dir():
         raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder")
-    entries = {file.stem: load_entry(file, threads) for file in sorted(folder.glob("*.toml"))}
+    entries = {file.stem: load_entry(file, threads, provider) for file in sorted(folder.glob("*.toml"))}
     return Registry.of(entries, folder, default)
 
 
-def open_model(file: Path, threads: int) -> Model:
+def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
     """The model of one TOML file, not checked; raises ModelError."""
-    return _opened(file, read_contract(file), threads)
+    return _opened(file, read_contract(file), threads, provider)
 
 
-def _opened(file: Path, contract: Contract, threads: int) -> Model:
-    session, digest = _session(file, contract, threads)
+def _opened(file: Path, contract: Contract, threads: int, provider: Provider) -> Model:
+    session, digest = _session(file, contract, threads, provider)
     return Model(file.stem, digest, contract, session)
 
 
-def load_entry(file: Path, threads: int) -> Entry:
+def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU) -> Entry:
     """Loads the model of one TOML file through its check; what fails is told in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
-        model = _opened(file, contract, threads)
+        model = _opened(file, contract, threads, provider)
     except ModelError as error:
         return Entry(file.stem, contract, None, str(error))
     steps = check(model)
@@ -123,7 +123,7 @@ def network_file(file: Path, contract: Contract | None) -> Path | None:
     return file.with_name(contract.network.file or f"{file.stem}.onnx")
 
 
-def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str]:
+def _session(file: Path, contract: Contract, threads: int, provider: Provider) -> tuple[Session, str]:
     if contract.network.backend is Backend.FAKE:
         inputs, outputs = expected_tensors(contract)
         if contract.outputs.value is not None:
@@ -140,7 +140,7 @@ def _session(file: Path, contract: Contract, threads: int) -> tuple[Session, str
         raise ContractError(
             f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
         )
-    return OnnxSession(network, threads), digest
+    return OnnxSession(network, threads, provider), digest
 
 
 def _chosen(entries: Mapping[str, Entry]) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from service.errors import ModelUnavailable, SettingsError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
+from service.inference.onnx import Provider
 from service.inference.registry import Entry, Registry, load_entry, network_file
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Serving:
     Parameters
     ----------
     default : the model for requests that name none; the first served by name if None
+    threads, provider : as `OnnxSession` takes them
     start : makes the batcher of a model
     memory : bytes of network files that are loaded at once; None for no limit
     poll_seconds : how often the folder is looked at; None for never
@@ -55,10 +57,12 @@ class Serving:
         threads: int,
         start: Callable[[Model], Batcher],
         *,
+        provider: Provider = Provider.CPU,
         memory: int | None = None,
         poll_seconds: float | None = None,
     ) -> None:
-        self._folder, self._default, self._threads, self._start = folder, default, threads, start
+        self._folder, self._default, self._start = folder, default, start
+        self._threads, self._provider = threads, provider
         self._memory = memory
         self._lock = threading.RLock()
         self._loading = threading.Lock()  # one model is loaded at a time
@@ -71,7 +75,7 @@ class Serving:
         entries = {}
         for name, file in _files(folder).items():
             self._prints[name] = _print(file, None)
-            entries[name] = self._taken(load_entry(file, threads))
+            entries[name] = self._taken(self._entry(file))
             self._make_room(name)
         self.registry = Registry.of(entries, folder, default)
         self._stop = threading.Event()
@@ -111,7 +115,7 @@ class Serving:
         with self._loading:
             for name in changed:
                 self._prints[name] = now[name]
-                entries[name] = self._replaced(entries.get(name), load_entry(files[name], self._threads))
+                entries[name] = self._replaced(entries.get(name), self._entry(files[name]))
                 self._make_room(name)
             for name in gone:
                 log.info("model %s is gone from the folder and no longer served", name)
@@ -146,6 +150,9 @@ class Serving:
         for one in held:
             one.batcher.close()
 
+    def _entry(self, file: Path) -> Entry:
+        return load_entry(file, self._threads, self._provider)
+
     def _lent(self, name: str | None) -> _Held | None:
         """Counts a user in; None if the model is served but not loaded."""
         with self._lock:
@@ -174,7 +181,7 @@ class Serving:
             if held is not None:  # somebody else loaded it while we waited
                 return held
             wanted = self.registry.entry(name).name
-            entry = load_entry(self._folder / f"{wanted}.toml", self._threads)
+            entry = self._entry(self._folder / f"{wanted}.toml")
             if entry.model is None:
                 raise ModelUnavailable(f"model {wanted!r} could not be loaded again: {entry.failure}")
             with self._lock:

@@ -21,7 +21,8 @@ def test_what_was_put_is_found_and_holds_nothing_but_itself() -> None:
     cache = EvaluationCache(10_000)
     cache.put("a", row(1.0, value=True))
     found = cache.get("a")
-    assert found is not None and found.value is not None
+    assert found is not None
+    assert found.value is not None
     assert found.logits.tolist() == [[1.0] * 100]
     assert found.value.tolist() == [[1.0] * 3]
     assert found.logits.base is None  # not a view, which would keep its whole batch
