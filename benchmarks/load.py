@@ -54,9 +54,18 @@ def request(path: str, body: bytes) -> bytes:
     return head.encode() + _HEAD_END + body
 
 
-def load(port: int, requests: Sequence[bytes], connections: int, seconds: float, warm_up: float = 1.0) -> Load:
-    """Sends `requests`, in an order of their own for each connection, for so long; raises BadAnswer for any answer but
-    200. What is sent in the time of warming up is not counted."""
+def load(
+    port: int,
+    requests: Sequence[bytes],
+    connections: int,
+    seconds: float,
+    warm_up: float = 1.0,
+    most: int | None = None,
+) -> Load:
+    """Sends `requests`, in an order of their own for each connection, for so long, or until `most` are answered.
+
+    What is answered in the time of warming up is not counted. Raises BadAnswer for any answer but 200.
+    """
     buffer = bytearray(1 << 20)
     taken: list[float] = []
     with selectors.DefaultSelector() as selector:
@@ -71,7 +80,7 @@ def load(port: int, requests: Sequence[bytes], connections: int, seconds: float,
                 _send(one, requests)
             start = time.perf_counter() + warm_up
             end = start + seconds
-            while (now := time.perf_counter()) < end:
+            while (now := time.perf_counter()) < end and (most is None or len(taken) < most):
                 for key, _ in selector.select(end - now):
                     one = key.data
                     if _answered(one, buffer):
@@ -82,7 +91,7 @@ def load(port: int, requests: Sequence[bytes], connections: int, seconds: float,
         finally:
             for one in opened:
                 one.socket.close()
-    return Load(taken, seconds)
+    return Load(taken, min(time.perf_counter(), end) - start)
 
 
 def _send(one: _Connection, requests: Sequence[bytes]) -> None:

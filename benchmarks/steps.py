@@ -7,16 +7,15 @@ part compares the legal moves of a batch, found at once, with python-chess's `le
 from __future__ import annotations
 
 import argparse
-import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import chess
 import numpy as np
 import orjson
 
+from benchmarks.positions import random_games
 from service.answering import Answer, Query, Ready, answers, prepared, runs_of
 from service.api.schemas.answers import policy_out
 from service.audit.kinds import ALWAYS, MULTIPLIED, RAW, Plan
@@ -45,7 +44,7 @@ def main() -> None:
     parser.add_argument("--models-dir", type=Path, default=shipped_models())
     arguments = parser.parse_args()
     model = load_registry(arguments.models_dir, None, 1).get(arguments.model)
-    fens = _fens()
+    fens = random_games(POSITIONS)
     columns = [_steps(model, fens, size) for size in SIZES]
     print(f"| µs a position ({model.name}) | batch of {SIZES[0]} | alone |\n|---|---:|---:|")
     for name, cost in columns[0].items():
@@ -93,12 +92,8 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
                 for part, one, rule in zip(encoded, evaluated, rules, strict=True)
             ]
         ),
-        "answer checked": _timed(
-            lambda: [_checked(part, of, judged=False) for part, of in zip(encoded, made, strict=True)]
-        ),
-        "answer judged by python-chess": _timed(
-            lambda: [_checked(part, of, judged=True) for part, of in zip(encoded, made, strict=True)]
-        ),
+        "answer checked": _timed(lambda: _checked(encoded, made, judged=False)),
+        "answer judged by python-chess": _timed(lambda: _checked(encoded, made, judged=True)),
         "`raw` and `multiplied`": _timed(
             lambda: [
                 measure([RAW, MULTIPLIED], Batch(one.logits, own.slots, own.indptr), model.vocabulary, _NO_BLACK)
@@ -125,10 +120,11 @@ def _positions(fens: list[str]) -> list[Position]:
     return [one for one in Position.read_all(fens) if isinstance(one, Position)]
 
 
-def _checked(encoded: list[EncodedPosition], made: list[Policy], *, judged: bool) -> None:
-    for one, policy in zip(encoded, made, strict=True):
-        told = Told(one.position, policy.codes, policy.probabilities, policy.abstention, one.codes)
-        served(told, judged=judged)
+def _checked(encoded: list[list[EncodedPosition]], made: list[list[Policy]], *, judged: bool) -> None:
+    for part, policies_of in zip(encoded, made, strict=True):
+        for one, policy in zip(part, policies_of, strict=True):
+            told = Told(one.position, policy.codes, policy.probabilities, policy.abstention, one.codes)
+            served(told, judged=judged)
 
 
 def _parts(items: list[Any], size: int) -> list[Any]:
@@ -143,22 +139,6 @@ def _timed(run: Callable[[], object]) -> float:
         run()
         best = min(best, time.perf_counter() - started)
     return 1e6 * best / POSITIONS
-
-
-def _fens() -> list[str]:
-    """Positions of random games that are not over."""
-    rng = random.Random(1)
-    found: list[str] = []
-    while len(found) < 4 * POSITIONS:
-        board = chess.Board()
-        for _ in range(rng.randrange(1, 150)):
-            moves = list(board.legal_moves)
-            if not moves:
-                break
-            board.push(rng.choice(moves))
-            if any(board.legal_moves):
-                found.append(board.fen())
-    return rng.sample(found, POSITIONS)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,142 @@
+"""Servers to be measured, each a process of its own on a free port: ours, and the peers that are installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.inference.model import Model
+
+ROOT = Path(__file__).parent.parent
+
+#: Seconds that a server gets to start.
+_PATIENCE = 60
+
+
+class CannotStart(Exception):
+    """A server that ended, or did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that answers: its port, its process, and how long it took from its start to its first answer."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    seconds_to_ready: float
+
+    def resident_bytes(self) -> int:
+        """Memory of the process and its children that is resident."""
+        return sum(_resident(pid) for pid in _family(self.process.pid))
+
+
+@contextmanager
+def movemask(models: Path, default: str, **settings: object) -> Iterator[Server]:
+    """`movemask serve` with everything at its default but what is given."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        port = _free_port()
+        environment = {
+            "MOVEMASK_MODELS_DIR": str(models),
+            "MOVEMASK_DEFAULT_MODEL": default,
+            "MOVEMASK_DATABASE_URL": f"sqlite:///{folder}/audit.db",
+            "MOVEMASK_PORT": str(port),
+            "MOVEMASK_LOG_LEVEL": "warning",
+            **{f"MOVEMASK_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+        with _running([sys.executable, "-m", "service", "serve"], port, environment, Path(folder)) as server:
+            yield server
+
+
+#: Each peer's name, the module it needs, and its command.
+PEERS = {
+    "a plain FastAPI handler": ("fastapi", ["-m", "uvicorn", "benchmarks.peers.fastapi_server:app", "--port", "PORT"]),
+    "LitServe": ("litserve", ["-m", "benchmarks.peers.litserve_server", "PORT"]),
+    "BentoML": ("bentoml", ["-m", "bentoml", "serve", "benchmarks.peers.bentoml_server:Policy", "--port", "PORT"]),
+}
+
+
+@contextmanager
+def peer(name: str, python: str, model: Model, network: Path) -> Iterator[Server]:
+    """A peer with the same network, run by the Python that it is installed in; raises CannotStart."""
+    import tempfile
+
+    module, command = PEERS[name]
+    if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
+        raise CannotStart(f"{module} is not installed for {Path(python).name}")
+    with tempfile.TemporaryDirectory() as folder:
+        slots = Path(folder) / "slots.json"
+        slots.write_text(json.dumps(model.vocabulary.names()))
+        port = _free_port()
+        environment = {
+            "PEER_NETWORK": str(network),
+            "PEER_SLOTS": str(slots),
+            "PEER_LOGITS": model.contract.outputs.logits,
+            "BENTOML_DO_NOT_TRACK": "True",
+            "BENTOML_HOME": folder,
+        }
+        arguments = [str(port) if part == "PORT" else part for part in command]
+        with _running([python, *arguments], port, environment, Path(folder)) as server:
+            yield server
+
+
+@contextmanager
+def _running(command: list[str], port: int, environment: Mapping[str, str], folder: Path) -> Iterator[Server]:
+    with open(folder / "log", "wb") as log:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, stdout=log, stderr=log
+        )
+        try:
+            while not _answers(port):
+                if process.poll() is not None or time.perf_counter() - started > _PATIENCE:
+                    last = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
+                    raise CannotStart(f"{command[1:3]} did not start: {' '.join(last)}")
+                time.sleep(0.01)
+            yield Server(port, process, time.perf_counter() - started)
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _answers(port: int) -> bool:
+    """Whether an HTTP server answers anything at all there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as opened:
+            opened.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return opened.recv(16).startswith(b"HTTP/1.1 ")
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        port: int = opened.getsockname()[1]
+        return port
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all below it."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += [one for child in task.read_text().split() for one in _family(int(child))]
+    return found
+
+
+def _resident(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
