@@ -100,10 +100,12 @@ def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # 
         )
     )
     costs[f"`raw`, and illegal moves above {least} with their causes"] = timed(
-        lambda encoded, logits, legal, black, made: [
-            leakage.explained(heavy, one.position, words)
-            for one, heavy in zip(encoded, leakage.Batch(logits, legal.slots, legal.indptr).heavy(least), strict=True)
-        ]
+        lambda encoded, logits, legal, black, made: leakage.explained(
+            leakage.Batch(logits, legal.slots, legal.indptr).heavy(least),
+            [one.position for one in encoded],
+            words,
+            [one.codes for one in encoded],
+        )
     )
     costs["phase, check and the other groups"] = timed(
         lambda encoded, logits, legal, black, made: [

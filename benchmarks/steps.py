@@ -81,6 +81,7 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
     told = [answers(model, part, least=least) for part in runs]
     out = [{"results": [policy_out(one, model, []) for one in part if isinstance(one, Answer)]} for part in told]
     batches = [Batch(one.logits, own.slots, own.indptr) for one, own in zip(evaluated, legal, strict=True)]
+    codes = [[one.codes for one in part] for part in encoded]
     return {
         "FEN read and checked": _timed(lambda: [_positions(part) for part in parts]),
         "legal moves and slots": _timed(lambda: [legal_slots(part, model.vocabulary) for part in read]),
@@ -102,8 +103,15 @@ def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
         ),
         "leakage with its causes": _timed(
             lambda: [
-                leakages(part, model.vocabulary, Batch(one.logits, one.slots, one.indptr), kinds=ALWAYS, least=least)
-                for part, one in zip(read, batches, strict=True)
+                leakages(
+                    part,
+                    model.vocabulary,
+                    Batch(one.logits, one.slots, one.indptr),
+                    legal_codes,
+                    kinds=ALWAYS,
+                    least=least,
+                )
+                for part, one, legal_codes in zip(read, batches, codes, strict=True)
             ]
         ),
         "answer as dicts": _timed(

@@ -206,7 +206,8 @@ def _answers(model: Model, runs: Sequence[Run], kinds: Sequence[str], least: flo
         told = Told(encoded.position, policy.codes, policy.probabilities, policy.abstention, encoded.codes)
         served(told, judged=run.judged)
     measured = Batch(logits, legal.slots, legal.indptr)
-    leaked = leakages(positions, model.vocabulary, measured, kinds=kinds, least=least)
+    codes = [encoded.codes for encoded in batch]
+    leaked = leakages(positions, model.vocabulary, measured, codes, kinds=kinds, least=least)
     return [
         _answer(model, run, policy, leakage, phase)
         for run, policy, leakage, phase in zip(runs, made, leaked, phases_of(boards_of(positions)), strict=True)

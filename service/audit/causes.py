@@ -1,4 +1,4 @@
-"""Why a slot cannot be played: one cause for each illegal slot, the first in the order of `Cause` that applies.
+"""Why slots cannot be played: one cause for each illegal slot, the first in the order of `Cause` that applies.
 
 A slot is judged by the squares it stands for, not by the move that python-chess would make of them: in a vocabulary
 that writes castling as e1h1, the slot e1g1 is a king that moves two squares, `wrong_geometry`, castling allowed or not.
@@ -6,11 +6,26 @@ that writes castling as e1h1, the slot e1g1 is a king that moves two squares, `w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 
 import chess
+import numpy as np
+from numpy.typing import NDArray
 
+from service.encoding.attacks import (
+    BETWEEN,
+    BISHOP_LINES,
+    BIT,
+    KING,
+    KNIGHT,
+    PAWN_UP,
+    ROOK_LINES,
+    Bits,
+    Squares,
+)
+from service.encoding.boards import Boards
 from service.encoding.vocabulary import Castling, Vocabulary
 
 
@@ -30,115 +45,159 @@ class Cause(Enum):
     PROMOTION_FORM = "promotion_form"  # right but for the promotion piece: missing, too many, or read from another slot
 
 
-def cause_of(slot: int, board: chess.Board, vocabulary: Vocabulary) -> Cause:
-    """The cause of one illegal slot; ValueError for a slot that can be played."""
-    entry = vocabulary.entries[slot]
-    if entry is None:
-        return Cause.IMPOSSIBLE_SLOT
-    source, target, promotion = entry
-    if board.turn == chess.BLACK:
-        source, target = source ^ vocabulary.flip.value, target ^ vocabulary.flip.value
-    return cause_of_squares(source, target, promotion, board, vocabulary.castling)
+_CAUSES = tuple(Cause)
+_NONE = -1
+_LAST_RANK = np.uint64(chess.BB_RANK_8)  # where our pawns promote
 
 
-def cause_of_squares(
-    source: chess.Square,
-    target: chess.Square,
-    promotion: chess.PieceType | None,
-    board: chess.Board,
-    castling: Castling,
-) -> Cause:
-    """The cause of a move that is written by its squares, castling as told; ValueError for one that can be played."""
-    if not _possible(source, target, promotion):
-        return Cause.IMPOSSIBLE_SLOT
-    if not board.occupied & chess.BB_SQUARES[source]:
-        return Cause.EMPTY_SQUARE
-    ours = board.occupied_co[board.turn]
-    if not ours & chess.BB_SQUARES[source]:
-        return Cause.ENEMY_PIECE
-    rook = _castling_rook(board, source, target, castling)
-    if rook is not None:
-        return Cause.CASTLING_PATH if board.clean_castling_rights() & chess.BB_SQUARES[rook] else Cause.CASTLING_RIGHT
-    pawn = bool(board.pawns & chess.BB_SQUARES[source])
-    obstacle = _pawn_obstacle(board, source, target) if pawn else _obstacle(board, source, target)
-    if obstacle is not None:
-        return obstacle
-    promotes = pawn and bool(chess.BB_SQUARES[target] & chess.BB_BACKRANKS)
-    if board.is_into_check(chess.Move(source, target, chess.QUEEN if promotes else None)):
-        return Cause.LEAVES_KING_IN_CHECK
-    if promotes or promotion is not None:
-        return Cause.PROMOTION_FORM
-    move = chess.square_name(source) + chess.square_name(target)
-    raise ValueError(f"{move} can be played in {board.fen()!r}")
+@dataclass(frozen=True, slots=True)
+class Written:
+    """K moves as they are written: the row of each one's position, its squares as the side to move sees them, and its
+    promotion piece or 0, all intp `[K]`; bool `[K]`, whether castling is written as the king taking its rook."""
+
+    row: Squares
+    source: Squares
+    target: Squares
+    promotion: Squares
+    takes_rook: NDArray[np.bool_]
+
+    @classmethod
+    def of_slots(cls, rows: Squares, slots: Squares, boards: Boards, vocabulary: Vocabulary) -> Written:
+        """What slots `[K]` stand for in the positions of `rows` `[K]`; from a square to itself for those of no move."""
+        source, target, promotion = vocabulary.columns()[:, slots]
+        turned = np.where(boards.black[rows], vocabulary.flip.value ^ 56, 0)
+        takes_rook = np.full(len(rows), vocabulary.castling is Castling.KING_TAKES_ROOK)
+        return cls(rows, source ^ turned, target ^ turned, promotion, takes_rook)
 
 
-@cache
-def _possible(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> bool:
+def causes_of(written: Written, boards: Boards, legal: Sequence[Squares]) -> list[Cause]:
+    """The cause of each move; `legal` are the legal moves `[L]` of each position (`move_codes`). ValueError for a move
+    that can be played."""
+    source, target, promotion = written.source, written.target, written.promotion
+    here, there = BIT[source], BIT[target]
+    own = _Own(boards, written.row)
+    possible = _possible(source, target, promotion)
+    castling = _castling(written, own)
+    obstacle = np.where(own.pawns & here != 0, _pawn_obstacle(written, own), _obstacle(written, own))
+    found = np.select(
+        [~possible, own.occupied & here == 0, own.ours & here == 0, castling != _NONE, obstacle != _NONE],
+        [
+            _index(Cause.IMPOSSIBLE_SLOT),
+            _index(Cause.EMPTY_SQUARE),
+            _index(Cause.ENEMY_PIECE),
+            castling,
+            obstacle,
+        ],
+        _NONE,
+    )
+    promotes = (own.pawns & here != 0) & (there & _LAST_RANK != 0)
+    for place in np.flatnonzero(found == _NONE).tolist():
+        # Nothing stands in its way: it is legal but for its promotion piece, or its king would be in check.
+        row, turned = int(written.row[place]), 56 if own.black[place] else 0
+        squares = (int(source[place]) ^ turned) << 6 | int(target[place]) ^ turned
+        if not (legal[row] & 0xFFF == squares).any():
+            found[place] = _index(Cause.LEAVES_KING_IN_CHECK)
+        elif promotes[place] or promotion[place]:
+            found[place] = _index(Cause.PROMOTION_FORM)
+        else:
+            move = chess.square_name(squares >> 6) + chess.square_name(squares & 63)
+            raise ValueError(f"{move} can be played")
+    return [_CAUSES[cause] for cause in found.tolist()]
+
+
+def moves_written(written: Written, boards: Boards, vocabulary: Vocabulary) -> Squares:
+    """The moves as python-chess writes them (`move_codes`), legal or not: with the piece that a bare promotion stands
+    for, and standard castling as the king's two squares."""
+    source, target, promotion = written.source, written.target, written.promotion
+    own = _Own(boards, written.row)
+    if vocabulary.bare_promotion is not None:
+        last = (target >= 56) | (target < 8)
+        bare = (promotion == 0) & last & (own.pawns & BIT[source] != 0)
+        promotion = np.where(bare, vocabulary.bare_promotion, promotion)
+    castles = written.takes_rook & ~own.chess960 & (_castling(written, own) != _NONE)
+    target = np.where(castles, np.where(target > source, chess.G1, chess.C1), target)
+    turned = np.where(own.black, 56, 0)
+    nothing = source == target  # of no move: the null move, whatever side sees it
+    code = promotion << 12 | (source ^ turned) << 6 | (target ^ turned)
+    return np.where(nothing, 0, code)
+
+
+def _index(cause: Cause) -> int:
+    return _CAUSES.index(cause)
+
+
+class _Own:
+    """What stands on the board of each move's position, uint64 `[K]`."""
+
+    def __init__(self, boards: Boards, rows: Squares) -> None:
+        self.pawns, self.knights, self.bishops, self.rooks, self.queens, self.kings = boards.kinds[:, rows]
+        self.ours, self.theirs = boards.ours[rows], boards.theirs[rows]
+        self.castling, self.en_passant = boards.castling[rows], boards.en_passant[rows]
+        self.black, self.chess960 = boards.black[rows], boards.chess960[rows]
+        self.occupied: Bits = self.ours | self.theirs
+
+
+def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[np.bool_]:
     """Whether some piece of some side could make the move in some position."""
-    line = chess.BB_RANK_ATTACKS[source][0] | chess.BB_FILE_ATTACKS[source][0] | chess.BB_DIAG_ATTACKS[source][0]
-    if not (line | chess.BB_KNIGHT_ATTACKS[source]) & chess.BB_SQUARES[target]:
-        return False
-    if promotion is None:
-        return True
-    near = abs(chess.square_file(source) - chess.square_file(target)) <= 1
-    return near and (chess.square_rank(source), chess.square_rank(target)) in ((6, 7), (1, 0))
+    reached = (ROOK_LINES[source] | BISHOP_LINES[source] | KNIGHT[source]) & BIT[target] != 0
+    ranks = (source >> 3) * 8 + (target >> 3)
+    last = (np.abs((source & 7) - (target & 7)) <= 1) & ((ranks == 6 * 8 + 7) | (ranks == 1 * 8))
+    return np.asarray(reached & ((promotion == 0) | last))
 
 
-def _castling_rook(
-    board: chess.Board, source: chess.Square, target: chess.Square, castling: Castling
-) -> chess.Square | None:
-    """The rook of a move that has the form of castling, else None."""
-    back = 0 if board.turn == chess.WHITE else 7
-    if not board.kings & chess.BB_SQUARES[source] or {chess.square_rank(source), chess.square_rank(target)} != {back}:
-        return None
-    own_rooks = board.rooks & board.occupied_co[board.turn]
-    if castling is Castling.KING_TAKES_ROOK:
-        usual = chess.square_file(source) == 4 and chess.square_file(target) in (0, 7)
-        return target if (usual or board.chess960) and own_rooks & chess.BB_SQUARES[target] else None
-    if chess.square_file(source) != 4 or chess.square_file(target) not in (2, 6):
-        return None
-    return chess.square(0 if chess.square_file(target) == 2 else 7, back)
+def _castling(written: Written, own: _Own) -> Squares:
+    """The cause of a move that has the form of castling, else none."""
+    source, target = written.source, written.target
+    form = (own.kings & BIT[source] != 0) & (source < 8) & (target < 8)
+    usual = source == chess.E1
+    by_rook = form & (own.rooks & own.ours & BIT[target] != 0)
+    by_rook &= own.chess960 | usual & ((target == chess.A1) | (target == chess.H1))
+    by_king = form & usual & ((target == chess.C1) | (target == chess.G1))
+    rook = np.where(written.takes_rook, target, np.where(target == chess.C1, chess.A1, chess.H1))
+    right = own.castling & own.ours & BIT[rook] != 0
+    cause = np.where(right, _index(Cause.CASTLING_PATH), _index(Cause.CASTLING_RIGHT))
+    return np.where(np.where(written.takes_rook, by_rook, by_king), cause, _NONE)
 
 
-def _obstacle(board: chess.Board, source: chess.Square, target: chess.Square) -> Cause | None:
-    """What hinders a piece that is no pawn; None if only its king's safety can."""
-    here, there = chess.BB_SQUARES[source], chess.BB_SQUARES[target]
-    reach = 0
-    if board.knights & here:
-        reach = chess.BB_KNIGHT_ATTACKS[source]
-    elif board.kings & here:
-        reach = chess.BB_KING_ATTACKS[source]
-    else:
-        if (board.rooks | board.queens) & here:
-            reach = chess.BB_RANK_ATTACKS[source][0] | chess.BB_FILE_ATTACKS[source][0]
-        if (board.bishops | board.queens) & here:
-            reach |= chess.BB_DIAG_ATTACKS[source][0]
-    if not reach & there:
-        return Cause.WRONG_GEOMETRY
-    if chess.between(source, target) & board.occupied:
-        return Cause.BLOCKED
-    return Cause.OWN_PIECE_ON_TARGET if board.occupied_co[board.turn] & there else None
+def _obstacle(written: Written, own: _Own) -> Squares:
+    """What hinders a piece that is no pawn; none if only its king's safety can."""
+    source, here, there = written.source, BIT[written.source], BIT[written.target]
+    reach = np.where((own.rooks | own.queens) & here != 0, ROOK_LINES[source], np.uint64(0))
+    reach |= np.where((own.bishops | own.queens) & here != 0, BISHOP_LINES[source], np.uint64(0))
+    reach |= np.where(own.knights & here != 0, KNIGHT[source], np.uint64(0))
+    reach |= np.where(own.kings & here != 0, KING[source], np.uint64(0))
+    return np.select(
+        [reach & there == 0, BETWEEN[source, written.target] & own.occupied != 0, own.ours & there != 0],
+        [_index(Cause.WRONG_GEOMETRY), _index(Cause.BLOCKED), _index(Cause.OWN_PIECE_ON_TARGET)],
+        _NONE,
+    )
 
 
-def _pawn_obstacle(board: chess.Board, source: chess.Square, target: chess.Square) -> Cause | None:
+def _pawn_obstacle(written: Written, own: _Own) -> Squares:
     """The same for a pawn."""
-    white = board.turn == chess.WHITE
-    step = 8 if white else -8
-    there, ours = chess.BB_SQUARES[target], board.occupied_co[board.turn]
-    rank = chess.square_rank(source) if white else 7 - chess.square_rank(source)
-    double = target == source + 2 * step and rank == 1
-    if target == source + step or double:
-        if double and board.occupied & chess.BB_SQUARES[source + step]:
-            return Cause.BLOCKED
-        if ours & there:
-            return Cause.OWN_PIECE_ON_TARGET
-        return Cause.BLOCKED if board.occupied & there else None
-    if not chess.BB_PAWN_ATTACKS[board.turn][source] & there:
-        return Cause.WRONG_GEOMETRY
-    if ours & there:
-        return Cause.OWN_PIECE_ON_TARGET
-    if board.occupied & there or target == board.ep_square:
-        return None
-    beside = chess.BB_SQUARES[chess.square(chess.square_file(target), chess.square_rank(source))]
-    enemy_pawns = board.pawns & board.occupied_co[not board.turn]
-    return Cause.EN_PASSANT if rank == 4 and enemy_pawns & beside else Cause.WRONG_GEOMETRY
+    source, target, there = written.source, written.target, BIT[written.target]
+    double = (target == source + 16) & (source >> 3 == 1)
+    push = (target == source + 8) | double
+    before = np.where(double, BIT[np.minimum(source + 8, 63)], np.uint64(0))
+    takes = PAWN_UP[source] & there != 0
+    beside = BIT[(source & 56) | (target & 7)]
+    missed = (source >> 3 == 4) & (own.pawns & own.theirs & beside != 0)
+    return np.select(
+        [
+            ~push & ~takes,
+            push & (own.occupied & before != 0),
+            own.ours & there != 0,
+            push & (own.occupied & there != 0),
+            takes & ((own.occupied | own.en_passant) & there == 0) & missed,
+            takes & ((own.occupied | own.en_passant) & there == 0),
+        ],
+        [
+            _index(Cause.WRONG_GEOMETRY),
+            _index(Cause.BLOCKED),
+            _index(Cause.OWN_PIECE_ON_TARGET),
+            _index(Cause.BLOCKED),
+            _index(Cause.EN_PASSANT),
+            _index(Cause.WRONG_GEOMETRY),
+        ],
+        _NONE,
+    )

@@ -11,12 +11,14 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audit.causes import Cause, cause_of_squares
+from service.audit.causes import Cause, Written, causes_of
 from service.audit.kinds import KINDS, SERVED
-from service.audit.leakage import Batch, explained, measure
+from service.audit.leakage import Batch, Heavy, explained, measure
 from service.audit.record import Figure, IllegalMass
-from service.encoding.position import Position
-from service.encoding.vocabulary import Castling, Vocabulary
+from service.encoding.attacks import BIT
+from service.encoding.move_codes import codes_of
+from service.encoding.position import Position, boards_of
+from service.encoding.vocabulary import Vocabulary
 from service.errors import InvalidAudit
 from service.numeric.ragged import Float
 
@@ -57,7 +59,7 @@ def audited_logits(
     kinds = [kind for kind in KINDS if kind != SERVED]
     batch = Batch(z[None], slots, np.array([0, len(slots)]))
     measured = measure(kinds, batch, vocabulary, black)
-    illegal, causes = explained(batch.heavy(least)[0], position, vocabulary, named)
+    ((illegal, causes),) = explained(batch.heavy(least), [position], vocabulary, [codes_of(moves)], named)
     best = int(np.argmax(np.where(np.isnan(z), -np.inf, z)))
     return Verdict(
         figures={kind: of.figures()[0] for kind, of in measured.items()},
@@ -80,8 +82,9 @@ def audited_probabilities(
     legal = set(slots.tolist())
     share = p / p.sum()
     reached = [slot for slot in np.flatnonzero((share >= least) & (share > 0)).tolist() if slot not in legal]
-    heavy = sorted(((slot, float(share[slot])) for slot in reached), key=lambda one: (-one[1], one[0]))
-    illegal, causes = explained(heavy, position, vocabulary, named)
+    slots_reached = np.array(sorted(reached, key=lambda slot: (-share[slot], slot)), dtype=np.intp)
+    heavy = Heavy(np.zeros(len(reached), dtype=np.intp), slots_reached, share[slots_reached])
+    ((illegal, causes),) = explained(heavy, [position], vocabulary, [codes_of(moves)], named)
     best = int(np.argmax(p))
     return Verdict(
         figures={GIVEN: _given(p[slots], np.delete(p, slots))},
@@ -102,7 +105,7 @@ def audited_policy(position: Position, policy: Mapping[str, float], *, least: fl
     if not playable:
         raise _finished(position)
     found: dict[object, tuple[str, float]] = {}
-    wrong: list[IllegalMass] = []
+    wrong: list[tuple[str, chess.Move, float]] = []
     total = float(np.sum(list(policy.values())))
     for uci, p in policy.items():
         move = _move(uci)
@@ -111,14 +114,13 @@ def audited_policy(position: Position, policy: Mapping[str, float], *, least: fl
             raise InvalidAudit(f"policy: {uci!r} and {found[key][0]!r} are the same move")
         found[key] = (uci, p)
         if key not in playable and p > 0:
-            rook = bool(board.rooks & board.occupied_co[board.turn] & chess.BB_SQUARES[move.to_square])
-            castling = Castling.KING_TAKES_ROOK if rook else Castling.KING_TWO_SQUARES
-            cause = cause_of_squares(move.from_square, move.to_square, move.promotion, board, castling)
-            wrong.append(IllegalMass(uci, p / total, cause))
+            wrong.append((uci, move, p / total))
     right = np.array([p for key, (_, p) in found.items() if key in playable])
-    wrong.sort(key=lambda one: (-one.probability, one.uci))
+    wrong.sort(key=lambda one: (-one[2], one[0]))
+    reasons = _causes([move for _, move, _ in wrong], position, codes_of(list(board.legal_moves)))
+    illegal = [IllegalMass(uci, p, cause) for (uci, _, p), cause in zip(wrong, reasons, strict=True)]
     causes: dict[Cause, float] = {}
-    for one in wrong:
+    for one in illegal:
         if one.probability >= least:
             causes[one.cause] = causes.get(one.cause, 0.0) + one.probability
     top = max(policy, key=lambda uci: policy[uci])
@@ -129,8 +131,19 @@ def audited_policy(position: Position, policy: Mapping[str, float], *, least: fl
         top_is_legal=_key(board, _move(top)) in playable,
         missing=tuple(move.uci() for key, move in playable.items() if found.get(key, ("", 0.0))[1] == 0),
         causes=causes,
-        illegal=tuple(one for one in wrong if one.probability >= least)[:named],
+        illegal=tuple(one for one in illegal if one.probability >= least)[:named],
     )
+
+
+def _causes(moves: Sequence[chess.Move], position: Position, legal: NDArray[np.intp]) -> list[Cause]:
+    """Why moves that are told by their squares are illegal; castling is whatever it looks like."""
+    boards, turned = boards_of([position]), 56 if position.black else 0
+    source = np.array([move.from_square ^ turned for move in moves], dtype=np.intp)
+    target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
+    promotion = np.array([move.promotion or 0 for move in moves], dtype=np.intp)
+    takes_rook = boards.kinds[3] & boards.ours & BIT[target] != 0
+    written = Written(np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook)
+    return causes_of(written, boards, [legal])
 
 
 def _given(right: Float, wrong: Float) -> Figure:

@@ -13,10 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audit.causes import Cause, cause_of
+from service.audit.causes import Cause, Written, causes_of, moves_written
 from service.audit.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
 from service.audit.record import Figure, IllegalMass, Leakage
-from service.encoding.position import Position
+from service.encoding.move_codes import names_of
+from service.encoding.position import Position, boards_of
 from service.encoding.vocabulary import Vocabulary
 from service.numeric.ragged import Float, Index, row_max, row_of_each, row_sum
 from service.numeric.softmax import log_softmax, logsumexp
@@ -60,6 +61,15 @@ class Measured:
 
 _UNMEASURED = Figure(None, False, None)
 _NOTHING = Figure(0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heavy:
+    """Illegal slots and the probability that plain softmax gives them, row after row, all `[K]`."""
+
+    rows: Index
+    slots: Index
+    masses: Float
 
 
 class Batch:
@@ -113,9 +123,9 @@ class Batch:
         with np.errstate(divide="ignore", invalid="ignore"):
             return shift + np.log(total), highest
 
-    def heavy(self, least: float) -> list[list[tuple[int, float]]]:
-        """For each row the illegal slots with at least this much plain softmax and that probability, heaviest
-        first, equal ones by slot; none where an illegal logit is NaN or +inf."""
+    def heavy(self, least: float) -> Heavy:
+        """The illegal slots with at least this much plain softmax, each row's heaviest first, equal ones by slot; none
+        of a row where an illegal logit is NaN or +inf."""
         size = self.rest.shape[1]
         with np.errstate(divide="ignore", invalid="ignore"):
             log_all = np.logaddexp(self.log_legal, self.illegal[0])
@@ -128,10 +138,7 @@ class Batch:
         keep = (masses >= least) & (masses > 0)
         rows, slots, masses = rows[keep], places[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
-        found: list[list[tuple[int, float]]] = [[] for _ in range(len(self.logits))]
-        for row, slot, mass in zip(rows[order].tolist(), slots[order].tolist(), masses[order].tolist(), strict=True):
-            found[row].append((slot, mass))
-        return found
+        return Heavy(rows[order], slots[order], masses[order])
 
     def raw(self) -> Measured:
         """What plain softmax gives to illegal slots, `sum_illegal e^z / sum_all e^z`; NaN where an illegal
@@ -264,38 +271,53 @@ def _unmeasured(rows: int) -> Measured:
     return Measured(nothing, np.zeros(rows, dtype=np.bool_), nothing)
 
 
+#: The illegal moves of a position that are named, heaviest first, and the mass by cause of all that are heavy.
+Explained = tuple[tuple[IllegalMass, ...], dict[Cause, float]]
+
+
 def explained(
-    heavy: Sequence[tuple[int, float]], position: Position, vocabulary: Vocabulary, named: int = NAMED
-) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
-    """What a row of `Batch.heavy` stands for: its first `named` moves, and the mass by cause of them all."""
-    illegal: list[IllegalMass] = []
-    causes: dict[Cause, float] = {}
-    for slot, mass in heavy:
-        cause = cause_of(slot, position.board, vocabulary)
-        causes[cause] = causes.get(cause, 0.0) + mass
-        if len(illegal) < named:
-            illegal.append(IllegalMass(vocabulary.move(slot, position.board).uci(), mass, cause))
-    return tuple(illegal), causes
+    heavy: Heavy,
+    positions: Sequence[Position],
+    vocabulary: Vocabulary,
+    legal: Sequence[Index],
+    named: int = NAMED,
+) -> list[Explained]:
+    """What the heavy slots of a batch stand for; `legal` are the legal moves `[L]` of each position (`move_codes`)."""
+    found: list[Explained] = [((), {}) for _ in positions]
+    if not len(heavy.rows):
+        return found
+    boards = boards_of(positions)
+    written = Written.of_slots(heavy.rows, heavy.slots, boards, vocabulary)
+    causes = causes_of(written, boards, legal)
+    names = names_of(moves_written(written, boards, vocabulary))
+    illegal: list[list[IllegalMass]] = [[] for _ in positions]
+    for row, name, mass, cause in zip(heavy.rows.tolist(), names, heavy.masses.tolist(), causes, strict=True):
+        by_cause = found[row][1]
+        by_cause[cause] = by_cause.get(cause, 0.0) + mass
+        if len(illegal[row]) < named:
+            illegal[row].append(IllegalMass(name, mass, cause))
+    return [(tuple(own), by_cause) for own, (_, by_cause) in zip(illegal, found, strict=True)]
 
 
 def leakages(
     positions: Sequence[Position],
     vocabulary: Vocabulary,
     batch: Batch,
+    legal: Sequence[Index],
     *,
     kinds: Collection[str],
     least: float,
 ) -> list[Leakage]:
     """The kinds asked for of each position of a batch whose answers were checked, and the illegal moves that reach
-    `least` with their causes."""
+    `least` with their causes; `legal` as in `explained`."""
     black = np.array([position.black for position in positions], dtype=np.bool_)
     names, columns = [], []
     for kind, measured in measure(kinds, batch, vocabulary, black).items():
         names.append(kind)
         columns.append(measured.figures())
     found = []
-    for heavy, position, figures in zip(batch.heavy(least), positions, zip(*columns, strict=True), strict=True):
-        illegal, causes = explained(heavy, position, vocabulary) if heavy else ((), {})
+    reasons = explained(batch.heavy(least), positions, vocabulary, legal)
+    for (illegal, causes), figures in zip(reasons, zip(*columns, strict=True), strict=True):
         of_each = dict(zip(names, figures, strict=True))
         of_each[SERVED] = _NOTHING  # what is not exactly 0 is not served, and not measured either
         found.append(Leakage(of_each, illegal, causes))

@@ -190,7 +190,9 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
     batch = Batch(logits, legal.slots, legal.indptr)
     black = np.array([one.position.black for one in encoded])
     measured = measure(choice.kinds, batch, model.vocabulary, black)
-    heavy = batch.heavy(choice.least)
+    positions = [one.position for one in encoded]
+    codes = [one.codes for one in encoded]
+    reasons = explained(batch.heavy(choice.least), positions, model.vocabulary, codes, _MOVES_KEPT)
     for kind in choice.kinds:
         if kind == SERVED:
             columns[kind] += [_served(one, policy) for one, policy in zip(encoded, made, strict=True)]
@@ -201,9 +203,9 @@ def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, col
             columns[kind] += [None if np.isnan(value) else value for value in of.leaked.tolist()]
             columns[f"{kind}_flipped"] += of.flipped.tolist()
             columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in of.kl.tolist()]
-    phases = phases_of(boards_of([one.position for one in encoded]))
+    phases = phases_of(boards_of(positions))
     for row, (sample, one) in enumerate(ready):
-        illegal, causes = explained(heavy[row], sample.position, model.vocabulary, _MOVES_KEPT)
+        illegal, causes = reasons[row]
         for cause in Cause:
             columns[f"cause_{cause.value}"].append(causes.get(cause, 0.0))
         columns["illegal"].append(

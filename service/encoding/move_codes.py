@@ -37,7 +37,7 @@ def names_of(codes: NDArray[np.intp]) -> list[str]:
 
 @cache
 def _names() -> list[str]:
-    return [move.uci() if move.from_square != move.to_square else "" for move in _moves()]
+    return [move.uci() for move in _moves()]
 
 
 @cache

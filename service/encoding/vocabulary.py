@@ -65,6 +65,7 @@ class Vocabulary:
         self._entries = tuple(entries)
         self._twins: NDArray[np.intp] | None = None
         self._lookup: NDArray[np.intp] | None = None
+        self._columns: NDArray[np.intp] | None = None
         self._slots: list[int] = [-1] * (_PIECES << 12)
         for slot, entry in enumerate(self._entries):
             if entry is not None:
@@ -160,6 +161,13 @@ class Vocabulary:
         if self._lookup is None:
             self._lookup = np.array(self._slots, dtype=np.intp)
         return self._lookup
+
+    def columns(self) -> NDArray[np.intp]:
+        """From-square, to-square and promotion piece (0 for none) of each slot, `[3, A]`; zeros for one of no move."""
+        if self._columns is None:
+            rows = [(0, 0, 0) if one is None else (one[0], one[1], one[2] or 0) for one in self._entries]
+            self._columns = np.array(rows, dtype=np.intp).reshape(-1, 3).T
+        return self._columns
 
     def twins(self) -> NDArray[np.intp]:
         """For each slot `[A]` the slot of its move seen by the other side, as if Black's were not mirrored; -1 for

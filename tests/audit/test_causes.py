@@ -10,15 +10,29 @@ from collections import Counter
 from functools import cache
 
 import chess
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.audit.causes import Cause, cause_of
+from service.audit.causes import Cause, Written, causes_of, moves_written
+from service.encoding.boards import Boards
+from service.encoding.move_codes import codes_of, names_of
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary, vocabulary_names
 from service.encoding.vocabulary import Castling, Vocabulary
 from tests.ground_truth import perft, tricky
+
+
+def causes(slots: list[int], board: chess.Board, words: Vocabulary) -> list[Cause]:
+    boards = Boards.of([board])
+    written = Written.of_slots(np.zeros(len(slots), dtype=np.intp), np.array(slots), boards, words)
+    return causes_of(written, boards, [codes_of(list(board.legal_moves))])
+
+
+def cause_of(slot: int, board: chess.Board, words: Vocabulary) -> Cause:
+    return causes([slot], board, words)[0]
+
 
 MIRRORED = [name for name in vocabulary_names() if name != "uci-1968"]
 
@@ -152,11 +166,10 @@ def all_causes(board: chess.Board, words: Vocabulary) -> Counter[Cause]:
     _, slots = words.legal_slots(Position(board))
     legal = set(slots.tolist())
     counts: Counter[Cause] = Counter()
-    for slot in range(len(words)):
-        if slot not in legal:
-            cause = cause_of(slot, board, words)
-            judged(slot, board, words, cause)
-            counts[cause] += 1
+    illegal = [slot for slot in range(len(words)) if slot not in legal]
+    for slot, cause in zip(illegal, causes(illegal, board, words), strict=True):
+        judged(slot, board, words, cause)
+        counts[cause] += 1
     assert sum(counts.values()) == len(words) - len(legal)
     return counts
 
@@ -182,6 +195,43 @@ def test_the_same_in_chess960(name: str) -> None:
         if board.is_valid():
             seen += all_causes(board, words)
     assert {Cause.CASTLING_PATH, Cause.CASTLING_RIGHT} <= set(seen)
+
+
+def test_slots_of_many_positions_at_once_are_each_judged_in_their_own() -> None:
+    words = vocabulary("lc0-1858")
+    boards = [chess.Board(fen) for fen, _, _ in tricky()[::5] if chess.Board(fen).is_valid()]
+    rng = np.random.default_rng(3)
+    picked = [
+        (row, int(slot))
+        for row, board in enumerate(boards)
+        for slot in rng.choice(len(words), 20)
+        if slot not in words.legal_slots(Position(board))[1]
+    ]
+    rows, slots = np.array([row for row, _ in picked]), np.array([slot for _, slot in picked])
+    together = Boards.of(boards)
+    written = Written.of_slots(rows, slots, together, words)
+    legal = [codes_of(list(board.legal_moves)) for board in boards]
+    assert causes_of(written, together, legal) == [cause_of(slot, boards[row], words) for row, slot in picked]
+
+
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_slots_are_named_as_the_board_has_them(name: str) -> None:
+    words = vocabulary(name)
+    lines = [chess.Board(fen) for fen, _, _ in tricky()[::9]]
+    if words.chess960:
+        lines += [chess.Board(line.fen, chess960=True) for line in perft("chess960")[::100]]
+    for board in lines:
+        if board.is_valid():
+            boards, slots = Boards.of([board]), np.arange(len(words))
+            written = Written.of_slots(np.zeros(len(words), dtype=np.intp), slots, boards, words)
+            found = names_of(moves_written(written, boards, words))
+            # A square and itself is a slot in Maia-3's vocabulary, and no move.
+            expected = [move.uci() if move.from_square != move.to_square else "0000" for move in named(words, board)]
+            assert found == expected, board.fen()
+
+
+def named(words: Vocabulary, board: chess.Board) -> list[chess.Move]:
+    return [words.move(slot, board) for slot in range(len(words))]
 
 
 @settings(max_examples=15, deadline=None)

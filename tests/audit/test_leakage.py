@@ -16,6 +16,7 @@ from service.audit.causes import Cause
 from service.audit.counterfactual import multiplied_softmax
 from service.audit.kinds import ALWAYS, KINDS, fills
 from service.audit.record import Figure
+from service.encoding.move_codes import codes_of
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary
 from service.numeric.dense import masked_softmax
@@ -98,12 +99,12 @@ def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
 def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: float) -> None:
     position = Position.read()
     words = vocabulary("movemask-1880")
-    _, slots = words.legal_slots(position)
+    moves, slots = words.legal_slots(position)
     logits = np.zeros((1, 1880), dtype=np.float32)
     logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
     kinds = (*ALWAYS, "unnormalised", "filled_1e4_float16", "rounded")
     found = leakage.leakages(
-        [position], words, leakage.Batch(logits, slots, np.array([0, 20])), kinds=kinds, least=1e-3
+        [position], words, leakage.Batch(logits, slots, np.array([0, 20])), [codes_of(moves)], kinds=kinds, least=1e-3
     )[0]
     assert found.figures["unnormalised"] == Figure(None, False, None)
     assert found.figures["rounded"].leaked == 0.0
@@ -129,7 +130,9 @@ def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
     logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
     logits[0, names.index("a7a8q")] = 2.0
     bounds = np.array([0, len(moves)])
-    found = leakage.leakages([position], words, leakage.Batch(logits, slots, bounds), kinds=ALWAYS, least=1e-3)[0]
+    found = leakage.leakages(
+        [position], words, leakage.Batch(logits, slots, bounds), [codes_of(moves)], kinds=ALWAYS, least=1e-3
+    )[0]
     weights = np.exp(logits[0])
     first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
     assert [(move.uci, move.cause) for move in found.illegal] == [
@@ -269,32 +272,34 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
 def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least: float) -> None:
     logits, mask = batch
-    found = leakage.Batch(logits, *ragged_of_mask(mask)).heavy(least)
+    heavy = leakage.Batch(logits, *ragged_of_mask(mask)).heavy(least)
     for row in range(len(logits)):
+        found = list(zip(heavy.slots[heavy.rows == row], heavy.masses[heavy.rows == row], strict=True))
         weights = np.exp(logits[row] - logits[row].max())
         share = weights / weights.sum()
         expected = [
             slot for slot in range(len(share)) if share[slot] >= least and share[slot] > 0 and not mask[row, slot]
         ]
         if all(abs(share[slot] / max(least, 1e-300) - 1) > 1e-9 for slot in range(len(share))):
-            assert sorted(slot for slot, _ in found[row]) == expected
-        assert [mass for _, mass in found[row]] == pytest.approx([share[slot] for slot, _ in found[row]], rel=1e-9)
-        assert [mass for _, mass in found[row]] == sorted((mass for _, mass in found[row]), reverse=True)
+            assert sorted(slot for slot, _ in found) == expected
+        assert [mass for _, mass in found] == pytest.approx([share[slot] for slot, _ in found], rel=1e-9)
+        assert [mass for _, mass in found] == sorted((mass for _, mass in found), reverse=True)
 
 
 def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
     words = vocabulary("movemask-1880")
     fens = [chess.STARTING_FEN, "4k3/8/8/8/8/8/1p1p4/6K1 b - - 0 1", "7k/8/8/8/8/8/8/K7 b - - 0 1"]
     positions = [Position.read(fen) for fen in fens]
-    parts = [words.legal_slots(position)[1] for position in positions]
+    legal = [words.legal_slots(position) for position in positions]
+    parts, codes = [slots for _, slots in legal], [codes_of(moves) for moves, _ in legal]
     logits = np.random.default_rng(5).normal(size=(3, len(words))).astype(np.float32) * 4
     indptr = np.cumsum([0, *map(len, parts)])
     batch = leakage.Batch(logits, np.concatenate(parts), indptr)
-    together = leakage.leakages(positions, words, batch, kinds=KINDS, least=1e-3)
+    together = leakage.leakages(positions, words, batch, codes, kinds=KINDS, least=1e-3)
     assert [set(found.figures) for found in together] == [set(KINDS)] * 3
     for row, part in enumerate(parts):
         own = leakage.Batch(logits[row : row + 1], part, np.array([0, len(part)]))
-        alone = leakage.leakages(positions[row : row + 1], words, own, kinds=KINDS, least=1e-3)
+        alone = leakage.leakages(positions[row : row + 1], words, own, codes[row : row + 1], kinds=KINDS, least=1e-3)
         for kind in KINDS:
             one, other = together[row].figures[kind], alone[0].figures[kind]
             assert one.leaked == pytest.approx(other.leaked, rel=1e-12, abs=0)
