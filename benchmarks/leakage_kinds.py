@@ -15,6 +15,7 @@ import numpy as np
 
 from service.audit import leakage
 from service.audit.kinds import KINDS, SERVED, Plan
+from service.audit.reasons import explained
 from service.audit.served import Told, served
 from service.audit.traits import Traits
 from service.encoding.phase import phases_of
@@ -100,7 +101,7 @@ def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # 
         )
     )
     costs[f"`raw`, and illegal moves above {least} with their causes"] = timed(
-        lambda encoded, logits, legal, black, made: leakage.explained(
+        lambda encoded, logits, legal, black, made: explained(
             leakage.Batch(logits, legal.slots, legal.indptr).heavy(least),
             [one.position for one in encoded],
             words,

@@ -11,9 +11,10 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audit.causes import Cause, Written, causes_of
+from service.audit.causes import CAUSES, Cause, Written, causes_of
 from service.audit.kinds import KINDS, SERVED
-from service.audit.leakage import Batch, Heavy, explained, measure
+from service.audit.leakage import Batch, measure
+from service.audit.reasons import Heavy, explained
 from service.audit.record import Figure, IllegalMass
 from service.encoding.attacks import BIT
 from service.encoding.move_codes import codes_of
@@ -142,8 +143,8 @@ def _causes(moves: Sequence[chess.Move], position: Position, legal: NDArray[np.i
     target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
     promotion = np.array([move.promotion or 0 for move in moves], dtype=np.intp)
     takes_rook = boards.kinds[3] & boards.ours & BIT[target] != 0
-    written = Written(np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook)
-    return causes_of(written, boards, [legal])
+    written = Written(boards, np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook)
+    return [CAUSES[cause] for cause in causes_of(written, [legal]).tolist()]
 
 
 def _given(right: Float, wrong: Float) -> Figure:

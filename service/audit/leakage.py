@@ -13,17 +13,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from service.audit.causes import Cause, Written, causes_of, moves_written
 from service.audit.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
-from service.audit.record import Figure, IllegalMass, Leakage
-from service.encoding.move_codes import names_of
-from service.encoding.position import Position, boards_of
+from service.audit.reasons import Heavy, explained
+from service.audit.record import Figure, Leakage
+from service.encoding.position import Position
 from service.encoding.vocabulary import Vocabulary
 from service.numeric.ragged import Float, Index, row_max, row_of_each, row_sum
 from service.numeric.softmax import log_softmax, logsumexp
-
-#: Illegal moves that are named for each position.
-NAMED = 5
 
 #: Rows whose illegal logits are summed together: few enough to stay in a core's cache.
 _ROWS = 32
@@ -61,15 +57,6 @@ class Measured:
 
 _UNMEASURED = Figure(None, False, None)
 _NOTHING = Figure(0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Heavy:
-    """Illegal slots and the probability that plain softmax gives them, row after row, all `[K]`."""
-
-    rows: Index
-    slots: Index
-    masses: Float
 
 
 class Batch:
@@ -269,34 +256,6 @@ def measure(
 def _unmeasured(rows: int) -> Measured:
     nothing = np.full(rows, np.nan)
     return Measured(nothing, np.zeros(rows, dtype=np.bool_), nothing)
-
-
-#: The illegal moves of a position that are named, heaviest first, and the mass by cause of all that are heavy.
-Explained = tuple[tuple[IllegalMass, ...], dict[Cause, float]]
-
-
-def explained(
-    heavy: Heavy,
-    positions: Sequence[Position],
-    vocabulary: Vocabulary,
-    legal: Sequence[Index],
-    named: int = NAMED,
-) -> list[Explained]:
-    """What the heavy slots of a batch stand for; `legal` are the legal moves `[L]` of each position (`move_codes`)."""
-    found: list[Explained] = [((), {}) for _ in positions]
-    if not len(heavy.rows):
-        return found
-    boards = boards_of(positions)
-    written = Written.of_slots(heavy.rows, heavy.slots, boards, vocabulary)
-    causes = causes_of(written, boards, legal)
-    names = names_of(moves_written(written, boards, vocabulary))
-    illegal: list[list[IllegalMass]] = [[] for _ in positions]
-    for row, name, mass, cause in zip(heavy.rows.tolist(), names, heavy.masses.tolist(), causes, strict=True):
-        by_cause = found[row][1]
-        by_cause[cause] = by_cause.get(cause, 0.0) + mass
-        if len(illegal[row]) < named:
-            illegal[row].append(IllegalMass(name, mass, cause))
-    return [(tuple(own), by_cause) for own, (_, by_cause) in zip(illegal, found, strict=True)]
 
 
 def leakages(

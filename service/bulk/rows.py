@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from service.audit.causes import Cause
 from service.audit.kinds import KINDS, SERVED
-from service.audit.leakage import Batch, explained, measure
+from service.audit.leakage import Batch, measure
+from service.audit.reasons import explained
 from service.audit.served import Told, served
 from service.bulk.sources import Chunk, Form
 from service.encoding.encoded import Elo, EncodedPosition

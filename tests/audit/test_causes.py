@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.audit.causes import Cause, Written, causes_of, moves_written
+from service.audit.causes import CAUSES, Cause, Written, causes_of
 from service.encoding.boards import Boards
 from service.encoding.move_codes import codes_of, names_of
 from service.encoding.position import Position
@@ -25,9 +25,8 @@ from tests.ground_truth import perft, tricky
 
 
 def causes(slots: list[int], board: chess.Board, words: Vocabulary) -> list[Cause]:
-    boards = Boards.of([board])
-    written = Written.of_slots(np.zeros(len(slots), dtype=np.intp), np.array(slots), boards, words)
-    return causes_of(written, boards, [codes_of(list(board.legal_moves))])
+    written = Written.of_slots(Boards.of([board]), np.zeros(len(slots), dtype=np.intp), np.array(slots), words)
+    return [CAUSES[cause] for cause in causes_of(written, [codes_of(list(board.legal_moves))]).tolist()]
 
 
 def cause_of(slot: int, board: chess.Board, words: Vocabulary) -> Cause:
@@ -208,10 +207,11 @@ def test_slots_of_many_positions_at_once_are_each_judged_in_their_own() -> None:
         if slot not in words.legal_slots(Position(board))[1]
     ]
     rows, slots = np.array([row for row, _ in picked]), np.array([slot for _, slot in picked])
-    together = Boards.of(boards)
-    written = Written.of_slots(rows, slots, together, words)
+    written = Written.of_slots(Boards.of(boards), rows, slots, words)
     legal = [codes_of(list(board.legal_moves)) for board in boards]
-    assert causes_of(written, together, legal) == [cause_of(slot, boards[row], words) for row, slot in picked]
+    assert [CAUSES[cause] for cause in causes_of(written, legal).tolist()] == [
+        cause_of(slot, boards[row], words) for row, slot in picked
+    ]
 
 
 @pytest.mark.parametrize("name", vocabulary_names())
@@ -222,9 +222,9 @@ def test_slots_are_named_as_the_board_has_them(name: str) -> None:
         lines += [chess.Board(line.fen, chess960=True) for line in perft("chess960")[::100]]
     for board in lines:
         if board.is_valid():
-            boards, slots = Boards.of([board]), np.arange(len(words))
-            written = Written.of_slots(np.zeros(len(words), dtype=np.intp), slots, boards, words)
-            found = names_of(moves_written(written, boards, words))
+            rows = np.zeros(len(words), dtype=np.intp)
+            written = Written.of_slots(Boards.of([board]), rows, np.arange(len(words)), words)
+            found = names_of(written.codes(words.bare_promotion))
             # A square and itself is a slot in Maia-3's vocabulary, and no move.
             expected = [move.uci() if move.from_square != move.to_square else "0000" for move in named(words, board)]
             assert found == expected, board.fen()
