@@ -24,10 +24,12 @@ class BadAnswer(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of a load: `seconds` each request took `[N]`, over `total` seconds."""
+    """What came of a load: `seconds` each request took `[N]`, over `total` seconds; `answered` counts those of warming
+    up too."""
 
     seconds: Sequence[float]
     total: float
+    answered: int
 
     @property
     def rate(self) -> float:
@@ -68,6 +70,7 @@ def load(
     """
     buffer = bytearray(1 << 20)
     taken: list[float] = []
+    answered = 0
     with selectors.DefaultSelector() as selector:
         opened = [
             _Connection(socket.create_connection(("127.0.0.1", port)), random.Random(number))
@@ -85,13 +88,14 @@ def load(
                     one = key.data
                     if _answered(one, buffer):
                         done = time.perf_counter()
+                        answered += 1
                         if done >= start:
                             taken.append(done - one.sent)
                         _send(one, requests)
         finally:
             for one in opened:
                 one.socket.close()
-    return Load(taken, min(time.perf_counter(), end) - start)
+    return Load(taken, min(time.perf_counter(), end) - start, answered)
 
 
 def _send(one: _Connection, requests: Sequence[bytes]) -> None:

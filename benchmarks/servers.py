@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,12 +38,14 @@ class Server:
         """Memory of the process and its children that is resident."""
         return sum(_resident(pid) for pid in _family(self.process.pid))
 
+    def cpu_seconds(self) -> float:
+        """Time of processors that the process and its children have had."""
+        return sum(_cpu(pid) for pid in _family(self.process.pid))
+
 
 @contextmanager
 def movemask(models: Path, default: str, **settings: object) -> Iterator[Server]:
     """`movemask serve` with everything at its default but what is given."""
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
         environment = {
@@ -68,8 +71,6 @@ PEERS = {
 @contextmanager
 def peer(name: str, python: str, model: Model, network: Path) -> Iterator[Server]:
     """A peer with the same network, run by the Python that it is installed in; raises CannotStart."""
-    import tempfile
-
     module, command = PEERS[name]
     if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
         raise CannotStart(f"{module} is not installed for {Path(python).name}")
@@ -140,3 +141,8 @@ def _family(pid: int) -> list[int]:
 def _resident(pid: int) -> int:
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -56,8 +56,8 @@ class Measured:
         asked = [request("/v1/policy", orjson.dumps({"fen": fen})) for fen in fens or self.fens]
         return load(server.port, asked, connections, self.seconds)
 
-    def in_batches(self, server: Server, size: int, callers: int = CALLERS) -> float:
-        """Positions a second."""
+    def in_batches(self, server: Server, size: int) -> Load:
+        """Calls of so many positions."""
         rng = random.Random(size)
         asked = [
             request(
@@ -65,24 +65,35 @@ class Measured:
             )
             for _ in range(16)
         ]
-        return size * load(server.port, asked, callers, max(self.seconds, 2 * size * callers / 1000)).rate
+        return load(server.port, asked, CALLERS, max(self.seconds, 2 * size * CALLERS / 1000))
 
     def headline(self, size: int) -> Figures:
         """What the targets are about, once: the service three ways, between two measures of bare onnxruntime."""
         before = self.bare.rate_beside(size, self.seconds)
         lone = self.bare.lone_seconds(self.seconds / 2)
         paused = self.bare.lone_seconds(self.seconds / 2, pause=lone)
+        cpu = []
         with self.serve() as server:
-            batches = self.in_batches(server, A_CALL)
-            many = self.one_by_one(server, MANY)
-            alone = self.one_by_one(server, 1)
-            finished = self.one_by_one(server, MANY, [MATE])
+            for step in (
+                lambda: self.in_batches(server, A_CALL),
+                lambda: self.one_by_one(server, MANY),
+                lambda: self.one_by_one(server, MANY, [MATE]),
+                lambda: self.one_by_one(server, 1),
+            ):
+                before_it = server.cpu_seconds()
+                found = step()
+                cpu.append((found, 1e6 * (server.cpu_seconds() - before_it) / found.answered))
+        (batches, batches_cpu), (many, many_cpu), (finished, finished_cpu), (alone, alone_cpu) = cpu
         after = self.bare.rate_beside(size, self.seconds)
         return {
             "bare": (before + after) / 2,
             "bare_lone_ms": 1e3 * lone,
             "bare_paused_ms": 1e3 * paused,
-            "batches": batches,
+            "batches": A_CALL * batches.rate,
+            "batches_cpu_us": batches_cpu / A_CALL,
+            "many_cpu_us": many_cpu,
+            "finished_cpu_us": finished_cpu,
+            "lone_cpu_us": alone_cpu,
             "many": many.rate,
             "many_p50_ms": 1e3 * many.percentile(50),
             "many_p99_ms": 1e3 * many.percentile(99),
@@ -146,11 +157,12 @@ def measure(of: Measured, rounds: int, most: int) -> Figures:
         found["ready_s"] = server.seconds_to_ready
         found["resident_mb"] = server.resident_bytes() / 1e6
         found["connections"] = {n: _told(of.one_by_one(server, n)) for n in tqdm(CONNECTIONS, desc="connections")}
-        found["per_call"] = {n: of.in_batches(server, n) for n in tqdm(PER_CALL, desc="positions a call")}
+        found["per_call"] = {n: n * of.in_batches(server, n).rate for n in tqdm(PER_CALL, desc="positions a call")}
     found["max_batch"] = {}
     for size in tqdm(SIZES, desc="batch size"):
         with of.serve(max_batch=size) as server:
-            found["max_batch"][size] = {**_told(of.one_by_one(server, MANY)), "batches": of.in_batches(server, A_CALL)}
+            batches = A_CALL * of.in_batches(server, A_CALL).rate
+            found["max_batch"][size] = {**_told(of.one_by_one(server, MANY)), "batches": batches}
     found["peers"] = of.peers()
     found["flat"] = _flat(of, most)
     found["headline"] = {name: statistics.median(one[name] for one in found["rounds"]) for name in found["rounds"][0]}

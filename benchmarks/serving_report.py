@@ -38,7 +38,15 @@ def write(found: Figures, out: Path | None = None) -> Path:
 
 
 def _told(found: Figures) -> str:
-    parts = [_targets(found), _peers(found), _batch_size(found), _connections(found), _per_call(found), _flat(found)]
+    parts = [
+        _targets(found),
+        _processors(found),
+        _peers(found),
+        _batch_size(found),
+        _connections(found),
+        _per_call(found),
+        _flat(found),
+    ]
     return "\n\n".join(parts)
 
 
@@ -92,6 +100,29 @@ def _targets(found: Figures) -> str:
         + _table(["what", "median of the rounds", "ratio", "target"], rows)
         + f"\n\nRound by round: batches {spread} of bare; 64 connections {other}."
     )
+
+
+def _processors(found: Figures) -> str:
+    """Where the time of the processors goes, by difference: no step is measured twice, none left out."""
+    h = found["headline"]
+    network = 1e6 * found["cores"] / h["bare"]
+
+    def row(name: str, *values: float | None) -> list[str]:
+        return [name, *("" if value is None else f"{value:,.0f}" for value in values)]
+
+    rows = [
+        row("everything", h["batches_cpu_us"], h["many_cpu_us"], h["lone_cpu_us"]),
+        row("the network, as bare onnxruntime runs it on all cores", network, network, None),
+        row("HTTP, JSON and the FEN: a finished game", None, h["finished_cpu_us"], None),
+        row(
+            "the rest: planes, masks, policy, checks, leakage, audit, and what they cost each other",
+            h["batches_cpu_us"] - network,
+            h["many_cpu_us"] - network - h["finished_cpu_us"],
+            None,
+        ),
+    ]
+    head = ["µs of a processor", "a position of 256 a call", "a request, 64 connections", "a request, one connection"]
+    return _table(head, rows)
 
 
 def _peers(found: Figures) -> str:

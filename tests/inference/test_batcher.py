@@ -119,7 +119,8 @@ def test_two_that_are_idle_halve_a_batch_and_it_comes_back_whole_and_in_order(pa
         np.testing.assert_array_equal((await batcher.submit(positions[:5])).evaluation.logits, expected[:5])
 
     asyncio.run(story())
-    assert sorted(gate.sizes) == [2, 3]
+    assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
+    assert sum(gate.sizes) == 5
 
 
 def test_a_lone_position_has_every_thread_and_two_share_them(pair: tuple[Batcher, Gated]) -> None:
