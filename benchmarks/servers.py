@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,8 +95,14 @@ def peer(name: str, python: str, model: Model, network: Path) -> Iterator[Server
 def _running(command: list[str], port: int, environment: Mapping[str, str], folder: Path) -> Iterator[Server]:
     with open(folder / "log", "wb") as log:
         started = time.perf_counter()
+        # A session of its own, so that what it starts can be ended with it: not every server sees to that.
         process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, stdout=log, stderr=log
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             while not _answers(port):
@@ -111,6 +118,8 @@ def _running(command: list[str], port: int, environment: Mapping[str, str], fold
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _answers(port: int) -> bool:
