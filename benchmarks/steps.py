@@ -21,11 +21,10 @@ from service.api.schemas.answers import policy_out
 from service.audit.kinds import ALWAYS, MULTIPLIED, RAW, Plan
 from service.audit.leakage import Batch, leakages, measure
 from service.audit.served import Told, served
-from service.encoding.boards import Boards
 from service.encoding.encoded import EncodedPosition
 from service.encoding.legal_slots import legal_slots
 from service.encoding.legality import legal_moves
-from service.encoding.position import Position
+from service.encoding.position import Position, boards_of
 from service.inference.batcher import Inferred
 from service.inference.model import Model
 from service.inference.registry import load_registry
@@ -49,16 +48,16 @@ def main() -> None:
     print(f"| µs a position ({model.name}) | batch of {SIZES[0]} | alone |\n|---|---:|---:|")
     for name, cost in columns[0].items():
         print(f"| {name} | {cost:.1f} | {columns[1][name]:.1f} |")
-    positions = [Position.read(fen) for fen in fens]
-    boards = [Boards.of([one.board for one in part]) for part in _parts(positions, SIZES[0])]
-    one_by_one = _timed(lambda: [model.vocabulary.legal_slots(one) for one in positions])
+    parsed = [_positions(part) for part in _parts(fens, SIZES[0])]
+    boards = [boards_of(part) for part in parsed]
+    alone = [Position.read(fen).board for fen in fens]
+    words = model.vocabulary
+    one_by_one = _timed(lambda: [[words.slot(move, board) for move in board.legal_moves] for board in alone])
     print("\n| legal moves, µs a position | | times faster |\n|---|---:|---:|")
     print(f"| python-chess's `legal_moves`, each looked up | {one_by_one:.1f} | 1.0 |")
     for name, run in {
-        "moves of a batch, positions as bitboards": lambda: [legal_moves(part) for part in boards],
-        "moves and slots, from python-chess's boards": lambda: [
-            legal_slots(part, model.vocabulary) for part in _parts(positions, SIZES[0])
-        ],
+        "legal moves of a batch": lambda: [legal_moves(part) for part in boards],
+        "legal moves and slots of a batch": lambda: [legal_slots(part, words) for part in parsed],
     }.items():
         cost = _timed(run)
         print(f"| {name} | {cost:.1f} | {one_by_one / cost:.1f} |")

@@ -120,19 +120,14 @@ def prepared(
 
 def _read(items: Sequence[Query | Asked], max_moves: int | None) -> list[Asked | MovemaskError]:
     """The positions of queries; those that are a FEN and nothing else are read together."""
-    plain = [
-        place
-        for place, item in enumerate(items)
-        if isinstance(item, Query) and item.fen is not None and not item.moves and not item.chess960
-    ]
-    together = iter(Position.read_all([item.fen for place in plain if (item := items[place]).fen is not None]))  # type: ignore[union-attr]
+    together = iter(Position.read_all([fen for item in items if (fen := _fen_alone(item)) is not None]))
     found: list[Asked | MovemaskError] = []
     for item in items:
         if isinstance(item, Asked):
             found.append(item)
             continue
         position: Position | MovemaskError
-        if item.fen is not None and not item.moves and not item.chess960:
+        if _fen_alone(item) is not None:
             position = next(together)
         else:
             try:
@@ -141,6 +136,11 @@ def _read(items: Sequence[Query | Asked], max_moves: int | None) -> list[Asked |
                 position = error
         found.append(Asked(position, item.elo, item.rule) if isinstance(position, Position) else position)
     return found
+
+
+def _fen_alone(item: Query | Asked) -> str | None:
+    """The FEN of a query that is nothing else."""
+    return None if isinstance(item, Asked) or item.moves or item.chess960 else item.fen
 
 
 def _with_temperature(model: Model, asked: Asked | MovemaskError) -> Asked | MovemaskError:

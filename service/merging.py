@@ -16,23 +16,31 @@ class Merged(Generic[T, R]):
 
     The numbers of a batch cost numpy hardly more than those of one, so what was asked for in one turn of the loop is
     one call, made on the loop itself: for a few positions, handing them to a thread and back costs more than the work.
-    Nothing waits for company. Who asks for many is served by a thread, alone. A call of several callers that raises is
+    Nothing waits for company. Who asks for many, or for what takes long, is served by a thread, alone. A call of several callers that raises is
     made again for each by itself, so that an error reaches only whom it concerns.
 
     Parameters
     ----------
     work : items → a result for each, in order
     few : items of one caller that are still worked on in the loop
+    slow : whether an item takes too long for it
     """
 
-    def __init__(self, executor: Executor, work: Callable[[list[T]], Sequence[R]], *, few: int = 16) -> None:
-        self._executor, self._work, self._few = executor, work, few
+    def __init__(
+        self,
+        executor: Executor,
+        work: Callable[[list[T]], Sequence[R]],
+        *,
+        few: int = 16,
+        slow: Callable[[T], bool] | None = None,
+    ) -> None:
+        self._executor, self._work, self._few, self._slow = executor, work, few, slow
         self._waiting: list[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = []
 
     async def run(self, items: Sequence[T]) -> Sequence[R]:
         """The results of these items; raises what `work` raises. Who is cancelled while waiting is left out."""
         loop = asyncio.get_running_loop()
-        if len(items) > self._few:
+        if len(items) > self._few or (self._slow is not None and any(map(self._slow, items))):
             return await loop.run_in_executor(self._executor, self._work, list(items))
         future: asyncio.Future[Sequence[R]] = loop.create_future()
         if not self._waiting:

@@ -62,6 +62,19 @@ def test_a_large_request_is_done_alone_whole_and_off_the_loop(executor: ThreadPo
     assert work.threads[work.calls.index([1, 2, 3, 4])] is not threading.current_thread()
 
 
+def test_what_takes_long_is_done_off_the_loop(executor: ThreadPoolExecutor) -> None:
+    work = Work()
+
+    async def main() -> list[Sequence[int]]:
+        merged = Merged(executor, work, slow=lambda item: item > 9)
+        return list(await asyncio.gather(merged.run([1]), merged.run([2, 10]), merged.run([3])))
+
+    assert asyncio.run(main()) == [[10], [20, 100], [30]]
+    threads = dict(zip(map(tuple, work.calls), work.threads, strict=True))
+    assert threads[1, 3] is threading.current_thread()
+    assert threads[2, 10] is not threading.current_thread()
+
+
 def test_an_error_of_one_does_not_reach_those_it_was_merged_with(executor: ThreadPoolExecutor) -> None:
     for asked in ([2],), ([0], [1], [2], [3]):
         found = all_of(executor, Work(broken=True), *asked)
