@@ -16,8 +16,8 @@ class Merged(Generic[T, R]):
 
     The numbers of a batch cost numpy hardly more than those of one, so what was asked for in one turn of the loop is
     one call, made on the loop itself: for a few positions, handing them to a thread and back costs more than the work.
-    Nothing waits for company. Who asks for many, or for what takes long, is served by a thread, alone. A call of several callers that raises is
-    made again for each by itself, so that an error reaches only whom it concerns.
+    Nothing waits for company. Who asks for many, or for what takes long, is served by a thread, alone. A call of
+    several callers that raises is made again for each by itself, so that an error reaches only whom it concerns.
 
     Parameters
     ----------

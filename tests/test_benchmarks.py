@@ -22,7 +22,7 @@ def test_a_load_counts_answers_and_takes_nothing_else_for_one() -> None:
         assert 0 < found.percentile(0) <= found.percentile(50) <= found.percentile(100) < found.total
         assert server.resident_bytes() > 50e6
         assert server.cpu_seconds() > 0
-        with pytest.raises(BadAnswer, match="HTTP/1.1 404 Not Found"):
+        with pytest.raises(BadAnswer, match=r"HTTP/1\.1 404 Not Found"):
             load(server.port, [request("/v1/policies", b"{}")], connections=1, seconds=60, warm_up=0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,25 @@ from numpy.typing import NDArray
 from service.encoding.legality import legal_moves
 from service.encoding.move_codes import codes_of
 from service.encoding.position import Position, boards_of
-from service.encoding.vocabulary import Castling, Vocabulary
+from service.encoding.vocabulary import Castling, Flip, Vocabulary
 from service.errors import MovemaskError
 
 
-@dataclass(frozen=True, slots=True)
-class LegalSlots:
+class LegalSlots(NamedTuple):
     """One position's legal moves as `codes` `[L]` (`move_codes`), and their `slots` `[L]`, rising."""
 
     codes: NDArray[np.intp]
     slots: NDArray[np.intp]
     in_check: bool
+
+
+#: Where a sorted move has its slot, plus one, and its row; below them 15 bits of code.
+_SLOT, _ROW = 15, 29
+
+
+def _both(turned: int) -> int:
+    """What turns source and target of a code."""
+    return turned << 6 | turned
 
 
 #: Fewer positions are read one by one by python-chess: numpy's calls cost more than they save.
@@ -34,22 +42,29 @@ def legal_slots(positions: Sequence[Position], vocabulary: Vocabulary) -> list[L
         return [_alone(position, vocabulary) for position in positions]
     boards, rows = boards_of(positions), len(positions)
     legal = legal_moves(boards)
-    black = boards.black[legal.row]
-    takes_rook = vocabulary.castling is Castling.KING_TAKES_ROOK
-    target = np.where(legal.rook >= 0, legal.rook, legal.target) if takes_rook else legal.target
-    turned = np.where(black, 56 ^ vocabulary.flip.value, 0)
-    promotion = np.where(legal.promotion == (vocabulary.bare_promotion or -1), 0, legal.promotion)
-    slot = vocabulary.lookup()[promotion << 12 | (legal.source ^ turned) << 6 | (target ^ turned)]
-    order = np.argsort(legal.row * len(vocabulary) + slot, kind="stable")
-    row, slot = legal.row[order], slot[order]
+    row, code = legal.row, legal.code
+    black, written = boards.black[row], code
+    castles = np.flatnonzero(legal.rook >= 0)
+    onto_rook = code[castles] & ~63 | legal.rook[castles]
+    if vocabulary.castling is Castling.KING_TAKES_ROOK and len(castles):
+        written = code.copy()
+        written[castles] = onto_rook
+    if vocabulary.bare_promotion is not None:
+        written = np.where(written >> 12 == vocabulary.bare_promotion, written & 0xFFF, written)
+    if vocabulary.flip is not Flip.RANKS:
+        written = written ^ black * _both(vocabulary.flip.value ^ 56)
+    slot = vocabulary.lookup()[written]
     # python-chess writes castling as e1g1, in Chess960 as e1h1.
-    told = np.where((legal.rook >= 0) & boards.chess960[legal.row], legal.rook, legal.target)
-    turned = np.where(black, 56, 0)
-    codes = (legal.promotion << 12 | (legal.source ^ turned) << 6 | (told ^ turned))[order]
-    bounds = np.searchsorted(row, np.arange(rows + 1)).tolist()
+    code[castles] = np.where(boards.chess960[row[castles]], onto_rook, code[castles])
+    # One number a move, by row and slot first, so that a plain sort puts them in order and carries the code along. They
+    # are nearly so already: the stable kind finds the runs.
+    packed = np.sort(row << _ROW | (slot + 1) << _SLOT | code ^ black * _both(56), kind="stable")
+    codes, placed = packed & 0x7FFF, packed >> _SLOT
+    slot = (placed & 0x3FFF) - 1
+    bounds = np.searchsorted(packed, np.arange(rows + 1) << _ROW).tolist()
     unusual = np.zeros(rows, dtype=np.bool_)
-    unusual[row[slot < 0]] = True
-    unusual[row[1:][(slot[1:] == slot[:-1]) & (row[1:] == row[:-1])]] = True
+    unusual[packed[slot < 0] >> _ROW] = True
+    unusual[packed[1:][placed[1:] == placed[:-1]] >> _ROW] = True
     if not vocabulary.chess960:
         unusual |= boards.chess960
     found: list[LegalSlots | MovemaskError] = [

@@ -22,18 +22,45 @@ _THIRD, _FIFTH, _EIGHTH = (np.uint64(0xFF << 8 * rank) for rank in (2, 4, 7))
 
 @dataclass(frozen=True, slots=True)
 class LegalMoves:
-    """M legal moves of B positions, in no order: all intp `[M]`, squares seen by the side to move.
+    """M legal moves of B positions, in no order, each one number; squares seen by the side to move.
 
-    `target` of a castling move is where the king ends; `rook` is then its rook's square, else -1. `promotion` is 0 or
-    python-chess's piece. `in_check` bool `[B]` says where the side to move is in check.
+    packed : intp `[M]`, `row << 22 | (rook + 1) << 15 | promotion << 12 | source << 6 | target`, as below
+    in_check : bool `[B]`, where the side to move is in check
     """
 
-    row: Squares
-    source: Squares
-    target: Squares
-    promotion: Squares
-    rook: Squares
+    packed: Squares
     in_check: NDArray[np.bool_]
+
+    @property
+    def row(self) -> Squares:
+        return self.packed >> _ROW_AT
+
+    @property
+    def code(self) -> Squares:
+        """Promotion, source and target together (`move_codes`)."""
+        return self.packed & 0x7FFF
+
+    @property
+    def source(self) -> Squares:
+        return self.packed >> 6 & 63
+
+    @property
+    def target(self) -> Squares:
+        """Where the piece ends, in castling the king."""
+        return self.packed & 63
+
+    @property
+    def promotion(self) -> Squares:
+        """0 or python-chess's piece."""
+        return self.packed >> 12 & 7
+
+    @property
+    def rook(self) -> Squares:
+        """The square of a castling move's rook, else -1."""
+        return (self.packed >> _ROOK_AT & 0x7F) - 1
+
+
+_ROW_AT, _ROOK_AT = 22, 15
 
 
 def legal_moves(boards: Boards) -> LegalMoves:
@@ -42,17 +69,17 @@ def legal_moves(boards: Boards) -> LegalMoves:
     rows, sources = _set_bits(boards.ours)
     targets = _targets(boards, state, rows, sources)
     entry, target = _set_bits(targets)
-    row, source = rows[entry], sources[entry]
-    promotes = (state.kind[row, source] == _PAWN) & (target >= 56)
-    parts = [_moves(row[~promotes], source[~promotes], target[~promotes])]
-    for piece in _PROMOTIONS if promotes.any() else ():
-        parts.append(_moves(row[promotes], source[promotes], target[promotes], piece))
+    plain = (rows << _ROW_AT | sources << 6)[entry] | target
+    parts = [plain]
+    last = np.flatnonzero(target >= 56)
+    promotes = last[boards.kinds[_PAWN][rows[entry[last]]] & BIT[sources[entry[last]]] != 0]
+    if len(promotes):
+        parts = [np.delete(plain, promotes), *(plain[promotes] | piece << 12 for piece in _PROMOTIONS)]
     if boards.en_passant.any():
         parts.append(_en_passant(boards, state))
     if boards.castling.any():
         parts += [_castling(boards, state, side) for side in (0, 1)]
-    row, source, target, promotion, rook = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return LegalMoves(row, source, target, promotion, rook, state.in_check)
+    return LegalMoves(np.concatenate(parts), state.in_check)
 
 
 def legal_en_passant(boards: Boards) -> Bits:
@@ -61,7 +88,7 @@ def legal_en_passant(boards: Boards) -> Bits:
     some = np.flatnonzero(boards.en_passant)
     if len(some):
         own = boards.rows(some)
-        row = _en_passant(own, _State(own))[0]
+        row = _en_passant(own, _State(own)) >> _ROW_AT
         found[some[row]] = own.en_passant[row]
     return found
 
@@ -144,7 +171,7 @@ def _targets(boards: Boards, state: _State, rows: Squares, squares: Squares) -> 
     return found & limits
 
 
-def _en_passant(boards: Boards, state: _State) -> tuple[Squares, ...]:
+def _en_passant(boards: Boards, state: _State) -> Squares:
     """Captures en passant after which the king stands safe: tried one by one, for two pawns leave a rank at once."""
     target_of = lowest(boards.en_passant)
     pawns = boards.kinds[_PAWN] & boards.ours & _FIFTH & PAWN_DOWN[target_of]
@@ -154,10 +181,10 @@ def _en_passant(boards: Boards, state: _State) -> tuple[Squares, ...]:
     captured = BIT[target - 8]
     occupied = state.occupied[rows] ^ BIT[sources] ^ captured ^ BIT[target]
     safe = ~state.is_attacked(rows, state.king[rows], occupied, boards.theirs[rows] & ~captured, boards)
-    return _moves(rows[safe], sources[safe], target[safe])
+    return np.asarray((rows << _ROW_AT | sources << 6 | target)[safe])
 
 
-def _castling(boards: Boards, state: _State, side: int) -> tuple[Squares, ...]:
+def _castling(boards: Boards, state: _State, side: int) -> Squares:
     """Castling towards the a-file (0) or the h-file (1), by Chess960's rules, of which the usual are a case."""
     king_bit = BIT[state.king]
     beyond = king_bit - ONE if side == 0 else ~(king_bit | king_bit - ONE)
@@ -174,14 +201,7 @@ def _castling(boards: Boards, state: _State, side: int) -> tuple[Squares, ...]:
     crossed = BETWEEN[king, end] | BIT[king]
     free = (others & way == 0) & (state.attacked[rows] & crossed == 0)
     free &= ~state.is_attacked(rows, end, others ^ BIT[rook_end], boards.theirs[rows], boards)
-    return _moves(rows[free], king[free], end[free], rook=rook[free])
-
-
-def _moves(
-    row: Squares, source: Squares, target: Squares, promotion: int = 0, rook: Squares | None = None
-) -> tuple[Squares, ...]:
-    none = np.full(len(row), -1, dtype=np.intp)
-    return row, source, target, np.full(len(row), promotion, dtype=np.intp), none if rook is None else rook
+    return np.asarray((rows << _ROW_AT | (rook + 1) << _ROOK_AT | king << 6 | end)[free])
 
 
 def _set_bits(boards: Bits) -> tuple[Squares, Squares]:
