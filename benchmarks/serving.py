@@ -56,16 +56,17 @@ class Measured:
         asked = [request("/v1/policy", orjson.dumps({"fen": fen})) for fen in fens or self.fens]
         return load(server.port, asked, connections, self.seconds)
 
+    def calls(self, size: int) -> list[bytes]:
+        """Requests of so many positions each."""
+        rng = random.Random(size)
+        parts = [rng.choices(self.fens, k=size) for _ in range(16)]
+        return [
+            request("/v1/policy/batch", orjson.dumps({"positions": [{"fen": fen} for fen in part]})) for part in parts
+        ]
+
     def in_batches(self, server: Server, size: int) -> Load:
         """Calls of so many positions."""
-        rng = random.Random(size)
-        asked = [
-            request(
-                "/v1/policy/batch", orjson.dumps({"positions": [{"fen": f} for f in rng.choices(self.fens, k=size)]})
-            )
-            for _ in range(16)
-        ]
-        return load(server.port, asked, CALLERS, max(self.seconds, 2 * size * CALLERS / 1000))
+        return load(server.port, self.calls(size), CALLERS, max(self.seconds, 2 * size * CALLERS / 1000))
 
     def headline(self, size: int) -> Figures:
         """What the targets are about, once: the service three ways, between two measures of bare onnxruntime."""
@@ -130,12 +131,8 @@ def _flat(of: Measured, most: int) -> list[Figures]:
     with of.serve() as server:
         of.in_batches(server, A_CALL)
         while size <= most:
-            bodies = [
-                request("/v1/policy/batch", orjson.dumps({"positions": [{"fen": f} for f in part]}))
-                for part in (random.Random(n).choices(of.fens, k=A_CALL) for n in range(16))
-            ]
             calls = -(-(size - done) // A_CALL)
-            measured = load(server.port, bodies, CALLERS, seconds=3600, warm_up=0, most=calls)
+            measured = load(server.port, of.calls(A_CALL), CALLERS, seconds=3600, warm_up=0, most=calls)
             done += calls * A_CALL
             found.append(
                 {"positions": size, "rate": measured.rate * A_CALL, "resident_mb": server.resident_bytes() / 1e6}

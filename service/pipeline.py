@@ -82,6 +82,7 @@ class Pipeline:
         self._cache = EvaluationCache(0) if cache is None else cache
         self._watch = Watch() if watch is None else watch
         self._numbers = count()
+        self._answered: list[tuple[Model, Sequence[Outcome], int]] = []
         self._random = random.Random()
         self._lanes: WeakKeyDictionary[Batcher, _Lane] = WeakKeyDictionary()
 
@@ -98,8 +99,7 @@ class Pipeline:
         if ready:
             runs = await self._runs(ready, lane, batcher)
             answered = await lane.answer.run(runs)
-            # After this turn of the loop, in which the answer goes out.
-            asyncio.get_running_loop().call_soon(self._audit, model, answered, sum(run.judged for run in runs))
+            self._audit_soon(model, answered, sum(run.judged for run in runs))
             following = iter(answered)
             return [next(following) if outcome is None else outcome for outcome in outcomes]
         return [outcome for outcome in outcomes if outcome is not None]
@@ -138,9 +138,16 @@ class Pipeline:
             )
         return lane
 
-    def _audit(self, model: Model, outcomes: Sequence[Outcome], judged: int) -> None:
+    def _audit_soon(self, model: Model, outcomes: Sequence[Outcome], judged: int) -> None:
+        """Has answers recorded after this turn of the loop, in which they go out, with all others of the turn."""
+        if not self._answered:
+            asyncio.get_running_loop().call_soon(self._audit)
+        self._answered.append((model, outcomes, judged))
+
+    def _audit(self) -> None:
+        answered, self._answered = self._answered, []
         now = time.time()
-        self._watch.judged(judged)
+        self._watch.judged(sum(judged for _, _, judged in answered))
         self._record(
             [
                 AuditRecord(
@@ -153,6 +160,7 @@ class Pipeline:
                     traits=answer.traits,
                     leakage=answer.leakage,
                 )
+                for model, outcomes, _ in answered
                 for answer in outcomes
                 if isinstance(answer, Answer) and answer.leakage is not None and answer.traits is not None
             ]

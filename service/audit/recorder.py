@@ -62,9 +62,11 @@ class Recorder:
         """Takes records to be written; returns at once, whatever the store does."""
         with self._wake:
             room = max(0, self._max_waiting - self.waiting)
+            idle = not self._waiting
             self._waiting.extend(records[:room])
             lost = len(records) - len(records[:room])
-            self._wake.notify_all()
+            if idle or len(self._waiting) >= _PER_WRITE:  # in between the thread only lets them gather
+                self._wake.notify_all()
         self.dropped += lost
         self._tell(lost)
 

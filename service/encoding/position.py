@@ -156,7 +156,8 @@ def boards_of(positions: Sequence[Position]) -> Boards:
     if loose:
         made = Boards.of([positions[place].board for place in loose])
         for row, place in enumerate(loose):  # kept: it is asked for more than once on the way
-            positions[place]._boards, positions[place]._row = made, row
+            positions[place]._row = row  # first: whoever sees the boards, in another thread, sees their row
+            positions[place]._boards = made
         parts.append(made)
         order += loose
     joined = Boards.joined(parts) if parts else Boards.of([])

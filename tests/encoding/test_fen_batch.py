@@ -15,6 +15,7 @@ from service.encoding.boards import Boards
 from service.encoding.fen_batch import plain_boards
 from service.encoding.position import Position, boards_of
 from service.errors import MovemaskError
+from tests.encoding.test_legality import played
 from tests.ground_truth import perft, tricky
 
 START = chess.STARTING_FEN
@@ -57,15 +58,7 @@ def test_every_position_of_the_suites_and_most_without_python_chess() -> None:
 
 def test_games_whole_and_broken() -> None:
     rng = random.Random(7)
-    fens: list[str] = []
-    while len(fens) < 3000:
-        board = chess.Board()
-        for _ in range(rng.randrange(1, 120)):
-            moves = list(board.legal_moves)
-            if not moves:
-                break
-            board.push(rng.choice(moves))
-            fens.append(board.fen(en_passant=rng.choice(("fen", "legal"))))
+    fens = [board.fen(en_passant=rng.choice(("fen", "legal"))) for board in played(rng, 3000)]
     assert same(fens) > 0.95 * len(fens)
     broken = []
     for fen in fens[:1500]:  # a letter gone, doubled or exchanged, or the other side to move
