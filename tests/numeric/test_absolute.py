@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -57,7 +56,7 @@ def test_a_logit_that_is_not_finite_is_refused_by_place(bad: float) -> None:
 
 def test_the_dense_forms_read_nothing_of_an_illegal_slot() -> None:
     mask = np.array([[True, False, True], [False, False, False], [True, True, True]])
-    logits: Any = np.where(mask, [[-3.0, 0, 1.0], [0, 0, 0], [1.0, 1.0, -2.0]], np.nan)
+    logits = np.where(mask, np.array([[-3.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, -2.0]]), np.nan)
     np.testing.assert_array_equal(dense.masked_absolute(logits, mask), [[0.75, 0, 0.25], [0, 0, 0], [0.25, 0.25, 0.5]])
     v = np.random.default_rng(1).normal(size=mask.shape)
     z, indptr = logits[mask], [0, 2, 2, 5]

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from service.numeric import dense, masking
 from service.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
@@ -91,7 +92,11 @@ Way = Callable[[Sequence[Counted], Sequence[bool]], list[Counted]]
 )
 @pytest.mark.parametrize(("slots", "legal"), [(1, 1), (7, 7), (12, 1), (1858, 31), (40, 17)])
 def test_the_counts_are_those_of_numbers_that_count_and_the_result_is_the_kernels(
-    way: Way, counts: Callable[[int, int], Operations], kernel: Callable[..., object], slots: int, legal: int
+    way: Way,
+    counts: Callable[[int, int], Operations],
+    kernel: Callable[..., NDArray[np.floating]],
+    slots: int,
+    legal: int,
 ) -> None:
     rng = np.random.default_rng(slots)
     z = rng.normal(size=slots)
@@ -102,7 +107,7 @@ def test_the_counts_are_those_of_numbers_that_count_and_the_result_is_the_kernel
     found = counts(slots, legal)
     assert Counted.done == Counter(asdict(found))
     assert found.total == Counted.done.total()
-    np.testing.assert_allclose(np.array([[one.value for one in policy]]), kernel(z[None], mask[None]), atol=1e-15)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.array([[one.value for one in policy]]), kernel(z[None], mask[None]), atol=1e-15)
 
 
 @pytest.mark.parametrize("legal", [0, 5, -1])
