@@ -19,7 +19,7 @@ from service.inference.model import Model
 from service.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
 from service.policy import legal_of
 
-#: Fewer played moves than these are not written: with so many the standard error of the networks in use is about 3 %.
+#: Fewer played moves than these are not written: with so many, movemask-2's standard error is about 4 %.
 MINIMUM_MOVES = 500
 #: A standard error above this share of the temperature is not written either.
 LARGEST_ERROR = 0.1
