@@ -16,8 +16,13 @@ from tomlkit.exceptions import TOMLKitError
 from service.encoding.pgn import Game, Ply, read_games
 from service.errors import ContractError, InvalidPgn, MovemaskError
 from service.inference.model import Model
-from service.numeric.calibration import Calibration, fitted_temperature
+from service.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
 from service.policy import legal_of
+
+#: Fewer played moves than these are not written: with so many, movemask-2's standard error is about 4 %.
+MINIMUM_MOVES = 500
+#: A standard error above this share of the temperature is not written either.
+LARGEST_ERROR = 0.1
 
 _BATCH = 256
 _DIGITS = 6  # of the temperature that is written; the loss is flat around its minimum
@@ -25,12 +30,27 @@ _DIGITS = 6  # of the temperature that is written; the loss is flat around its m
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The calibration, what it was fitted to, and what was left out, by reason."""
+    """The calibration, what it was fitted to, and the games that were left out, with the reason of each."""
 
     calibration: Calibration
     games: int
     positions: int
     left_out: tuple[str, ...]
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this fit is no calibration; None for a good one."""
+        fit = self.calibration
+        if self.positions < MINIMUM_MOVES:
+            return f"{self.positions} moves are too few, at least {MINIMUM_MOVES} are needed; give more games"
+        if fit.at_bound:
+            return (
+                f"the fit ended at {fit.temperature:.4g}, a bound of the search ({COLDEST:g} to {HOTTEST:g}); these "
+                "are not moves of players, or the contract misreads the network (`movemask models check --diagnose`)"
+            )
+        if fit.standard_error > LARGEST_ERROR * fit.temperature:
+            return f"the standard error is above {LARGEST_ERROR:.0%} of the temperature; give more games"
+        return None
 
 
 def fitted(
@@ -76,6 +96,7 @@ def write(contract: Path, found: Fitted, source: str) -> None:
         table = tomlkit.parse(contract.read_text(encoding="utf-8"))
         section = tomlkit.table()
         section["temperature"] = round(found.calibration.temperature, _DIGITS)
+        section["standard_error"] = round(found.calibration.standard_error, _DIGITS)
         section["positions"] = found.positions
         section["cross_entropy_before"] = round(found.calibration.cross_entropy_before, _DIGITS)
         section["cross_entropy_after"] = round(found.calibration.cross_entropy_after, _DIGITS)

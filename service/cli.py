@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import uvicorn
@@ -28,12 +28,12 @@ from service.api.services import audit_plan
 from service.audit.store import Store
 from service.audit_command import audit
 from service.encoding.encoded import Elo
-from service.errors import MovemaskError, SettingsError
+from service.errors import ContractError, MovemaskError, SettingsError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
 from service.inference.onnx import provider_named
 from service.inference.registry import Registry
-from service.model_commands import models, models_dir_option, registry_of
+from service.model_commands import models, models_dir_option, own_models_dir, registry_of
 from service.pipeline import Pipeline
 from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
@@ -167,24 +167,33 @@ def predict(
 
 
 @main.command()
-@click.argument("games", type=click.File("r", encoding="utf-8", errors="replace"))
+@click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--model", help="Name of the model; the default if left out.")
 @models_dir_option
 @click.option("--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="Leaves out the opening.")
 @click.option("--limit", type=click.IntRange(min=1), help="Positions at most.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 def calibrate(
-    games: TextIO, model: str | None, models_dir: Path | None, first_ply: int, limit: int | None, dry_run: bool
+    games: str, model: str | None, models_dir: Path | None, first_ply: int, limit: int | None, dry_run: bool
 ) -> None:
-    """Fit a model's temperature to the moves of GAMES (a PGN, or - for standard input) and write it to its contract."""
-    settings = Settings.read(models_dir=models_dir)
+    """Fit a model's temperature to the moves of GAMES and write it to its contract.
+
+    GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
+    with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
+    """
+    from service.bulk.sources import opened_text
+
+    folder = Settings.read(models_dir=models_dir).models_dir if dry_run else own_models_dir(models_dir)
+    if not dry_run and folder.is_dir() and not os.access(folder, os.W_OK):
+        raise ContractError(f"{folder}: cannot be written; name a folder of your own with --models-dir")
     chosen = registry_of(models_dir).get(model)
 
     def told(positions: int) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r{positions} positions", nl=False, err=True)
 
-    found = calibration.fitted(chosen, games, first_ply=first_ply, limit=limit, progress=told)
+    with opened_text(games) as stream:
+        found = calibration.fitted(chosen, stream, first_ply=first_ply, limit=limit, progress=told)
     if sys.stderr.isatty():
         click.echo(err=True)
     for reason in found.left_out[:10]:
@@ -192,11 +201,16 @@ def calibrate(
     if len(found.left_out) > 10:
         click.echo(f"left out: {len(found.left_out) - 10} games more", err=True)
     fit = found.calibration
-    click.echo(f"{chosen.name}: temperature {fit.temperature:.4f}, from {found.positions} moves of {found.games} games")
-    click.echo(f"cross-entropy {fit.cross_entropy_before:.4f} at 1, {fit.cross_entropy_after:.4f} at it")
+    click.echo(f"{chosen.name}: temperature {fit.temperature:.4f} ± {fit.standard_error:.4f} (standard error)")
+    click.echo(
+        f"cross-entropy {fit.cross_entropy_before:.4f} at temperature 1, {fit.cross_entropy_after:.4f} at the fitted"
+    )
+    click.echo(f"from {found.positions} moves of {found.games} games; {len(found.left_out)} games left out")
+    if found.refusal:
+        raise ContractError(f"{chosen.name}: the fit is refused: {found.refusal}")
     if not dry_run:
-        contract = settings.models_dir / f"{chosen.name}.toml"
-        calibration.write(contract, found, Path(games.name).name)
+        contract = folder / f"{chosen.name}.toml"
+        calibration.write(contract, found, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")
 
 

@@ -12,6 +12,7 @@ import click
 
 from service import diagnosis
 from service.diagnosis_text import diagnosis_table
+from service.errors import SettingsError
 from service.inference.guess import KINDS
 from service.inference.onnx import provider_named
 from service.inference.registry import Registry, load_registry, open_model
@@ -34,6 +35,21 @@ def registry_of(models_dir: Path | None) -> Registry:
     return load_registry(
         settings.models_dir, settings.default_model, settings.threads, provider_named(settings.provider)
     )
+
+
+def own_models_dir(models_dir: Path | None) -> Path:
+    """The folder to write models to: the flag's or the setting's; SettingsError for the shipped one.
+
+    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` names it.
+    """
+    settings = Settings.read(models_dir=models_dir)
+    folder, package = settings.models_dir, Path(__file__).parent
+    if "models_dir" not in settings.model_fields_set or folder.resolve().is_relative_to(package.resolve()):
+        raise SettingsError(
+            f"{folder}: the shipped models are not written to; name a folder of your own with --models-dir "
+            "(for a shipped model, copy its NAME.toml and NAME.onnx there first)"
+        )
+    return folder
 
 
 @click.group()
@@ -77,7 +93,7 @@ def import_model(file: Path, name: str | None, replace: bool, models_dir: Path |
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
     from service import installation  # it brings onnx, which serving does not wait for
 
-    _told(installation.import_lc0(file, Settings.read(models_dir=models_dir).models_dir, name, replace=replace))
+    _told(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace))
 
 
 @models.command("add")
@@ -98,7 +114,7 @@ def add_model(
     """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
     from service import installation
 
-    folder = Settings.read(models_dir=models_dir).models_dir
+    folder = own_models_dir(models_dir)
     _told(installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace))
 
 

@@ -8,10 +8,12 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
+from benchmarks import operations, sparse_rows
 from service.api import problems
 from service.api.app import create_app
 from service.api.metrics import Metrics
@@ -190,6 +192,35 @@ def test_links_lead_somewhere() -> None:
     for file in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "training").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name}: {target}"
+
+
+def between(name: str, text: str) -> str:
+    """What a command wrote between its markers."""
+    return text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- /{name} -->")[0]
+
+
+def test_the_counts_of_operations_are_those_of_the_functions() -> None:
+    assert between("operations", doc("numerics.md")) == operations.table()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("data", ["random", "real"])
+def test_the_summary_of_the_sparse_study_is_that_of_its_figures(data: str, dtype: str) -> None:
+    of_epsilon = {}
+    for words in sparse_rows.EPSILONS:
+        section = doc("sparse-rows.md").split(f"## {data.capitalize()} rows, {dtype}, {words}\n")[1].split("\n## ")[0]
+        rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
+        measures = [
+            rows[i : i + len(sparse_rows.METHODS) + 1] for i in range(0, len(rows), len(sparse_rows.METHODS) + 1)
+        ]
+        for (title, *sigmas), *_ in measures:
+            assert title.removesuffix(": σ =") in sparse_rows.MEASURES
+            assert tuple(map(int, sigmas)) == sparse_rows.SIGMAS
+        of_epsilon[words] = {
+            name: np.array([[float(cell) for cell in measure[1 + index][1:]] for measure in measures]).T
+            for index, name in enumerate(sparse_rows.METHODS)
+        }
+    assert between(f"{data} {dtype}", doc("numerics.md")) == sparse_rows.summary(of_epsilon)
 
 
 def test_the_licence_is_said_where_it_is_looked_for() -> None:

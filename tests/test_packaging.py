@@ -40,6 +40,22 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     )
 
 
+def test_an_installed_packages_models_are_not_written_to(installed: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    folder = installed / "service" / "shipped_models"
+    (tmp_path / "games.pgn").write_text("1. e4 e5 *\n")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for named in ([], ["--models-dir", str(folder)]):
+        command = [sys.executable, "-m", "service", "calibrate", "games.pgn", *named]
+        told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert told.returncode == 1
+        assert told.stderr.startswith(
+            f"Error: {folder}: the shipped models are not written to; name a folder of your own"
+        )
+        assert len(told.stderr.splitlines()) == 1
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
 def test_the_wheel_has_its_licence_its_command_and_no_torch(installed: Path) -> None:
     (metadata,) = installed.glob("*.dist-info/METADATA")
     text = metadata.read_text()

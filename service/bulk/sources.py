@@ -11,6 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -237,6 +238,19 @@ class _Unzstd(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
+
+
+@contextmanager
+def opened_text(name: str) -> Iterator[TextIO]:
+    """A file, or standard input for `-`, as text, decompressed by what its first bytes say it is.
+
+    Raises SourceError, also for what fails while it is read.
+    """
+    try:
+        with _opened(name, lambda _: None) as stream:
+            yield stream
+    except (OSError, EOFError, zstandard.ZstdError) as error:
+        raise SourceError(f"{name}: cannot be read to its end: {error}") from None
 
 
 def _opened(name: str, count: Callable[[int], None]) -> TextIO:

@@ -109,6 +109,9 @@ class Calibration(_Section):
     """`[calibration]`: as `movemask calibrate` writes it; what `temperature: "calibrated"` means."""
 
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    standard_error: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="Of the temperature, taking the moves for independent."
+    )
     positions: int = Field(ge=1, description="Played moves that it was fitted to.")
     cross_entropy_before: float = Field(description="Mean, in nats, at temperature 1.")
     cross_entropy_after: float = Field(description="Mean, in nats, at the fitted temperature.")

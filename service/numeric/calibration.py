@@ -1,13 +1,16 @@
 """The temperature that minimises the cross-entropy of the moves that were played.
 
 In `β = 1 / T` the mean cross-entropy is convex: its gradient is the mean of `E_p[z] - z_played`, its curvature that of
-`Var_p[z]`. So Newton's method with the root kept in a bracket finds the one minimum.
+`Var_p[z]`. So Newton's method with the root kept in a bracket finds the one minimum. The curvature is the Fisher
+information of one move, so the standard error of `β` is `1 / sqrt(B * curvature)`, and that of `T` is `T²` times it.
 
-Source: temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599.
+Sources: temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599; standard error from the observed
+information, Efron & Hinkley (1978), doi:10.1093/biomet/65.3.457.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,15 +25,22 @@ COLDEST, HOTTEST = 0.05, 20.0
 
 _STEPS = 200
 _TOLERANCE = 1e-12  # of β, relative
+_NEAR = 1e-6  # of a bound, relative: bisection comes this close and does not reach it
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The fitted temperature and the mean cross-entropy, in nats, at 1 and at it."""
+    """The fitted temperature with its standard error, and the mean cross-entropy, in nats, at 1 and at it.
+
+    The standard error takes the moves for independent; those of one game are less so. inf where the moves say nothing
+    about the temperature. `at_bound`: the minimum lies at or beyond COLDEST or HOTTEST.
+    """
 
     temperature: float
+    standard_error: float
     cross_entropy_before: float
     cross_entropy_after: float
+    at_bound: bool
 
 
 def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Calibration:
@@ -56,8 +66,12 @@ def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: Arra
             break
         beta = following
     temperature = 1 / beta
+    _, curvature = _derivatives(z, bounds, played, beta)
+    information = len(before) * curvature
+    error = temperature**2 / math.sqrt(information) if information > 0 else math.inf
+    at_bound = not COLDEST * (1 + _NEAR) < temperature < HOTTEST * (1 - _NEAR)
     after, _ = losses.mean_cross_entropy(z, bounds, targets, temperature)
-    return Calibration(temperature, float(before.mean()), after)
+    return Calibration(temperature, error, float(before.mean()), after, at_bound)
 
 
 def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:

@@ -37,6 +37,14 @@ def probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
     return array, bounds
 
 
+def vectors(values: ArrayLike, like: Float) -> Float:
+    """Vectors `[N]` in float64, to be multiplied with a Jacobian; of the shape of `like`."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != like.shape:
+        raise ValueError(f"vectors: expected shape {like.shape}, got {array.shape}")
+    return array
+
+
 def logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
     """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]` (-inf of an empty one).
 

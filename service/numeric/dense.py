@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.numeric import checks, entmax, filters, softmax
+from service.numeric import absolute, checks, entmax, filters, softmax
 from service.numeric.gather import gather_legal, ragged_of_mask
 from service.numeric.ragged import Float, Index, row_of_each
 
@@ -75,6 +75,11 @@ def masked_entmax(
     return _applied(lambda z, indptr: entmax.entmax(z, indptr, alpha, temperature), logits, legal_mask, keep_dtype)
 
 
+def masked_absolute(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: bool = False) -> Floating:
+    """`absolute.absolute` over the legal slots; ValueError for a legal logit that is not finite."""
+    return _applied(absolute.absolute, logits, legal_mask, keep_dtype)
+
+
 def masked_top_k(probabilities: ArrayLike, legal_mask: ArrayLike, k: int) -> NDArray[np.bool_]:
     """`filters.top_k` among the legal slots: bool `[B, A]`."""
     return _kept(lambda p, indptr: filters.top_k(p, indptr, k), probabilities, legal_mask)
@@ -118,6 +123,10 @@ class Legal:
     indptr: Index
     slots: Index
     shape: tuple[int, int]
+
+    def of(self, dense: Float) -> Float:
+        """`[B, A]` → what it holds at the legal slots, `[N]`."""
+        return np.asarray(dense[row_of_each(self.indptr), self.slots])
 
     def back(self, values: NDArray[np.generic], elsewhere: float = 0.0) -> NDArray[Any]:
         """`[N]` → `[B, A]` of the dtype of the values, `elsewhere` where illegal."""

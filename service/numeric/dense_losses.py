@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.numeric import checks, gradients, losses
+from service.numeric import absolute, checks, gradients, losses, soft_losses
 from service.numeric.dense import Legal, legal_logits
 from service.numeric.ragged import Float, Index
+from service.numeric.soft_losses import TemperatureLoss
 
 
 def masked_cross_entropy(
@@ -45,6 +46,62 @@ def masked_fenchel_young(
     legal = legal_logits(logits, legal_mask)
     values, gradient = losses.fenchel_young(legal.values, legal.indptr, _places(targets, legal), alpha)
     return values, legal.back(gradient)
+
+
+def masked_soft_cross_entropy(
+    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[Float, Float]:
+    """`-Σ q log p` of each row `[B]`, and its gradient by the logits `[B, A]`.
+
+    targets float `[B, A]`: a distribution over each row's legal slots; ValueError for mass on an illegal one.
+    """
+    legal = legal_logits(logits, legal_mask)
+    q = _distribution(targets, legal)
+    values = soft_losses.soft_cross_entropy(legal.values, legal.indptr, q, temperature)
+    gradient = soft_losses.soft_cross_entropy_gradient(legal.values, legal.indptr, q, temperature)
+    return values, legal.back(gradient)
+
+
+def masked_mean_soft_cross_entropy(
+    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[float, Float]:
+    """Mean of the same over the batch, and its gradient `(p - q) / (B T)`, `[B, A]`."""
+    legal = legal_logits(logits, legal_mask)
+    q = _distribution(targets, legal)
+    mean, gradient = soft_losses.mean_soft_cross_entropy(legal.values, legal.indptr, q, temperature)
+    return mean, legal.back(gradient)
+
+
+def masked_probability_gradient(policy: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike) -> Float:
+    """Gradient of each row's cross-entropy by the probabilities, `-q / p`: policy and targets `[B, A]` → `[B, A]`."""
+    legal = legal_logits(policy, legal_mask)
+    return legal.back(soft_losses.probability_gradient(legal.values, legal.indptr, _distribution(targets, legal)))
+
+
+def masked_mean_probability_gradient(policy: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike) -> Float:
+    """Gradient of the batch's mean cross-entropy by the probabilities, `-Q / (B P)`: `[B, A]`."""
+    legal = legal_logits(policy, legal_mask)
+    return legal.back(soft_losses.mean_probability_gradient(legal.values, legal.indptr, _distribution(targets, legal)))
+
+
+def masked_temperature_loss(
+    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> TemperatureLoss:
+    """`soft_losses.temperature_loss` over the legal slots; targets float `[B, A]`, 0 where illegal."""
+    legal = legal_logits(logits, legal_mask)
+    return soft_losses.temperature_loss(legal.values, legal.indptr, _distribution(targets, legal), temperature)
+
+
+def masked_absolute_jvp(logits: ArrayLike, legal_mask: ArrayLike, vectors: ArrayLike) -> Float:
+    """`absolute.absolute_jvp` over the legal slots: logits and vectors `[B, A]` → `[B, A]`."""
+    legal = legal_logits(logits, legal_mask)
+    return legal.back(absolute.absolute_jvp(legal.values, legal.indptr, legal.of(_dense("vectors", vectors, legal))))
+
+
+def masked_absolute_vjp(logits: ArrayLike, legal_mask: ArrayLike, vectors: ArrayLike) -> Float:
+    """`absolute.absolute_vjp` over the legal slots: logits and vectors `[B, A]` → `[B, A]`."""
+    legal = legal_logits(logits, legal_mask)
+    return legal.back(absolute.absolute_vjp(legal.values, legal.indptr, legal.of(_dense("vectors", vectors, legal))))
 
 
 def softmax_jacobian(policy: ArrayLike) -> Float:
@@ -84,6 +141,25 @@ def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, 
 def _rows(p: Float) -> Index:
     """indptr of a dense array's rows."""
     return np.asarray(np.arange(len(p) + 1, dtype=np.intp) * p.shape[1])
+
+
+def _dense(name: str, values: ArrayLike, legal: Legal) -> Float:
+    """Floats of the shape of the logits, in float64."""
+    array = checks.floats(name, values, 2).astype(np.float64, copy=False)
+    if array.shape != legal.shape:
+        raise ValueError(f"{name}: expected shape {legal.shape}, got {array.shape}")
+    return array
+
+
+def _distribution(targets: ArrayLike, legal: Legal) -> Float:
+    """Target distributions `[B, A]` → those of the legal slots `[N]`; ValueError for mass on an illegal one."""
+    array = _dense("targets", targets, legal)
+    picked = legal.of(array)
+    elsewhere = array - legal.back(picked)
+    if np.any(elsewhere != 0):
+        row, slot = np.argwhere(elsewhere != 0)[0]
+        raise ValueError(f"targets: slot {slot} in row {row} is not legal, but has {array[row, slot]}")
+    return picked
 
 
 def _places(targets: ArrayLike, legal: Legal) -> NDArray[np.intp]:

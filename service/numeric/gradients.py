@@ -35,7 +35,7 @@ def softmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
     VJP and JVP alike (`J` is symmetric); for softmax_one too. A -inf logit, of probability 0, gives 0 for finite `v`.
     """
     s, bounds = checks.probabilities(probabilities, indptr)
-    v = _vectors(vectors, s)
+    v = checks.vectors(vectors, s)
     return np.asarray(s * (v - spread(row_sum(s * v, bounds), bounds)))
 
 
@@ -58,7 +58,7 @@ def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLik
 def entmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
     """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; VJP and JVP alike."""
     g, bounds = entmax_weights(probabilities, indptr, alpha)
-    v = _vectors(vectors, g)
+    v = checks.vectors(vectors, g)
     return np.asarray(g * (v - spread(row_sum(g * v, bounds) / row_sum_or_one(g, bounds), bounds)))
 
 
@@ -80,10 +80,3 @@ def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike
     support = p > 0
     powers = spread(2 - alphas, bounds)
     return np.where(support, np.where(support, p, 1.0) ** powers, 0.0), bounds
-
-
-def _vectors(vectors: ArrayLike, like: Float) -> Float:
-    v = np.asarray(vectors, dtype=np.float64)
-    if v.shape != like.shape:
-        raise ValueError(f"vectors: expected shape {like.shape}, got {v.shape}")
-    return v

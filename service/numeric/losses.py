@@ -24,8 +24,8 @@ def cross_entropy(
 
     legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]`; ValueError names what does not fit.
     """
-    places = _places(targets, *checks.ragged("legal_logits", legal_logits, indptr))
-    return np.asarray(-log_softmax(legal_logits, indptr, temperature)[places], dtype=np.float64)
+    at = places(targets, *checks.ragged("legal_logits", legal_logits, indptr))
+    return np.asarray(-log_softmax(legal_logits, indptr, temperature)[at], dtype=np.float64)
 
 
 def cross_entropy_gradient(
@@ -34,7 +34,7 @@ def cross_entropy_gradient(
     """Gradient of each row's cross-entropy by its logits, `(s - y) / T`: float64 `[N]`."""
     values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
     gradient = np.array(softmax(values, bounds, temperature), dtype=np.float64)
-    gradient[_places(targets, values, bounds)] -= 1.0
+    gradient[places(targets, values, bounds)] -= 1.0
     temperatures = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (len(bounds) - 1,))
     return np.asarray(gradient / spread(temperatures, bounds))
 
@@ -62,16 +62,16 @@ def fenchel_young(
     losses float64 `[B]`, gradient float64 `[N]`
     """
     values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
-    places = _places(targets, values, bounds)
+    at = places(targets, values, bounds)
     rows = len(bounds) - 1
     p = np.array(entmax.entmax(values, bounds, alpha), dtype=np.float64)
     shifted = values - spread(row_max(values, bounds), bounds)
     # 0 * -inf: a move without mass adds nothing to p·z.
     expected = row_sum(np.where(p > 0, p * np.where(p > 0, shifted, 0.0), 0.0), bounds)
     alphas = checks.per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
-    losses = expected - shifted[places] + _tsallis(p, bounds, alphas)
+    losses = expected - shifted[at] + _tsallis(p, bounds, alphas)
     gradient = p
-    gradient[places] -= 1.0
+    gradient[at] -= 1.0
     return np.maximum(losses, 0.0), gradient
 
 
@@ -83,8 +83,8 @@ def _tsallis(p: Float, indptr: Index, alphas: Float) -> Float:
     return np.where(alphas == 1, shannon, other)
 
 
-def _places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """Indices into `[N]` of the targets."""
+def places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
+    """Indices into `[N]` of the targets `[B]`; ValueError for a place that its row does not have."""
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):

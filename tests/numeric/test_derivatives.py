@@ -160,8 +160,51 @@ class TestCalibration:
 
     def test_always_the_best_move_goes_to_the_coldest_and_never_to_the_hottest(self) -> None:
         z, indptr = np.array([0.0, 5.0, 0.0, 5.0]), np.array([0, 2, 4])
-        assert calibration.fitted_temperature(z, indptr, [1, 1]).temperature == pytest.approx(calibration.COLDEST)
-        assert calibration.fitted_temperature(z, indptr, [0, 0]).temperature == pytest.approx(calibration.HOTTEST)
+        coldest = calibration.fitted_temperature(z, indptr, [1, 1])
+        assert coldest.temperature == pytest.approx(calibration.COLDEST)
+        hottest = calibration.fitted_temperature(z, indptr, [0, 0])
+        assert hottest.temperature == pytest.approx(calibration.HOTTEST)
+        assert coldest.at_bound
+        assert hottest.at_bound
+
+    @staticmethod
+    def drawn(rows: int, truth: float, seed: int = 4) -> tuple[Array, Array, Array]:
+        """Logits of rows of 9, their indptr, and moves drawn at a temperature."""
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=(rows, 9)) * 2
+        return z.ravel(), np.arange(0, z.size + 1, 9), np.argmax(z / truth + rng.gumbel(size=z.shape), axis=1)
+
+    @pytest.mark.parametrize("truth", [0.5, 1.0, 2.5])
+    def test_the_standard_error_is_the_curvature_of_the_loss(self, truth: float) -> None:
+        z, indptr, targets = self.drawn(2000, truth)
+        found = calibration.fitted_temperature(z, indptr, targets)
+        step = 1e-3 * found.temperature
+
+        def loss(t: float) -> float:
+            return losses.mean_cross_entropy(z, indptr, targets, t)[0]
+
+        t = found.temperature
+        second = (loss(t + step) - 2 * loss(t) + loss(t - step)) / step**2
+        assert found.standard_error == pytest.approx(1 / np.sqrt(2000 * second), rel=1e-3)
+        assert not found.at_bound
+
+    def test_the_standard_error_is_how_far_fits_to_other_draws_lie_apart(self) -> None:
+        z, indptr, targets = self.drawn(1000, 1.6)
+        found = calibration.fitted_temperature(z, indptr, targets)
+        rng, rows = np.random.default_rng(0), z.reshape(-1, 9)
+        bootstrap = []
+        for _ in range(300):
+            again = rng.integers(0, 1000, 1000)
+            bootstrap.append(calibration.fitted_temperature(rows[again].ravel(), indptr, targets[again]).temperature)
+        # The deviation of 300 draws is known to about 1 / sqrt(600) = 4 %.
+        assert found.standard_error == pytest.approx(np.std(bootstrap), rel=0.15)
+        assert abs(found.temperature - 1.6) < 4 * found.standard_error
+
+    def test_moves_that_say_nothing_have_an_infinite_error(self) -> None:
+        alike = calibration.fitted_temperature(np.zeros(6), [0, 3, 6], [0, 2])
+        assert alike.standard_error == np.inf
+        far = calibration.fitted_temperature(np.array([0.0, 500.0] * 3), [0, 2, 4, 6], [1, 1, 1])
+        assert far.at_bound or far.standard_error > far.temperature
 
     def test_what_cannot_be_fitted_is_refused(self) -> None:
         with pytest.raises(ValueError, match="targets: nothing to fit"):

@@ -94,7 +94,7 @@ def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_ra
     knows = np.eye(3)[np.maximum(result, 0)]
     nothing = np.zeros(5)
     rank, phase = nothing.astype(np.int64), nothing.astype(object)
-    fit = Calibration(1.0, 0.0, 0.0)
+    fit = Calibration(1.0, 0.0, 0.0, 0.0, False)
     measured = Measured(rank, nothing, nothing, nothing, phase, result, knows, nothing, nothing, fit)
     brier = measured.brier()
     assert brier is not None

@@ -1,0 +1,117 @@
+"""What a reader would lose: counts of operations that are those of the formulas, counted by numbers that count."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from service.numeric import dense, masking
+from service.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
+
+
+class Counted:
+    """A number that counts what is done with it."""
+
+    done: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def _made(self, what: str, value: float) -> Counted:
+        self.done[what] += 1
+        return Counted(value)
+
+    def __add__(self, other: Counted) -> Counted:
+        return self._made("additions", self.value + other.value)
+
+    def __sub__(self, other: Counted) -> Counted:
+        return self._made("additions", self.value - other.value)
+
+    def __mul__(self, other: Counted) -> Counted:
+        return self._made("multiplications", self.value * other.value)
+
+    def __truediv__(self, other: Counted) -> Counted:
+        return self._made("divisions", self.value / other.value)
+
+    def __gt__(self, other: Counted) -> bool:
+        self.done["comparisons"] += 1
+        return self.value > other.value
+
+    def exp(self) -> Counted:
+        return self._made("exponentials", math.exp(self.value))
+
+    def log(self) -> Counted:
+        return self._made("logarithms", math.log(self.value) if self.value else -math.inf)
+
+
+def plain_softmax(z: Sequence[Counted]) -> list[Counted]:
+    top = z[0]
+    for other in z[1:]:
+        top = other if other > top else top
+    weights = [(one - top).exp() for one in z]
+    total = weights[0]
+    for other in weights[1:]:
+        total = total + other
+    return [one / total for one in weights]
+
+
+def by_log_mask(z: Sequence[Counted], mask: Sequence[bool]) -> list[Counted]:
+    return plain_softmax([one + Counted(float(legal)).log() for one, legal in zip(z, mask, strict=True)])
+
+
+def by_masking_after(z: Sequence[Counted], mask: Sequence[bool]) -> list[Counted]:
+    kept = [one * Counted(float(legal)) for one, legal in zip(plain_softmax(z), mask, strict=True)]
+    total = kept[0]
+    for other in kept[1:]:
+        total = total + other
+    return [one / total for one in kept]
+
+
+def by_gathering(z: Sequence[Counted], mask: Sequence[bool]) -> list[Counted]:
+    policy = iter(plain_softmax([one for one, legal in zip(z, mask, strict=True) if legal]))
+    return [next(policy) if legal else Counted(0.0) for legal in mask]
+
+
+Way = Callable[[Sequence[Counted], Sequence[bool]], list[Counted]]
+
+
+@pytest.mark.parametrize(
+    ("way", "counts", "kernel"),
+    [
+        (by_log_mask, log_mask, masking.log_mask_softmax),
+        (by_masking_after, softmax_then_mask, masking.softmax_then_mask),
+        (by_gathering, gathered, dense.masked_softmax),
+    ],
+)
+@pytest.mark.parametrize(("slots", "legal"), [(1, 1), (7, 7), (12, 1), (1858, 31), (40, 17)])
+def test_the_counts_are_those_of_numbers_that_count_and_the_result_is_the_kernels(
+    way: Way,
+    counts: Callable[[int, int], Operations],
+    kernel: Callable[..., NDArray[np.floating]],
+    slots: int,
+    legal: int,
+) -> None:
+    rng = np.random.default_rng(slots)
+    z = rng.normal(size=slots)
+    mask = np.zeros(slots, dtype=bool)
+    mask[rng.choice(slots, legal, replace=False)] = True
+    Counted.done.clear()
+    policy = way([Counted(float(value)) for value in z], mask.tolist())
+    found = counts(slots, legal)
+    assert Counted.done == Counter(asdict(found))
+    assert found.total == Counted.done.total()
+    np.testing.assert_allclose(np.array([[one.value for one in policy]]), kernel(z[None], mask[None]), atol=1e-15)
+
+
+@pytest.mark.parametrize("legal", [0, 5, -1])
+@pytest.mark.parametrize("counts", [log_mask, softmax_then_mask, gathered])
+def test_more_legal_slots_than_there_are_is_refused(counts: Callable[[int, int], Operations], legal: int) -> None:
+    with pytest.raises(ValueError, match=f"legal: must be between 1 and the 4 slots, got {legal}"):
+        counts(4, legal)
