@@ -6,28 +6,33 @@
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/service.txt requirements/
-# Left out: tests, type stubs, numpy's compilers, onnxruntime's converters, and its C library, which its Python module
-# does not load. `movemask serve` below fails if any of it is needed.
+# Left out: tests, type stubs, what numpy compiles with, onnxruntime's converters, and its C library, which its Python
+# module does not load. The build serves once below, and fails if any of it is needed.
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt \
  && python -m venv --without-pip /opt/movemask \
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes \
     -r requirements/service.txt \
  && cd /opt/movemask/lib/python3.11/site-packages \
- && find . \( -type d -name tests -o -name '*.pyi' \) -prune -exec rm -rf {} + \
- && rm -rf numpy/distutils numpy/f2py onnxruntime/datasets onnxruntime/quantization onnxruntime/tools \
-    onnxruntime/transformers onnxruntime/capi/libonnxruntime.so.*
+ && find . \( -type d -name tests -o -name '*.pyi' -o -name '*.pxd' -o -name '*.a' \) -prune -exec rm -rf {} + \
+ && rm -rf numpy/distutils numpy/f2py numpy/_core/include sqlalchemy/testing \
+    onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
+    onnxruntime/capi/libonnxruntime.so.*
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models models
-# The shipped networks go to /models, which may be a volume. Serving once compiles the modules that serving imports.
+# The shipped networks go to /models, which may be a volume. Serving once writes the bytecode of what serving imports, and
+# of nothing else.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
  && mv /opt/movemask/lib/python3.11/site-packages/service/shipped_models /models \
- && export MOVEMASK_MODELS_DIR=/models MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db MOVEMASK_PORT=0 ORT_DISABLE_TELEMETRY=1 \
- && /opt/movemask/bin/python -c 'import psycopg' \
- && /opt/movemask/bin/movemask predict \
- && timeout --preserve-status 15 /opt/movemask/bin/movemask serve
+ && export MOVEMASK_MODELS_DIR=/models MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
+ && movemask predict \
+ && export MOVEMASK_PORT=$(python -c 'import psycopg, socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') \
+ && { movemask serve & server=$!; } \
+ && until python -c "import urllib.request; urllib.request.urlopen('http://127.0.0.1:$MOVEMASK_PORT/readyz')" 2>/dev/null; \
+    do kill -0 $server || exit 1; sleep 0.2; done \
+ && kill $server && wait $server
 
 FROM build AS build-tools
 COPY requirements/tools.txt requirements/
