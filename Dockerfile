@@ -1,38 +1,70 @@
-# The service in a slim image: built in one stage, run in another, not as root, with nothing written outside /data.
-#   docker build -t movemask .
+# Two images, not root, that write only to /data and /models:
+#   docker build -t movemask .                              serves, predicts, lists and checks models
+#   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/service.txt requirements/
+# Left out: tests, type stubs, what numpy compiles with, onnxruntime's converters, and its C library, which its Python
+# module does not load. The build serves once below, and fails if any of it is needed.
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt \
- && python -m venv /opt/movemask \
- && /opt/movemask/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/service.txt
+ && python -m venv --without-pip /opt/movemask \
+ && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes \
+    -r requirements/service.txt \
+ && cd /opt/movemask/lib/python3.11/site-packages \
+ && find . \( -type d -name tests -o -name '*.pyi' -o -name '*.pxd' -o -name '*.a' \) -prune -exec rm -rf {} + \
+ && rm -rf numpy/distutils numpy/f2py numpy/_core/include sqlalchemy/testing \
+    onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
+    onnxruntime/capi/libonnxruntime.so.*
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models models
+# The shipped networks go to /models, which may be a volume. Serving once writes the bytecode of what serving imports, and
+# of nothing else.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
- && /opt/movemask/bin/pip install --no-cache-dir --no-index --no-deps /wheels/*.whl \
- && /opt/movemask/bin/pip uninstall --yes --quiet pip
+ && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
+ && mv /opt/movemask/lib/python3.11/site-packages/service/shipped_models /models \
+ && export MOVEMASK_MODELS_DIR=/models MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
+ && movemask predict \
+ && export MOVEMASK_PORT=$(python -c 'import psycopg, socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') \
+ && { movemask serve & server=$!; } \
+ && until python -c "import urllib.request; urllib.request.urlopen('http://127.0.0.1:$MOVEMASK_PORT/readyz')" 2>/dev/null; \
+    do kill -0 $server || exit 1; sleep 0.2; done \
+ && kill $server && wait $server
 
-FROM python:3.11-slim-bookworm
+FROM build AS build-tools
+COPY requirements/tools.txt requirements/
+RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
+    -r requirements/tools.txt
+
+FROM python:3.11-slim-bookworm AS base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin movemask \
  && install -d -o movemask -g movemask /data
-COPY --from=build /opt/movemask /opt/movemask
+COPY --from=build --chown=movemask:movemask /models /models
 ENV PATH=/opt/movemask/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     ORT_DISABLE_TELEMETRY=1 \
     MOVEMASK_HOST=0.0.0.0 \
     MOVEMASK_PORT=8000 \
+    MOVEMASK_MODELS_DIR=/models \
     MOVEMASK_DATABASE_URL=sqlite:////data/movemask.db
 USER movemask
 WORKDIR /data
 VOLUME /data
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["movemask"]
+
+FROM base AS tools
+COPY --from=build-tools /opt/movemask /opt/movemask
+ENV MPLCONFIGDIR=/tmp/matplotlib
+CMD ["--help"]
+
+FROM base AS serve
+COPY --from=build /opt/movemask /opt/movemask
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
   CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"MOVEMASK_PORT\"]}/readyz', timeout=4)"]
-STOPSIGNAL SIGTERM
-ENTRYPOINT ["movemask"]
 CMD ["serve"]

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from service import __version__
 from service.audit.kinds import KINDS
 from service.errors import AuditError, SourceError
+from service.extras import require
 from service.inference.registry import Registry, load_registry
 from service.settings import Settings, available_cores
 
@@ -78,6 +78,7 @@ def audit(
 
     Writes positions.parquet, summary.json and report.html into --out. Stopped halfway, the same command goes on.
     """
+    require("audit", "movemask audit")
     # They bring pyarrow and matplotlib, which the other commands do not wait for.
     from service.bulk import run as running
     from service.bulk.report import Audited, page
@@ -178,6 +179,8 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
     """A bar of the bytes whose positions are done, with positions a second; on a terminal or not at all."""
+    from tqdm import tqdm
+
     with tqdm(total=total, unit="B", unit_scale=True, disable=None, smoothing=0.1, file=sys.stderr) as bar:
         started = time.monotonic()
         positions = fresh = 0

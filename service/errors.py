@@ -29,6 +29,7 @@ MovemaskError
 │   └── StoreUnreachable        its server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
 ├── AuditError                  an audit of files that cannot go on as it is asked for
+├── MissingExtra                a command whose optional dependencies are not installed
 └── SettingsError               the service cannot start as it is set
 """
 
@@ -157,6 +158,10 @@ class SourceError(MovemaskError):
 
 class AuditError(MovemaskError):
     """An audit of files cannot go on as it is asked for."""
+
+
+class MissingExtra(MovemaskError):
+    """A command needs packages of an extra that is not installed; the message names it."""
 
 
 class SettingsError(MovemaskError):

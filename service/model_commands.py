@@ -13,6 +13,7 @@ import click
 from service import diagnosis
 from service.diagnosis_text import diagnosis_table
 from service.errors import SettingsError
+from service.extras import require
 from service.inference.guess import KINDS
 from service.inference.onnx import provider_named
 from service.inference.registry import Registry, load_registry, open_model
@@ -91,6 +92,7 @@ def list_models(models_dir: Path | None, as_json: bool) -> None:
 @models_dir_option
 def import_model(file: Path, name: str | None, replace: bool, models_dir: Path | None) -> None:
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
+    require("import", "movemask models import")
     from service import installation  # it brings onnx, which serving does not wait for
 
     _told(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace))
@@ -112,6 +114,7 @@ def add_model(
     models_dir: Path | None,
 ) -> None:
     """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
+    require("import", "movemask models add")
     from service import installation
 
     folder = own_models_dir(models_dir)

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
         "sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
     judge_share: float = Field(
-        0.05, ge=0, le=1, description="Share of answers whose legal moves are held to python-chess once more."
+        0.05, ge=0, le=1, description="Share of answers that are checked against python-chess's legal moves as well."
     )
     audit_kinds: str = Field(
         "raw,multiplied,served",

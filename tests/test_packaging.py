@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
+import tomllib
 import zipfile
+from importlib.metadata import distributions, packages_distributions
 from pathlib import Path
 
 import pytest
 
+from service.extras import EXTRAS
 from tests.conftest import ROOT
+from tests.ports import free_port
+from tests.processes import call, stopped
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +87,96 @@ def test_pins_have_hashes_and_no_index_address(file: Path) -> None:
 def test_the_service_imports_no_torch() -> None:
     code = "import sys, service.cli, service.api.app; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def pins(name: str) -> set[tuple[str, str]]:
+    """Packages and their versions in a requirements file, whatever their markers."""
+    return set(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.M))
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture(scope="module")
+def serving_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a Python that has the packages of requirements/service.txt and no others."""
+    wanted = {name for name, _ in pins("service.txt")}
+    site = tmp_path_factory.mktemp("serving") / "site"
+    site.mkdir()
+    for distribution in distributions():
+        if canonical(distribution.metadata["Name"]) in wanted:
+            for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+                if not (site / top).exists():
+                    (site / top).symlink_to(str(distribution.locate_file(top)))
+    return {**os.environ, "PYTHONPATH": f"{ROOT}:{site}"}
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def run(environment: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-S", "-m", "service", *arguments]  # -S: without this environment's own packages
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_serving_set_serves_predicts_lists_and_checks(serving_set: dict[str, str], tmp_path: Path) -> None:
+    predicted = run(serving_set, tmp_path, "predict", "--json")
+    assert predicted.returncode == 0, predicted.stderr
+    assert len(json.loads(predicted.stdout)["moves"]) == 20
+    for verb in ("list", "check"):
+        done = run(serving_set, tmp_path, "models", verb)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "movemask-2" in done.stdout
+    port = free_port()
+    command = [sys.executable, "-S", "-m", "service", "serve", "--port", str(port)]
+    with subprocess.Popen(command, cwd=tmp_path, env=serving_set) as process:
+        try:
+            while process.poll() is None and not listening(port):
+                time.sleep(0.1)
+            assert len(call(port, "/v1/policy", {"moves": ["e2e4"]})["moves"]) == 20
+            assert stopped(process) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (("audit", "games.pgn"), "audit"),
+        (("models", "import", "games.pgn"), "import"),
+        (("models", "add", "games.pgn"), "import"),
+    ],
+)
+def test_a_command_without_its_extra_names_it_in_one_line(
+    serving_set: dict[str, str], tmp_path: Path, arguments: tuple[str, ...], extra: str
+) -> None:
+    (tmp_path / "games.pgn").write_text("1. e4 *\n")
+    done = run(serving_set, tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: movemask {' '.join(arguments[:-1])} needs {EXTRAS[extra][0]}")
+    assert f"pip install 'movemask[{extra}]'" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["games.pgn"]
+
+
+def test_an_extra_names_the_modules_of_its_packages() -> None:
+    packages = packages_distributions()
+    for extra, modules in EXTRAS.items():
+        named = {re.split(r"[<>=\[ ]", requirement)[0] for requirement in PROJECT["optional-dependencies"][extra]}
+        assert {canonical(packages[module][0]) for module in modules} == named
+
+
+def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:
+    serving, tools = pins("service.txt"), pins("tools.txt")
+    assert {"onnxruntime", "uvicorn"} <= {name for name, _ in serving}
+    assert serving < tools
+    assert tools < pins("dev.txt")
+    assert tools < pins("training.txt")
+    heavy = {module for modules in EXTRAS.values() for module in modules}
+    assert not heavy & {name for name, _ in serving}

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from service.api.metrics import Metrics
+from service.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.ports import free_port
@@ -132,6 +133,13 @@ def test_the_dashboard_asks_for_metrics_that_there_are_from_the_source_that_is_p
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
             assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "movemask"}
+
+
+def test_the_compose_file_passes_on_settings_that_there_are() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    named = set(re.findall(r"\b(MOVEMASK_[A-Z_]+)", text))
+    assert {"MOVEMASK_DEFAULT_MODEL", "MOVEMASK_DATABASE_URL", "MOVEMASK_WORKERS"} <= named
+    assert named <= {PREFIX + name.upper() for name in Settings.model_fields}
 
 
 def test_the_compose_file_hands_every_file_on() -> None:

@@ -72,7 +72,7 @@ class Metrics(Watch):
             registry=own,
         )
         self.judged_answers = Counter(
-            "movemask_judged", "Answers whose legal moves were held to python-chess once more.", registry=own
+            "movemask_judged", "Answers checked against python-chess's legal moves as well.", registry=own
         )
         self.cache_hits = Counter(
             "movemask_cache_hits", "Positions that a network was asked about before.", ["model"], registry=own

@@ -17,9 +17,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
-import zstandard
-
 from service.errors import SourceError
+from service.extras import require
 
 #: What stands for standard input.
 STDIN = "-"
@@ -112,7 +111,7 @@ def _take(items: Iterator[str], count: int, name: str) -> list[str]:
             part.append(item)
             if len(part) == count:
                 break
-    except (OSError, EOFError, zstandard.ZstdError) as error:  # gzip's errors are OSErrors
+    except (OSError, EOFError) as error:  # gzip's errors are OSErrors
         raise SourceError(f"{name}: cannot be read to its end: {error}") from None
     return part
 
@@ -174,7 +173,7 @@ def _begun(stream: TextIO, name: str) -> tuple[str, Iterator[str]]:
             skipped.append(line)
             if line.strip():
                 break
-    except (OSError, EOFError, zstandard.ZstdError) as error:
+    except (OSError, EOFError) as error:
         raise SourceError(f"{name}: cannot be read: {error}") from None
 
     def everything() -> Iterator[str]:
@@ -206,12 +205,16 @@ class _Counted(io.RawIOBase):
 
 
 class _Unzstd(io.RawIOBase):
-    """The content of a zstandard file, frame after frame; EOFError for one that is cut short, which the
-    library's own stream ends without a word."""
+    """The content of a zstandard file, frame after frame; OSError for one that is damaged, EOFError for one that is cut
+    short, which the library's own stream ends without a word."""
 
     def __init__(self, raw: io.BufferedReader[Any]) -> None:
+        import zstandard
+
         self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._damaged = zstandard.ZstdError
+        self._frame = self._decompressor.decompressobj()
         self._begun = False
         self._ready = memoryview(b"")
 
@@ -223,14 +226,17 @@ class _Unzstd(io.RawIOBase):
         while not self._ready:
             data = self._frame.unused_data if self._frame.eof else b""
             if self._frame.eof:
-                self._frame, self._begun = zstandard.ZstdDecompressor().decompressobj(), False
+                self._frame, self._begun = self._decompressor.decompressobj(), False
             data = data or self._raw.read1(1 << 17)
             if not data:
                 if self._begun:
                     raise EOFError("the file is cut short")
                 return 0
             self._begun = True
-            self._ready = memoryview(self._frame.decompress(data))
+            try:
+                self._ready = memoryview(self._frame.decompress(data))
+            except self._damaged as error:
+                raise OSError(str(error)) from None
         size = min(len(room), len(self._ready))
         room[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
@@ -249,7 +255,7 @@ def opened_text(name: str) -> Iterator[TextIO]:
     try:
         with _opened(name, lambda _: None) as stream:
             yield stream
-    except (OSError, EOFError, zstandard.ZstdError) as error:
+    except (OSError, EOFError) as error:
         raise SourceError(f"{name}: cannot be read to its end: {error}") from None
 
 
@@ -263,6 +269,7 @@ def _opened(name: str, count: Callable[[int], None]) -> TextIO:
     head = buffered.peek(4)[:4]
     plain: BinaryIO = cast(BinaryIO, buffered)
     if head == _ZSTD:
+        require("audit", name)
         plain = cast(BinaryIO, io.BufferedReader(_Unzstd(buffered), 1 << 16))
     elif head[:2] == _GZIP:
         plain = cast(BinaryIO, gzip.GzipFile(fileobj=buffered))

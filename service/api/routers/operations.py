@@ -1,4 +1,4 @@
-"""`GET /livez`, `/readyz`, `/metrics`: for those who run the service."""
+"""`GET /livez`, `/readyz`, `/metrics`: for those who run the service. The first two answer HEAD too, as probes ask."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from service.api.services import Given
 router = APIRouter(tags=["operations"])
 
 
+@router.head("/livez", include_in_schema=False)
 @router.get("/livez", summary="Alive")
 async def livez() -> dict[str, str]:
     """Whether the process answers."""
     return {"status": "alive"}
 
 
+@router.head("/readyz", response_model=None, include_in_schema=False)
 @router.get("/readyz", summary="Able to answer", response_model=None, responses=problems.documented(503))
 async def readyz(held: Given) -> dict[str, Any] | Response:
     """Whether positions can be answered now; and how the audit fares, which does not stop answers."""
