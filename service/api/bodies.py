@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -18,21 +19,20 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """What a body may hold: its bytes; its values and its objects and arrays, None where text may look like them.
-
-    Values are counted by their commas and containers by their brackets, those in strings included.
-    """
+    """What a body may hold: bytes; values, counted by commas; objects and arrays, counted by brackets, those
+    in strings included; and fields of one object."""
 
     size: int
-    values: int | None = None
-    containers: int | None = None
+    values: int
+    containers: int
+    fields: int
 
 
 _FIELDS = 4_096  # bytes of all fields but the lists, generously
 _MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
 _NUMBER = 48  # bytes of a float64 written in full, with its move as key and the same around it
 _ESCAPED = 6  # bytes of a character as \uXXXX
-_VALUES = 64  # values, or objects and arrays, of one request or position, generously
+_VALUES = 64  # values, objects and arrays, and fields of one request or position, generously
 
 #: Limits of what models hold, which the schemas share.
 MAX_PGN = 500_000
@@ -42,7 +42,7 @@ MAX_SLOTS = 8_192  # no vocabulary is larger
 def position_limits(settings: Settings) -> BodyLimits:
     """What one position needs."""
     size = _FIELDS + _MOVE * settings.max_moves
-    return BodyLimits(min(settings.max_body_bytes, size), containers=_VALUES)
+    return BodyLimits(min(settings.max_body_bytes, size), values=size, containers=_VALUES, fields=_VALUES)
 
 
 def batch_limits(settings: Settings) -> BodyLimits:
@@ -50,18 +50,20 @@ def batch_limits(settings: Settings) -> BodyLimits:
     most = 1 + settings.max_positions
     size = most * (_FIELDS + _MOVE * settings.max_moves)
     values = most * (_VALUES + settings.max_moves)
-    return BodyLimits(min(settings.max_body_bytes, size), values, containers=most * _VALUES)
+    return BodyLimits(min(settings.max_body_bytes, size), values, containers=most * _VALUES, fields=_VALUES)
 
 
 def games_limits(settings: Settings) -> BodyLimits:
-    """What a PGN needs, every character of it escaped. Commas and brackets are part of one."""
-    return BodyLimits(min(settings.max_body_bytes, _FIELDS + _ESCAPED * MAX_PGN))
+    """What a PGN needs, every character of it escaped. It has commas and brackets of its own: clock times in comments
+    come to one in ten characters."""
+    size = _FIELDS + _ESCAPED * MAX_PGN
+    return BodyLimits(min(settings.max_body_bytes, size), values=MAX_PGN // 4, containers=MAX_PGN // 4, fields=_VALUES)
 
 
 def audit_limits(settings: Settings) -> BodyLimits:
     """What a number for every slot needs."""
     size = _FIELDS + _MOVE * settings.max_moves + _NUMBER * MAX_SLOTS
-    return BodyLimits(min(settings.max_body_bytes, size), containers=_VALUES)
+    return BodyLimits(min(settings.max_body_bytes, size), values=size, containers=_VALUES, fields=MAX_SLOTS)
 
 
 def read(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) -> M:
@@ -72,20 +74,22 @@ def read(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) ->
     if not body:
         raise ProblemError(problems.invalid_field("body", "is missing"))
     try:
-        return model.model_validate(_decoded(body), context=settings)
+        return model.model_validate(_decoded(body, limits.fields), context=settings)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
         raise ProblemError(problems.invalid_request(found)) from None
 
 
-def _count(what: str, found: int, most: int | None) -> None:
-    if most is not None and found > most:
+def _count(what: str, found: int, most: int) -> None:
+    if found > most:
         raise LimitExceeded(f"body: {found} {what}, at most {most} are taken; send fewer at once")
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: bytes, fields: int) -> Any:
     try:
-        return _DECODER.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
+        return json.JSONDecoder(object_pairs_hook=partial(_object, fields)).decode(
+            body.decode(json.detect_encoding(body), "surrogatepass")
+        )
     except json.JSONDecodeError as error:
         fault = f"{error.msg} at character {error.pos}"
     except RecursionError:
@@ -95,8 +99,10 @@ def _decoded(body: bytes) -> Any:
     raise ProblemError(problems.problem(problems.MALFORMED_JSON, f"body: {fault}"))
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, no field of which is given twice: which of the two was meant is anybody's guess."""
+def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of at most so many fields, none given twice: which of the two was meant is anybody's guess."""
+    if len(pairs) > most:
+        raise LimitExceeded(f"body: an object of {len(pairs)} fields, at most {most} are taken")
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -104,9 +110,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             if name in seen:
                 raise ProblemError(problems.invalid_field(name, "is given twice"))
             seen.add(name)
-    if len(found) > MAX_SLOTS:
-        raise LimitExceeded(f"body: an object of {len(found)} fields, at most {MAX_SLOTS} are taken")
     return found
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object)

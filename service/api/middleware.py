@@ -16,7 +16,7 @@ _BODY_METHODS = {"POST", "PUT", "PATCH"}
 
 class BodyGuard:
     """Refuses a body that is not JSON by its type (415), or larger than `limits` has it for the path (413; `limit` for
-    other paths), before reading it."""
+    other paths), before anything is made of it. What is over `limit` is not even read."""
 
     def __init__(self, app: ASGIApp, limit: int, limits: Mapping[str, int], metrics: Metrics) -> None:
         self._app = app
@@ -34,7 +34,12 @@ class BodyGuard:
         if refused is not None:
             self._metrics.problem(refused)
             answer = problems.response(refused)
-            answer.headers["Connection"] = "close"  # the body is not read, so the connection is of no more use
+            length = headers.get(b"content-length", "")
+            if length.isdigit() and int(length) <= self._limit:
+                while (await receive()).get("more_body"):  # let go: a client that is still sending hears no answer
+                    continue
+            else:
+                answer.headers["Connection"] = "close"  # the body is not read, so the connection is of no more use
             await answer(scope, receive, send)
             return
         await self._app(scope, self._counted(receive, limit), send)
