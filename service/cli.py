@@ -133,7 +133,7 @@ def _shared_folder() -> tempfile.TemporaryDirectory[str]:
 @click.option("--alpha", type=click.FloatRange(1, 2), help="With --normalizer entmax: 1 is softmax, 2 sparsemax.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Keep the K most probable moves.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that hold this much.")
-@click.option("--min-p", type=click.FloatRange(0, 1, min_open=True), help="Keep moves with this share of the best's.")
+@click.option("--min-p", type=click.FloatRange(0, 1), help="Keep moves with this share of the best's.")
 @click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
 @click.option("--model", help="Name of the model; the default if left out.")

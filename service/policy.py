@@ -167,7 +167,7 @@ def _policies(batch: Sequence[EncodedPosition], legal: Legal, rule: Rule) -> lis
 
 def _kept(legal: Legal, rule: Rule) -> NDArray[np.bool_] | None:
     """Which legal moves the filters keep, bool `[N]`; None for all."""
-    if rule.top_k is None and rule.top_p is None and rule.min_p is None:
+    if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
     base = softmax.softmax(legal.logits, legal.indptr, rule.temperature)
     keep = np.ones(len(base), dtype=bool)
@@ -175,7 +175,7 @@ def _kept(legal: Legal, rule: Rule) -> NDArray[np.bool_] | None:
         keep &= filters.top_k(base, legal.indptr, rule.top_k)
     if rule.top_p is not None:
         keep &= filters.top_p(base, legal.indptr, rule.top_p)
-    if rule.min_p is not None:
+    if rule.min_p:
         keep &= filters.min_p(base, legal.indptr, rule.min_p)
     return keep
 

@@ -100,7 +100,9 @@ class Settings(BaseSettings):
         1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."
     )
     max_moves: int = Field(1024, ge=0, description="Moves in one request's `moves`.")
-    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes in one request's body.")
+    max_body_bytes: int = Field(
+        8 * 2**20, ge=1024, description="Bytes in one request's body; less where a route needs less."
+    )
     drain_seconds: int = Field(20, ge=1, description="How long requests under way get to finish at shutdown.")
 
     @property

@@ -45,6 +45,15 @@ def test_predict_as_json_is_what_the_web_answers(models: str) -> None:
     assert answer["elo"] == {"self": 1500, "opponent": 1500}
 
 
+def test_predict_takes_the_word_for_the_start_and_the_documented_default_of_min_p(models: str) -> None:
+    plain, said = (
+        json.loads(run("predict", *asked, "--models-dir", models, "--json").output)
+        for asked in ((chess.STARTING_FEN,), ("startpos", "--min-p", "0"))
+    )
+    assert said["moves"] == plain["moves"]
+    assert said["fen"] == chess.STARTING_FEN
+
+
 def test_predict_of_a_mate(models: str) -> None:
     mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
     assert "black to move, checkmate" in run("predict", mate, "--models-dir", models).output

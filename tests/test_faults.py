@@ -212,7 +212,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             assert audit()["waiting"] >= 1
             before = audit()["dropped"]
             for _ in range(6):  # more than the buffer holds
-                assert client.post("/v1/policy", json={}).status_code == 200
+                assert client.post("/v1/policy", json={"moves": []}).status_code == 200
             answered += 6
             lost = audit()["dropped"]
             assert lost > before
@@ -221,19 +221,19 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             assert positions(client) in (-1, *range(2, answered))
         eventually(lambda: positions(client) == answered - lost, "everything that waited is written")
         assert audit() == {"waiting": 0, "dropped": lost, "failure": None}
-        assert client.post("/v1/policy", json={}).status_code == 200
+        assert client.post("/v1/policy", json={"moves": []}).status_code == 200
         assert positions(client) == answered - lost + 1
         client.app.state.services.store.close()  # type: ignore[attr-defined]
 
 
 def test_a_file_that_was_deleted_is_made_anew(serve: Serve, tmp_path: Path) -> None:
     client = serve(database_url=f"sqlite:///{tmp_path}/x.db", audit_flush_seconds=0.05)
-    client.post("/v1/policy", json={})
+    client.post("/v1/policy", json={"moves": []})
     assert positions(client) == 1
     for file in tmp_path.glob("x.db*"):
         file.unlink()
     for _ in range(3):
-        client.post("/v1/policy", json={})
+        client.post("/v1/policy", json={"moves": []})
     eventually(lambda: positions(client) == 3, "a new file counts from nothing")
     with sqlite3.connect(tmp_path / "x.db") as other:
         assert other.execute("SELECT count(*) FROM position").fetchone() == (3,)
@@ -244,7 +244,7 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     url = postgres.database()
     postgres.stop()
     client = serve(database_url=url, audit_flush_seconds=0.05)
-    assert client.post("/v1/policy", json={}).status_code == 200
+    assert client.post("/v1/policy", json={"moves": []}).status_code == 200
     readiness = client.get("/readyz")
     assert readiness.status_code == 200
     assert "cannot be" in readiness.json()["audit"]["failure"]
@@ -295,7 +295,7 @@ def test_two_services_on_one_database_count_together_and_do_not_corrupt_it(model
         concurrent.futures.ThreadPoolExecutor(8) as pool,
     ):
         ports = [one, other] * ask
-        list(pool.map(lambda port: call(port, "/v1/policy", {}), ports))
+        list(pool.map(lambda port: call(port, "/v1/policy", {"moves": []}), ports))
 
         def counted(port: int) -> int:
             return int(call(port, "/v1/leakage")["models"]["fake"]["positions"])

@@ -77,7 +77,7 @@ def test_sigterm_exits_0_a_restart_keeps_the_audit_and_workers_share_it(models: 
     for total in (10, 20):
         with served(models, "--workers", workers) as (process, port):
             for _ in range(10):
-                call(port, "/v1/policy", {})
+                call(port, "/v1/policy", {"moves": []})
             counted = [
                 float(line.split()[-1])
                 for line in call(port, "/metrics").splitlines()
@@ -93,7 +93,7 @@ def test_sigterm_exits_0_a_restart_keeps_the_audit_and_workers_share_it(models: 
 def test_a_kill_loses_nothing_that_was_flushed_and_the_file_is_intact(models: Path) -> None:
     with served(models) as (process, port):
         for _ in range(5):
-            call(port, "/v1/policy", {})
+            call(port, "/v1/policy", {"moves": []})
         assert call(port, "/v1/leakage")["models"]["net"]["positions"] == 5
         process.kill()
         process.wait()

@@ -93,7 +93,7 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
             for model in ("plain", "masked"):
                 positions = [{"moves": moves} for moves in ([], ["e2e4"], ["d2d4", "d7d5"])]
                 call(port, "/v1/policy/batch", {"positions": positions, "model": model})
-                call(port, "/v1/policy", {"model": model})
+                call(port, "/v1/policy", {"moves": [], "model": model})
             time.sleep(1.1)  # a scrape: a rate needs two
         for title, query in queries():
 

@@ -6,8 +6,9 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
+from starlette.requests import ClientDisconnect
 
 from service import __version__
 from service.api import problems
@@ -15,6 +16,7 @@ from service.api.direct import Direct
 from service.api.disconnect import ClientGone
 from service.api.metrics import Metrics
 from service.api.middleware import BodyGuard, Counted
+from service.api.parameters import known_parameters
 from service.api.routers import audit, games, leakage, models, operations, policy
 from service.api.services import running
 from service.settings import Settings
@@ -59,13 +61,17 @@ def create_app(settings: Settings | None = None, *, own_process: bool = False) -
         description=DESCRIPTION,
         lifespan=lifespan,
         responses=problems.documented(422),
+        dependencies=[Depends(known_parameters)],
     )
     for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.router):
         app.include_router(router)
     problems.install(app, metrics.problem)
     app.add_exception_handler(ClientGone, _client_gone)
-    app.add_middleware(Direct, routes=policy.DIRECT)
-    app.add_middleware(BodyGuard, limit=chosen.max_body_bytes, metrics=metrics)
+    app.add_exception_handler(ClientDisconnect, _client_gone)  # in the middle of its body
+    direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
+    limits = {route.path: route.limits(chosen).size for route in direct}
+    app.add_middleware(Direct, routes=direct)
+    app.add_middleware(BodyGuard, limit=chosen.max_body_bytes, limits=limits, metrics=metrics)
     app.add_middleware(Counted, metrics=metrics)
     return app
 

@@ -1,7 +1,7 @@
-"""The routes that are asked most go straight to their endpoints: body → model → endpoint → response.
+"""POST requests go straight to their endpoints: body → model → endpoint → response.
 
-FastAPI declares them, documents them and answers whatever cannot be read; of a request that can, its finding of the
-route, its solving of dependencies and its reading of the body take longer than everything of ours but the network.
+FastAPI declares and documents these routes. Here each body is read and validated once, a large one off the event loop;
+and FastAPI's routing and dependencies would take longer than everything of ours but the network.
 """
 
 from __future__ import annotations
@@ -10,20 +10,32 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request, Response
-from pydantic import BaseModel, ValidationError
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from pydantic import BaseModel
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api import bodies
+from service.api.bodies import BodyLimits
+from service.api.parameters import refuse_parameters
 from service.api.services import Services
+from service.settings import Settings
+
+#: Bytes of a body that is read on the event loop: it takes a millisecond or two, whatever it holds.
+_SMALL = 32_768
+
+#: Large bodies that are read at once; each may take many times its size in memory.
+_LARGE_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DirectRoute:
-    """A POST route of FastAPI's: its path, the model of its body, and the function behind it."""
+    """A POST route of FastAPI's: its path, the model of its body, the function behind it, and what a body may hold."""
 
     path: str
     body: type[BaseModel]
     endpoint: Callable[[Any, Request, Services], Awaitable[Response]]
+    limits: Callable[[Settings], BodyLimits]
 
 
 class Direct:
@@ -32,6 +44,7 @@ class Direct:
     def __init__(self, app: ASGIApp, routes: tuple[DirectRoute, ...]) -> None:
         self._app = app
         self._routes = {route.path: route for route in routes}
+        self._large = CapacityLimiter(_LARGE_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._routes.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
@@ -41,30 +54,19 @@ class Direct:
         scope["route"] = route  # as FastAPI's router does: the metrics ask for its path
         request = Request(scope, receive, send)
         try:
-            body = await request.body()
-            try:
-                asked = route.body.model_validate_json(body)
-            except ValidationError:
-                await self._app(scope, _again(body, receive), send)
-                return
-            response = await route.endpoint(asked, request, scope["app"].state.services)
+            services: Services = scope["app"].state.services
+            asked = await self._read(route, await request.body(), services.settings)
+            refuse_parameters(request, route.body)
+            response = await route.endpoint(asked, request, services)
         except Exception as error:
             response = await _told(request, error)
         await response(scope, receive, send)
 
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """What gives a body that has been read once more, and then what comes after it."""
-    told = False
-
-    async def again() -> Message:
-        nonlocal told
-        if told:
-            return await receive()
-        told = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
+    async def _read(self, route: DirectRoute, body: bytes, settings: Settings) -> BaseModel:
+        limits = route.limits(settings)
+        if len(body) <= _SMALL:
+            return bodies.read(body, route.body, limits, settings)
+        return await to_thread.run_sync(bodies.read, body, route.body, limits, settings, limiter=self._large)
 
 
 async def _told(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ hears a client go."""
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,11 +15,13 @@ _BODY_METHODS = {"POST", "PUT", "PATCH"}
 
 
 class BodyGuard:
-    """Refuses a body that is not JSON by its type (415) or is larger than `limit` bytes (413), before reading it."""
+    """Refuses a body that is not JSON by its type (415), or larger than `limits` has it for the path (413; `limit` for
+    other paths), before anything is made of it. What is over `limit` is not even read."""
 
-    def __init__(self, app: ASGIApp, limit: int, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, limit: int, limits: Mapping[str, int], metrics: Metrics) -> None:
         self._app = app
         self._limit = limit
+        self._limits = limits
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -26,19 +29,25 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refused(headers)
+        limit = self._limits.get(scope["path"], self._limit)
+        refused = self._refused(headers, limit)
         if refused is not None:
             self._metrics.problem(refused)
             answer = problems.response(refused)
-            answer.headers["Connection"] = "close"  # the body is not read, so the connection is of no more use
+            length = headers.get(b"content-length", "")
+            if length.isdigit() and int(length) <= self._limit:
+                while (await receive()).get("more_body"):  # let go: a client that is still sending hears no answer
+                    continue
+            else:
+                answer.headers["Connection"] = "close"  # the body is not read, so the connection is of no more use
             await answer(scope, receive, send)
             return
-        await self._app(scope, self._counted(receive), send)
+        await self._app(scope, self._counted(receive, limit), send)
 
-    def _refused(self, headers: dict[bytes, str]) -> problems.Problem | None:
+    def _refused(self, headers: dict[bytes, str], limit: int) -> problems.Problem | None:
         length = headers.get(b"content-length", "")
-        if length.isdigit() and int(length) > self._limit:
-            return self._too_large(f"{length} bytes")
+        if length.isdigit() and int(length) > limit:
+            return self._too_large(f"{length} bytes", limit)
         media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
         if media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json")):
             return None
@@ -47,23 +56,22 @@ class BodyGuard:
             problems.UNSUPPORTED_MEDIA_TYPE, f"Content-Type {said}; send the body with Content-Type: application/json"
         )
 
-    def _counted(self, receive: Receive) -> Receive:
+    def _counted(self, receive: Receive, limit: int) -> Receive:
         read = 0
 
         async def counted() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
-            if read > self._limit:
-                raise problems.ProblemError(self._too_large(f"over {self._limit} bytes"))
+            if read > limit:
+                raise problems.ProblemError(self._too_large(f"over {limit} bytes", limit))
             return message
 
         return counted
 
-    def _too_large(self, size: str) -> problems.Problem:
-        return problems.problem(
-            problems.BODY_TOO_LARGE, f"body: {size}, at most {self._limit} are taken (MOVEMASK_MAX_BODY_BYTES)"
-        )
+    def _too_large(self, size: str, limit: int) -> problems.Problem:
+        why = "MOVEMASK_MAX_BODY_BYTES" if limit == self._limit else "what a request of this route can need"
+        return problems.problem(problems.BODY_TOO_LARGE, f"body: {size}, at most {limit} are taken ({why})")
 
 
 class Counted:

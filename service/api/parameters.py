@@ -1,15 +1,20 @@
-"""Query parameters that more than one route takes."""
+"""Query parameters: those that more than one route takes, and the refusal of those that none does."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Annotated
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Request, params
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
+from service.api.problems import shown
 from service.audit.figures import Span
 from service.errors import InvalidParameter
 
@@ -29,6 +34,39 @@ def span(since: TimeText = None, until: TimeText = None) -> Span:
 
 
 AskedSpan = Annotated[Span, Depends(span)]
+
+
+async def known_parameters(request: Request) -> None:
+    """Lets a request of FastAPI's pass if it gives only what its route takes, each once; raises InvalidParameter."""
+    if not request.query_params:
+        return
+    known = _taken(request.scope["route"])
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in known:
+            near = nearest(name, known)
+            there = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}" if known else "it takes none"
+            raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {there}")
+        if given.count(name) > 1:
+            raise InvalidParameter(f"{name}: is given {given.count(name)} times, and can be given once")
+
+
+def refuse_parameters(request: Request, body: type[BaseModel]) -> None:
+    """Refuses query parameters where a body says everything; raises InvalidParameter naming the field that is near."""
+    for name in request.query_params:
+        near = nearest(name, [field.alias or name for name, field in body.model_fields.items()])
+        there = f"put {near!r} into the body" if near else "its body says everything"
+        raise InvalidParameter(f"{shown(name)}: POST {request.url.path} takes no query parameters; {there}")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """The one of `known` that was probably meant, if any is."""
+    return next(iter(get_close_matches(name[:40].lower(), known, 1)), None)
+
+
+def _taken(route: APIRoute) -> tuple[str, ...]:
+    found = get_flat_params(route.dependant)
+    return tuple(one.alias for one in found if isinstance(one.field_info, params.Query))
 
 
 def _time(name: str, text: str | None, now: float) -> float | None:

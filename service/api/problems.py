@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -54,6 +55,7 @@ INTERNAL_ERROR = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error")
 NOT_READY = (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready")
 
 _LONGEST_INPUT = 80
+_MOST_ERRORS = 20
 
 _DESCRIPTIONS = {
     400: "The body is not JSON.",
@@ -123,13 +125,21 @@ def problem_of(error: MovemaskError) -> Problem:
     return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
 
 
-def invalid_request(found: Sequence[Any], *, skip: int = 0) -> Problem:
-    """pydantic's errors as one problem; the first `skip` parts of each location are left out of the field's name."""
-    listed = [FieldError(field=_field(error["loc"][skip:]), message=_message(error)) for error in found]
+def invalid_request(found: Sequence[Any], *, skip: int = 0, item: str = "body") -> Problem:
+    """pydantic's errors as one problem; the first `skip` parts of each location are left out of the field's name, and
+    what is wrong with the whole is said of `item`."""
+    listed = [
+        FieldError(field=_field(error["loc"][skip:]) or item, message=_message(error)) for error in found[:_MOST_ERRORS]
+    ]
     detail = "; ".join(f"{error.field}: {error.message}" for error in listed[:5])
-    if len(listed) > 5:
-        detail += f"; and {len(listed) - 5} more"
-    return problem(INVALID_REQUEST, detail, errors=[error.model_dump() for error in listed[:20]])
+    if len(found) > 5:
+        detail += f"; and {len(found) - 5} more"
+    return problem(INVALID_REQUEST, detail, errors=[error.model_dump() for error in listed])
+
+
+def invalid_field(field: str, message: str) -> Problem:
+    """The problem of one field of a body."""
+    return invalid_request([{"type": "invalid", "loc": (field,), "msg": message, "input": {}}])
 
 
 def response(found: Problem) -> JSONResponse:
@@ -186,8 +196,8 @@ def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
 def _field(location: Sequence[Any]) -> str:
     name = ""
     for part in location:
-        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
-    return name or "body"
+        name += f"[{part}]" if isinstance(part, int) else f".{shown(part)}" if name else shown(part)
+    return name
 
 
 def _message(error: Any) -> str:
@@ -196,9 +206,16 @@ def _message(error: Any) -> str:
         return "is missing"
     if error["type"] == "extra_forbidden":
         return "no such field"
+    if error["type"] == "model_type":  # pydantic's words name a class of ours
+        error = {**error, "msg": "Input should be an object"}
     message = str(error["msg"]).removeprefix("Value error, ")
     given = error.get("input")
     if isinstance(given, str | int | float | bool) or given is None:
-        shown = repr(given)
-        message += f", got {shown if len(shown) <= _LONGEST_INPUT else shown[:_LONGEST_INPUT] + '…'}"
+        message += f", got {shown(json.dumps(given) if given is None or isinstance(given, bool) else repr(given))}"
     return message
+
+
+def shown(text: str) -> str:
+    """A client's text, cut to a length that a log can bear, and with nothing that cannot be written as UTF-8."""
+    cut = text if len(text) <= _LONGEST_INPUT else text[:_LONGEST_INPUT] + "…"
+    return cut.encode("utf-8", "backslashreplace").decode()

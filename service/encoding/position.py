@@ -16,6 +16,9 @@ FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant 
 
 START_FEN = chess.STARTING_FEN
 
+#: The word for the start position, which stands for a FEN (as in UCI's `position startpos`).
+START_WORD = "startpos"
+
 #: Fewer FENs are read one by one: numpy's calls cost more than they save.
 _WORTH_IT = 8
 
@@ -170,6 +173,8 @@ def boards_of(positions: Sequence[Position]) -> Boards:
 
 
 def _board(fen: str, *, chess960: bool) -> chess.Board:
+    if fen == START_WORD:
+        fen = START_FEN
     fields = fen.split()
     if 0 < len(fields) < len(FEN_FIELDS):
         missing = ", ".join(FEN_FIELDS[len(fields) :])

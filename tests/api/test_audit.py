@@ -41,7 +41,7 @@ def test_logits_in_every_vocabulary(client: TestClient, name: str) -> None:
 
 
 def test_a_networks_own_answer_and_its_audit_agree(client: TestClient) -> None:
-    answer = client.post("/v1/policy", json={"include": ["logit"]}).json()
+    answer = client.post("/v1/policy", json={"moves": [], "include": ["logit"]}).json()
     policy = {move["uci"]: move["probability"] for move in answer["moves"]}
     found = audited(client, policy=policy)
     assert found["kinds"] == {"given": {"leaked": 0.0, "flipped": False, "kl": 0.0}}
@@ -127,7 +127,7 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
         ),
         ({"policy": {"e2e4": 1}, "fen": "x"}, "fen: 'x' is cut short"),
         ({"policy": {"e2e4": 1}, "colour": "red"}, "colour: no such field"),
-        ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: List should have at most 8192 items"),
+        ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 numbers, at most 8192 are taken"),
     ],
 )
 def test_what_cannot_be_audited_is_named(client: TestClient, body: dict[str, Any], words: str) -> None:

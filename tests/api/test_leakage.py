@@ -57,8 +57,8 @@ def test_terminal_positions_and_errors_are_not_counted(client: TestClient) -> No
 
 
 def test_batch_and_move_are_counted_too(client: TestClient) -> None:
-    client.post("/v1/policy/batch", json={"positions": [{}, {"fen": "x"}, {"moves": ["e2e4"]}]})
-    client.post("/v1/move", json={})
+    client.post("/v1/policy/batch", json={"positions": [{"moves": []}, {"fen": "x"}, {"moves": ["e2e4"]}]})
+    client.post("/v1/move", json={"moves": []})
     assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 3
 
 
@@ -81,7 +81,7 @@ def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) ->
 
 
 def test_the_audit_counts_all_legal_moves_however_few_the_rule_keeps(client: TestClient) -> None:
-    client.post("/v1/policy", json={"top_k": 1})
+    client.post("/v1/policy", json={"moves": [], "top_k": 1})
     (position,) = client.get("/v1/leakage/worst").json()["positions"]
     assert position["legal_moves"] == 20
 
@@ -91,7 +91,7 @@ def test_figures_are_by_model_and_can_be_asked_of_one(serve: Serve, tmp_path: Pa
     write_fake(tmp_path / "m", "b", trained_with_mask=True)
     client = serve(tmp_path / "m")
     for name in ("a", "b", "b"):
-        client.post("/v1/policy", json={"model": name})
+        client.post("/v1/policy", json={"moves": [], "model": name})
     models = client.get("/v1/leakage").json()["models"]
     assert {name: model["positions"] for name, model in models.items()} == {"a": 1, "b": 2}
     assert models["b"]["trained_with_mask"] is True
@@ -110,7 +110,7 @@ def test_a_restart_keeps_the_audit(tmp_path: Path) -> None:
 
 
 def test_figures_by_group(client: TestClient) -> None:
-    client.post("/v1/policy", json={"elo": {"self": 1500, "opponent": 1500}})
+    client.post("/v1/policy", json={"moves": [], "elo": {"self": 1500, "opponent": 1500}})
     client.post("/v1/policy", json={"moves": ["e2e4"]})
     client.post("/v1/policy", json={"fen": "4k3/8/8/8/8/8/4q3/4K3 w - - 0 60"})
     expected = {
@@ -152,7 +152,7 @@ def test_all_kinds_can_be_measured_for_every_request_or_for_a_share(serve: Serve
 def test_a_share_of_the_requests_is_measured_by_all_kinds(serve: Serve) -> None:
     client = serve(audit_share=0.5)
     for _ in range(40):
-        client.post("/v1/policy", json={})
+        client.post("/v1/policy", json={"moves": []})
     kinds = client.get("/v1/leakage").json()["models"]["fake"]["kinds"]
     assert kinds["raw"]["count"] == 40
     assert 0 < kinds["rounded"]["count"] < 40  # by chance otherwise once in 2 ** 39 runs
@@ -263,11 +263,11 @@ def mistaken_policies(batch: Sequence[EncodedPosition], legal: Legal, rules: Any
 
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "policies", mistaken_policies)
-    answer = client.post("/v1/policy", json={})
+    answer = client.post("/v1/policy", json={"moves": []})
     assert answer.status_code == 500
     assert answer.json()["type"] == "urn:movemask:problem:served-leakage"
     assert "e2e4" not in answer.text
-    results = client.post("/v1/policy/batch", json={"positions": [{}, {}]}).json()["results"]
+    results = client.post("/v1/policy/batch", json={"positions": [{"moves": []}, {"moves": []}]}).json()["results"]
     assert [result["error"]["status"] for result in results] == [500, 500]
     assert "movemask_served_leakage_total 3.0" in client.get("/metrics").text
     assert client.get("/v1/leakage").json() == {"models": {}}

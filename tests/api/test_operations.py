@@ -52,9 +52,9 @@ def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serv
     ready = client.get("/readyz")
     assert ready.status_code == 503
     assert "'bad' failed its check: bad.toml: contract.planes: this key is missing" in ready.json()["detail"]
-    answer = client.post("/v1/policy", json={})
+    answer = client.post("/v1/policy", json={"moves": []})
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:model-unavailable")
-    assert client.post("/v1/policy", json={"model": "good"}).status_code == 200
+    assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
     entry = client.get("/v1/models/bad").json()
     assert (entry["served"], entry["default"]) == (False, True)
     assert "this key is missing" in entry["failure"]
@@ -73,7 +73,7 @@ def test_a_database_in_trouble_does_not_stop_answers_and_is_told(client: TestCli
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("ALTER TABLE position RENAME TO gone")
     other.close()
-    assert client.post("/v1/policy", json={}).status_code == 200
+    assert client.post("/v1/policy", json={"moves": []}).status_code == 200
     figures = client.get("/v1/leakage")
     assert figures.status_code == 200
     ready = client.get("/readyz").json()
@@ -95,8 +95,10 @@ def test_an_unreadable_audit_is_a_503(client: TestClient, monkeypatch: pytest.Mo
 
 
 def test_metrics_count_what_happened(client: TestClient) -> None:
-    client.post("/v1/policy", json={})
-    client.post("/v1/policy/batch", json={"positions": [{}, {"fen": "x"}, {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}]})
+    client.post("/v1/policy", json={"moves": []})
+    client.post(
+        "/v1/policy/batch", json={"positions": [{"moves": []}, {"fen": "x"}, {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}]}
+    )
     client.post("/v1/policy", json={"fen": "x"})
     client.get("/nowhere")
     ok = 'movemask_requests_total{method="POST",route="/v1/policy",status="200"}'

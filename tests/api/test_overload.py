@@ -43,12 +43,12 @@ def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(setting
         ):
             gate = gated(app)
             batcher = app.state.services.serving._held["fake"].batcher
-            first = asyncio.create_task(web.post("/v1/policy", json={}))
+            first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
             await begun(gate)
             rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
             while batcher.waiting < 2:
                 await asyncio.sleep(0.001)
-            refused = await web.post("/v1/policy", json={})
+            refused = await web.post("/v1/policy", json={"moves": []})
             assert refused.status_code == 503
             assert int(refused.headers["Retry-After"]) >= 1
             assert refused.json()["type"] == "urn:movemask:problem:overloaded"
@@ -84,7 +84,7 @@ def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Setti
             batcher = app.state.services.serving._held["fake"].batcher
             transport = httpx2.ASGITransport(app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
-                first = asyncio.create_task(web.post("/v1/policy", json={}))
+                first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
                 await begun(gate)
                 headers = [(b"content-type", b"application/json")]
                 scope = {
@@ -127,7 +127,7 @@ def test_a_stopping_server_finishes_what_it_has_begun_and_writes_the_audit(setti
     gate = gated(app)
     answers: list[httpx2.Response] = []
     url = f"http://127.0.0.1:{port}/v1/policy"
-    client = threading.Thread(target=lambda: answers.append(httpx2.post(url, json={}, timeout=30)))
+    client = threading.Thread(target=lambda: answers.append(httpx2.post(url, json={"moves": []}, timeout=30)))
     client.start()
     assert gate.begun.acquire(timeout=30)
     server.should_exit = True

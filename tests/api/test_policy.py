@@ -17,6 +17,9 @@ from tests.networks import ONNX_TOML, write_fake, write_onnx
 
 
 def asked(client: TestClient, path: str = "/v1/policy", **body: Any) -> Any:
+    """The answer about what is asked: the start position if nothing else is named."""
+    if not {"fen", "moves", "positions"} & set(body):
+        body["moves"] = []
     answer = client.post(path, json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -197,12 +200,29 @@ class TestBatch:
 
     def test_items_of_every_wrong_shape_are_errors_in_their_place(self, client: TestClient) -> None:
         mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
-        positions = [{"fen": 5}, 7, None, {"fenn": "x"}, {"fen": mate}, {"temperature": 0}, {"moves": ["e2e5"]}, {}]
+        positions = [
+            {"fen": 5},
+            7,
+            None,
+            {"fenn": "x"},
+            {"fen": mate},
+            {"temperature": 0},
+            {"moves": ["e2e5"]},
+            {},
+            {"fen": mate, "elo": 5},
+        ]
         results = asked(client, "/v1/policy/batch", positions=positions)["results"]
         kinds = [result.get("error", {}).get("type", "ok").rpartition(":")[2] for result in results]
         invalid = "invalid-request"
-        assert kinds == [invalid, invalid, invalid, invalid, "ok", invalid, "illegal-move", "ok"]
-        assert results[3]["error"]["detail"] == "fenn: no such field"
+        assert kinds == [invalid, invalid, invalid, invalid, "ok", invalid, "illegal-move", invalid, invalid]
+        details = [results[place]["error"]["detail"] for place in (1, 2, 3, 7, 8)]
+        assert details == [
+            "position: Input should be an object, got 7",
+            "position: Input should be an object, got null",
+            "fenn: no such field",
+            "fen: is missing, as are moves: no position is named; give a FEN, or 'startpos'",
+            "elo: Input should be an object, got 5",
+        ]
 
     def test_same_numbers_as_one_by_one(self, client: TestClient) -> None:
         moves = [["e2e4"], ["g1f3", "g8f6"], []]
@@ -216,7 +236,7 @@ class TestBatch:
         results = asked(
             client,
             "/v1/policy/batch",
-            positions=[{}, {"elo": {"self": 900, "opponent": 950}, "temperature": 1.0}],
+            positions=[{"moves": []}, {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}],
             elo={"self": 2000, "opponent": 2100},
             temperature=3.0,
             include=["san"],

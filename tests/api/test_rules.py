@@ -25,7 +25,7 @@ source = "games.pgn"
 
 
 def asked(client: TestClient, **body: Any) -> Any:
-    answer = client.post("/v1/policy", json=body)
+    answer = client.post("/v1/policy", json={"moves": [], **body})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -98,7 +98,7 @@ def test_a_batch_mixes_rules(client: TestClient) -> None:
         {"alpha": 1.5},
         {"normalizer": "softmax"},
     ]
-    body = {"positions": rules, "normalizer": "softmax_one", "include": ["logit"]}
+    body = {"positions": [{"moves": [], **rule} for rule in rules], "normalizer": "softmax_one", "include": ["logit"]}
     results = client.post("/v1/policy/batch", json=body).json()["results"]
     for rule, answer in zip(rules, results, strict=True):
         if "alpha" in rule or rule.get("normalizer") == "entmax":
@@ -112,11 +112,11 @@ def test_a_batch_mixes_rules(client: TestClient) -> None:
 def test_move_draws_by_the_rule(client: TestClient) -> None:
     best = [move["uci"] for move in asked(client, top_k=2)["moves"]]
     drawn = {
-        client.post("/v1/move", json={"method": "sample", "seed": seed, "top_k": 2}).json()["move"]["uci"]
+        client.post("/v1/move", json={"moves": [], "method": "sample", "seed": seed, "top_k": 2}).json()["move"]["uci"]
         for seed in range(40)
     }
     assert drawn == set(best)
-    one = client.post("/v1/move", json={"method": "sample", "seed": 3, "normalizer": "softmax_one"}).json()
+    one = client.post("/v1/move", json={"moves": [], "method": "sample", "seed": 3, "normalizer": "softmax_one"}).json()
     assert one["move"] is not None
     assert one["abstention"] > 0
 
@@ -129,7 +129,7 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
     answer = asked(client, temperature="calibrated")
     assert answer["temperature"] == 1.5
     assert answer["moves"] == asked(client, temperature=1.5)["moves"]
-    refused = client.post("/v1/policy", json={"model": "plain", "temperature": "calibrated"})
+    refused = client.post("/v1/policy", json={"moves": [], "model": "plain", "temperature": "calibrated"})
     assert (refused.status_code, refused.json()["type"]) == (422, "urn:movemask:problem:not-calibrated")
     assert client.get("/v1/models/fitted").json()["contract"]["calibration"]["temperature"] == 1.5
 
@@ -152,6 +152,6 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
 )
 def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
     for path in ("/v1/policy", "/v1/move"):
-        answer = client.post(path, json=rule)
+        answer = client.post(path, json={"moves": [], **rule})
         assert answer.status_code == 422
         assert word in answer.json()["detail"]

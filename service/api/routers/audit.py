@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from service.api import problems
+from service.api.bodies import audit_limits
+from service.api.direct import DirectRoute
 from service.api.schemas.audit import AuditIn, VerdictOut, verdict_out
+from service.api.services import Given
 from service.audit.foreign import audited_logits, audited_policy, audited_probabilities
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary, vocabulary_names
@@ -20,14 +24,23 @@ router = APIRouter(tags=["leakage"])
 @router.post(
     "/v1/audit",
     summary="What leaks in someone else's logits or probabilities",
+    response_model=VerdictOut,
     responses=problems.documented(400, 413, 415, 422),
 )
-def audit(asked: AuditIn) -> VerdictOut:
+async def audit(asked: AuditIn, request: Request, held: Given) -> Response:
     """What leaks in numbers that came from elsewhere: how much, to which moves, and why they are illegal. No
     network is run, and nothing is recorded.
 
     Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
     """
+    found = await run_in_threadpool(_verdict, asked)
+    return Response(found.model_dump_json(), media_type="application/json")
+
+
+DIRECT = (DirectRoute("/v1/audit", AuditIn, audit, audit_limits),)
+
+
+def _verdict(asked: AuditIn) -> VerdictOut:
     position = Position.read(asked.fen, asked.moves, chess960=asked.chess960)
     if asked.policy is not None:
         verdict = audited_policy(position, asked.policy, least=asked.threshold, named=asked.limit)

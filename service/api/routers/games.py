@@ -7,6 +7,8 @@ from fastapi.concurrency import run_in_threadpool
 
 from service import games as judging
 from service.api import problems
+from service.api.bodies import games_limits
+from service.api.direct import DirectRoute
 from service.api.disconnect import while_connected
 from service.api.routers.policy import as_json, error_out
 from service.api.schemas.answers import GamesOut, Told, game_out
@@ -34,6 +36,9 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
         judging_all = judging.judged(held.pipeline, batcher, asked.pgn, asked.temperature, max_positions=limit)
         found = await while_connected(request, judging_all)
         return await run_in_threadpool(_told, found, batcher.model, held)
+
+
+DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
 
 
 def _told(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:

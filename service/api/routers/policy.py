@@ -12,13 +12,14 @@ from fastapi.responses import StreamingResponse
 
 from service.answering import Answer, Outcome, Query
 from service.api import problems
+from service.api.bodies import batch_limits, position_limits
 from service.api.direct import DirectRoute
 from service.api.disconnect import while_connected
 from service.api.problems import Problem
 from service.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, Told, move_out, policy_out
 from service.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
 from service.api.services import Given, Services
-from service.errors import LimitExceeded, MovemaskError
+from service.errors import MovemaskError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
 
@@ -69,9 +70,6 @@ async def batch(asked: BatchIn, request: Request, held: Given) -> Response:
 
     With `Accept: application/x-ndjson`, a line for each result as it is ready, in order.
     """
-    limit = held.settings.max_positions
-    if len(asked.positions) > limit:
-        raise LimitExceeded(f"positions: {len(asked.positions)} positions, at most {limit} are taken")
     if NDJSON in request.headers.get("accept", ""):
         async with held.serving.lease(asked.model):  # an unknown model is a 404, before the answer begins
             return StreamingResponse(_lines(asked, held), media_type=NDJSON)
@@ -80,11 +78,11 @@ async def batch(asked: BatchIn, request: Request, held: Given) -> Response:
     return await run_in_threadpool(as_json, {"results": results})
 
 
-#: What the app takes past FastAPI's own steps; a test holds it to the routes above.
+#: What the app takes past FastAPI's own steps, as every POST route; a test holds it to the routes above.
 DIRECT = (
-    DirectRoute("/v1/policy", PolicyIn, policy),
-    DirectRoute("/v1/move", MoveIn, move),
-    DirectRoute("/v1/policy/batch", BatchIn, batch),
+    DirectRoute("/v1/policy", PolicyIn, policy, position_limits),
+    DirectRoute("/v1/move", MoveIn, move, position_limits),
+    DirectRoute("/v1/policy/batch", BatchIn, batch, batch_limits),
 )
 
 
@@ -130,7 +128,7 @@ def _queries(positions: Sequence[PositionIn | InvalidItem], asked: BatchIn) -> l
     found: list[Query | Problem] = []
     for position in positions:
         if isinstance(position, InvalidItem):
-            found.append(problems.invalid_request(position.errors))
+            found.append(position.problem)
             continue
         try:
             found.append(query_of(position, asked))

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import chess
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from service.api.bodies import MAX_SLOTS
 from service.api.schemas.leakage import FigureOut, IllegalMoveOut
-from service.api.schemas.requests import Fen
+from service.api.schemas.requests import Fen, Moves, counted
 from service.audit.foreign import Verdict
 from service.encoding.position import Position
 
-_LARGEST = 8_192  # no vocabulary is larger
+
+def _counted(field: str) -> BeforeValidator:
+    return counted(field, "numbers", lambda _: MAX_SLOTS)
+
 
 Number = Annotated[float | None, Field(allow_inf_nan=True)]
 
@@ -21,13 +25,17 @@ class AuditIn(BaseModel):
     """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
 
     fen: Fen | None = Field(None, description="The start position if left out.")
-    moves: list[Annotated[str, Field(max_length=8)]] = Field([], max_length=1024, description="UCI, played from `fen`.")
+    moves: Moves = Field([], description="UCI, played from `fen`.")
     chess960: bool = False
     vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
-    logits: list[Number] | None = Field(None, max_length=_LARGEST, description="`[A]`; null stands for -infinity.")
-    probabilities: list[float] | None = Field(None, max_length=_LARGEST, description="`[A]`, of any sum.")
+    logits: Annotated[list[Number] | None, _counted("logits")] = Field(
+        None, fail_fast=True, description="`[A]`; null stands for -infinity."
+    )
+    probabilities: Annotated[list[float] | None, _counted("probabilities")] = Field(
+        None, fail_fast=True, description="`[A]`, of any sum."
+    )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
-        None, max_length=_LARGEST, description="UCI moves and their probabilities, of any sum; no vocabulary."
+        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities, of any sum; no vocabulary."
     )
     threshold: float = Field(1e-4, ge=0, le=1, description="Share from which a move is named and its cause found.")
     limit: int = Field(20, ge=0, le=1000, description="Illegal moves named at most.")

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import chess
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
+    model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from service.answering import Query
+from service.api import problems
+from service.api.bodies import MAX_PGN
 from service.encoding.encoded import Elo
+from service.encoding.position import START_WORD
+from service.errors import LimitExceeded
 from service.policy import CALIBRATED, Normalizer, Rule
+from service.settings import Settings
+
+
+def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
+    """Counts a list before its items are validated; LimitExceeded for more than `most` of the settings, which are the
+    validation's context."""
+
+    def within(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
+            raise LimitExceeded(f"{field}: {len(value)} {unit}, at most {limit} are taken")
+        return value
+
+    return BeforeValidator(within)
+
 
 Fen = Annotated[str, Field(max_length=200)]
 Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
@@ -30,6 +53,12 @@ Temperature = Annotated[
 ]
 Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Include = Literal["san", "logit", "statistics"]
+Includes = Annotated[list[Include], Field(fail_fast=True), counted("include", "items", lambda _: 16)]
+Moves = Annotated[
+    list[Annotated[str, Field(max_length=8)]],
+    Field(fail_fast=True),
+    counted("moves", "moves", lambda settings: settings.max_moves),
+]
 NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
 
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
@@ -59,23 +88,39 @@ class RuleIn(_In):
     )
     top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves.")
     top_p: Share | None = Field(None, description="Keep the fewest most probable moves that hold this much.")
-    min_p: Share | None = Field(None, description="Keep moves with at least this share of the best's probability.")
+    min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="Keep moves with at least this share of the best's probability; 0 keeps all."
+    )
 
 
 class PositionIn(RuleIn):
-    """A position: `fen` (the start position if left out), then `moves` in UCI played from it."""
+    """A position: `fen`, then `moves` in UCI played from it; or `moves` from the start position. One of them is
+    needed."""
 
-    fen: Fen | None = Field(None, examples=[chess.STARTING_FEN])
-    moves: list[Annotated[str, Field(max_length=8)]] = Field([], examples=[["e2e4", "e7e5"]])
+    fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
+        None,
+        description="`startpos` is the start position.",
+        examples=[chess.STARTING_FEN],
+    )
+    moves: Moves = Field([], description="Without `fen`, from the start position.", examples=[["e2e4", "e7e5"]])
     chess960: bool | None = Field(None, description="Read the FEN, and write castling, as Chess960.")
     elo: EloIn | None = None
+
+    @model_validator(mode="after")
+    def _names_a_position(self) -> Self:
+        if self.fen is None:
+            if "fen" in self.model_fields_set:
+                raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
+            if "moves" not in self.model_fields_set:
+                raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
+        return self
 
 
 class PolicyIn(PositionIn):
     """One position, and how to answer."""
 
     model: str | None = Field(None, description="The default model if left out.")
-    include: list[Include] = Field([], description="What to add to the answer.")
+    include: Includes = Field([], description="What to add to the answer.")
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -83,7 +128,7 @@ class PolicyIn(PositionIn):
                 {"fen": chess.STARTING_FEN},
                 {"moves": ["e2e4", "e7e5"], "elo": {"self": 1500, "opponent": 1500}, "include": ["san"]},
                 {"fen": MATE},
-                {"normalizer": "softmax_one", "temperature": 0.8, "top_k": 5, "include": ["statistics"]},
+                {"fen": START_WORD, "normalizer": "softmax_one", "top_k": 5, "include": ["statistics"]},
             ]
         }
     )
@@ -93,7 +138,9 @@ class MoveIn(PolicyIn):
     """One position, and how to choose a move."""
 
     method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn.")
-    seed: int | None = Field(None, ge=0, lt=2**63, description="For `sample`; the same seed draws the same move.")
+    seed: int | None = Field(
+        None, ge=0, lt=2**63, description="With `sample`, and only there; the same seed draws the same move."
+    )
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -104,28 +151,40 @@ class MoveIn(PolicyIn):
         }
     )
 
+    @model_validator(mode="after")
+    def _seed_is_for_sample(self) -> Self:
+        if self.seed is not None and self.method != "sample":
+            raise _fault("seed", f"goes with method 'sample', not with {self.method!r}")
+        return self
+
 
 class InvalidItem(BaseModel):
-    """What stands for a position of a batch that is not one: its errors, so that the others are still answered."""
+    """What stands for a position of a batch that is not one: what is wrong, so that the others are still answered."""
 
-    errors: list[Any]
+    problem: problems.Problem
 
 
 def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(value)
     except ValidationError as error:
-        return InvalidItem(errors=error.errors(include_url=False))
+        found = error.errors(include_url=False, include_context=False)
+        return InvalidItem(problem=problems.invalid_request(found, item="position"))
+    except LimitExceeded as error:
+        return InvalidItem(problem=problems.problem_of(error))
 
 
 class BatchIn(RuleIn):
     """Positions, and what holds for those that do not say otherwise."""
 
-    positions: list[Annotated[PositionIn, WrapValidator(_captured)]] = Field(min_length=1)
+    positions: Annotated[
+        list[Annotated[PositionIn, WrapValidator(_captured)]],
+        counted("positions", "positions", lambda settings: settings.max_positions),
+    ] = Field(min_length=1)
     model: str | None = None
     chess960: bool = False
     elo: EloIn | None = None
-    include: list[Include] = []
+    include: Includes = []
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -138,12 +197,18 @@ class GamesIn(_In):
     """Games as PGN, and how to judge their moves."""
 
     pgn: str = Field(
-        max_length=500_000, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
+        max_length=MAX_PGN, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
     )
     model: str | None = Field(None, description="The default model if left out.")
     temperature: Temperature = 1.0
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
+
+
+def _fault(field: str, message: str) -> ValidationError:
+    """What a validator of a whole model raises for one of its fields."""
+    error = PydanticCustomError("invalid", "{message}", {"message": message})
+    return ValidationError.from_exception_data("request", [{"type": error, "loc": (field,), "input": {}}])
 
 
 def query_of(asked: PositionIn, batch: BatchIn | None = None) -> Query:

@@ -1,0 +1,213 @@
+"""What everybody would lose to one request of rubbish; and what its sender is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import Request, Response
+from fastapi.testclient import TestClient
+from pydantic import BaseModel, field_validator
+
+from service.api.app import create_app
+from service.api.bodies import BodyLimits
+from service.api.direct import Direct, DirectRoute
+from service.api.services import Services
+from service.settings import Settings
+from tests.networks import write_fake
+
+JSON = {"Content-Type": "application/json"}
+ROUTES = ("/v1/policy", "/v1/move", "/v1/policy/batch", "/v1/games", "/v1/audit")
+
+
+def rubbish(field: str, item: str, size: int) -> bytes:
+    return b'{"%s": [%s]}' % (field.encode(), ",".join([item] * (size // (len(item) + 1))).encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "size"),
+    [
+        ("/v1/policy", "moves", 36_000),
+        ("/v1/policy", "include", 36_000),
+        ("/v1/move", "moves", 36_000),
+        ("/v1/policy/batch", "positions", 1_000_000),
+        ("/v1/policy/batch", "include", 1_000_000),
+        ("/v1/games", "pgn", 1_000_000),
+        ("/v1/audit", "logits", 400_000),
+        ("/v1/audit", "probabilities", 400_000),
+        ("/v1/audit", "moves", 400_000),
+    ],
+)
+@pytest.mark.parametrize("item", ["0", "[]", '"a"', "null"])
+def test_rubbish_is_refused_with_one_error_and_little_memory(
+    client: TestClient, path: str, field: str, size: int, item: str
+) -> None:
+    body = rubbish(field, item, size)
+    client.post(path, content=b"{}", headers=JSON)  # what is made once is made now
+    tracemalloc.start()
+    try:
+        answer = client.post(path, content=body, headers=JSON)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code == 422
+    assert len(answer.json().get("errors", [0])) == 1
+    assert re.search(f"{field}|objects and arrays|values", answer.json()["detail"])
+    assert len(answer.content) < 1_000
+    assert peak < 40 * len(body) + 2**20
+
+
+def test_a_batchs_list_of_rubbish_is_one_error_in_its_place(client: TestClient) -> None:
+    positions = [{"moves": [0] * 1_000}, {"moves": [0] * 1_025}, {str(i): 0 for i in range(64)}, {"moves": []}]
+    answer = client.post("/v1/policy/batch", json={"positions": positions})
+    few, many, unknown, good = answer.json()["results"]
+    assert [error["field"] for error in few["error"]["errors"]] == ["moves[0]"]
+    assert many["error"]["detail"] == "moves: 1025 moves, at most 1024 are taken"
+    assert len(unknown["error"]["errors"]) == 20
+    assert unknown["error"]["detail"].endswith("; and 59 more")
+    assert good["status"] == "ongoing"
+
+
+def test_an_object_of_countless_fields_is_refused(client: TestClient) -> None:
+    countless = {str(i): 0 for i in range(65)}
+    for path, body in (("/v1/policy", countless), ("/v1/policy/batch", {"positions": [countless]})):
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == "body: an object of 65 fields, at most 64 are taken"
+        assert answer.json()["type"] == "urn:movemask:problem:limit-exceeded"
+
+
+def test_what_a_route_may_need_is_taken_however_it_is_written(client: TestClient) -> None:
+    """Not one honest request is too large: lists at their limits, indented, all text escaped."""
+
+    def asked(path: str, body: Any) -> tuple[int, str]:
+        answer = client.post(path, content=json.dumps(body, indent=8).encode(), headers=JSON)
+        return answer.status_code, str(answer.json().get("detail", ""))
+
+    moves = ["a7a8q", "e2e4"] * 512
+    for path in ("/v1/policy", "/v1/move"):
+        status, detail = asked(path, {"fen": "é" * 200, "moves": moves, "include": ["san", "logit", "statistics"]})
+        assert (status, detail[:10]) == (422, "fen: 'éééé")
+    status, detail = asked("/v1/games", {"pgn": "{" + "ж" * 499_980 + "} 1. e4 *"})
+    assert status == 200
+    clocks = " ".join(f"{{[%eval 0.1][%clk 0:03:{i % 60:02}]}}" for i in range(14_000))
+    status, detail = asked("/v1/games", {"pgn": f"1. e4 {clocks} *"})
+    assert status == 200
+    logits = [1 / 3 + i * 1e-12 for i in range(1858)]
+    there_and_back = ["g1f3", "g8f6", "f3g1", "f6g8"] * 256
+    assert asked("/v1/audit", {"moves": there_and_back, "logits": logits, "vocabulary": "lc0-1858"})[0] == 200
+    policy = {f"a1{i:05}": -0.1234567890123456e-300 for i in range(8_192)}
+    assert asked("/v1/audit", {"policy": policy})[1].startswith("policy")
+    assert asked("/v1/policy/batch", {"positions": [{"moves": moves[:64]}] * 1024})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/policy", '{"fen": "startpos", "fen": "8/8/8/8/8/8/8/8 w - - 0 1"}', "fen"),
+        ("/v1/move", '{"moves": [], "elo": {"self": 1, "opponent": 2, "self": 3}}', "self"),
+        ("/v1/policy/batch", '{"positions": [{"moves": [], "moves": ["e2e4"]}]}', "moves"),
+        ("/v1/games", '{"pgn": "1. e4 *", "pgn": "1. d4 *"}', "pgn"),
+        ("/v1/audit", '{"policy": {"e2e4": 0.5, "e2e4": 0.4}}', "e2e4"),
+    ],
+)
+def test_a_field_that_is_given_twice_is_named(client: TestClient, path: str, body: str, field: str) -> None:
+    answer = client.post(path, content=body.encode(), headers=JSON)
+    assert (answer.status_code, answer.json()["detail"]) == (422, f"{field}: is given twice")
+
+
+def test_depth_is_bounded(client: TestClient) -> None:
+    for depth in (10, 60, 500, 20_000):
+        body = b'{"positions": ' + b"[" * depth + b"]" * depth + b"}"
+        answer = client.post("/v1/policy/batch", content=body, headers=JSON)
+        assert answer.status_code in (200, 400)
+        assert answer.status_code == 200 or answer.json()["detail"] == "body: nested too deeply"
+
+
+class Noted(BaseModel):
+    """A body that notes where it is validated."""
+
+    threads: list[str] = []
+    text: str = ""
+
+    @field_validator("text")
+    @classmethod
+    def note(cls, text: str) -> str:
+        Noted.threads.append(threading.current_thread().name)
+        if text.startswith("bad"):
+            raise ValueError("is bad")
+        return text
+
+
+@pytest.mark.parametrize(("text", "status"), [("good", 200), ("bad", 422)])
+def test_a_large_body_is_validated_off_the_event_loop_and_each_once(tmp_path: Path, text: str, status: int) -> None:
+    async def noted(asked: Noted, request: Request, held: Services) -> Response:
+        return Response(threading.current_thread().name)
+
+    async def story() -> None:
+        write_fake(tmp_path / "m")
+        app = create_app(
+            Settings.read(models_dir=tmp_path / "m", database_url=f"sqlite:///{tmp_path}/audit.db", threads=1)
+        )
+        route = DirectRoute("/noted", Noted, noted, lambda _: BodyLimits(10_000_000, 100, 100, 100))
+        app.add_middleware(Direct, routes=(route,))
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
+        ):
+            for size, here in ((10, True), (1_000_000, False)):
+                Noted.threads.clear()
+                answer = await web.post("/noted", json={"text": text + "x" * size})
+                assert answer.status_code == status
+                assert len(Noted.threads) == 1
+                assert (Noted.threads[0] == threading.current_thread().name) == here
+
+    Noted.threads = []
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("begun", [b"", b'{"fen": "rnbq', b" " * 20_000])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
+    client: TestClient, path: str, begun: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> list[Any]:
+        messages = [{"type": "http.request", "body": begun, "more_body": True}, {"type": "http.disconnect"}]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "POST",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "headers": [(b"content-type", b"application/json"), (b"content-length", b"30000")],
+            "client": ("t", 1),
+            "server": ("t", 80),
+        }
+        await client.app(scope, receive, send)
+        return sent
+
+    assert client.portal is not None
+    sent = client.portal.call(leave)
+    assert sent[0]["status"] == 499
+    assert f'movemask_requests_total{{method="POST",route="{path}",status="499"}} 1.0' in client.get("/metrics").text
+    assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []

@@ -1,0 +1,120 @@
+"""What a user would lose to silence: a plausible answer to something else than was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import chess
+import pytest
+from fastapi.testclient import TestClient
+
+from service.api.app import create_app
+
+BODY = {"/v1/policy/batch": {"positions": [{"moves": []}]}, "/v1/games": {"pgn": "1. e4 *"}}
+BODY["/v1/audit"] = {"fen": chess.STARTING_FEN, "policy": {"e2e4": 1.0}}
+
+
+def operations() -> list[tuple[str, str]]:
+    paths: dict[str, Any] = create_app().openapi()["paths"]
+    return [(method, path) for path, found in paths.items() for method in found]
+
+
+def refused(client: TestClient, method: str, path: str, query: str) -> str:
+    body = BODY.get(path, {"moves": []}) if method == "post" else None
+    answer = client.request(method, path.replace("{name}", "fake") + query, json=body)
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["type"] == "urn:movemask:problem:invalid-parameter"
+    detail: str = answer.json()["detail"]
+    return detail
+
+
+@pytest.mark.parametrize(("method", "path"), operations())
+def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestClient, method: str, path: str) -> None:
+    for query in ("?zzz=1", "?zzz", "?zzz=", "?" + "z" * 2_000 + "=1"):
+        detail = refused(client, method, path, query)
+        assert detail.startswith("zzz")
+        assert len(detail) < 300
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "said"),
+    [
+        ("get", "/v1/leakage/worst", "?Kind=multiplied", "did you mean 'kind'?"),
+        ("get", "/v1/leakage/worst", "?kinds=multiplied", "did you mean 'kind'?"),
+        ("get", "/v1/leakage", "?models=fake", "did you mean 'model'?"),
+        ("get", "/v1/leakage", "?from=24h", "there are model, by, since, until"),
+        ("get", "/v1/leakage/history", "?buckets=1h", "did you mean 'bucket'?"),
+        ("get", "/v1/leakage/positions", "?limit=5&curser=7", "did you mean 'cursor'?"),
+        ("get", "/v1/leakage", "?by=phase&by=side", "by: is given 2 times"),
+        ("get", "/v1/models", "?model=fake", "it takes none"),
+        ("post", "/v1/policy", "?temperature=2", "put 'temperature' into the body"),
+        ("post", "/v1/policy/batch", "?Include=san", "put 'include' into the body"),
+        ("post", "/v1/policy", "?x=2", "its body says everything"),
+    ],
+)
+def test_the_nearest_is_named(client: TestClient, method: str, path: str, query: str, said: str) -> None:
+    assert said in refused(client, method, path, query)
+
+
+def test_every_parameter_that_is_documented_is_taken(client: TestClient) -> None:
+    values = {"kind": "raw", "by": "phase", "bucket": "1h", "limit": "5", "cursor": "9", "format": "json"}
+    values |= {"model": "fake", "since": "24h", "until": "1h"}
+    for path, found in create_app().openapi()["paths"].items():
+        names = [one["name"] for one in found.get("get", {}).get("parameters", []) if one["in"] == "query"]
+        if names:
+            answer = client.get(path, params={name: values[name] for name in names})
+            assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("path", ["/v1/policy", "/v1/move", "/v1/policy/batch"])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "fen: is missing, as are moves: no position is named"),
+        ({"elo": {"self": 1500, "opponent": 1500}}, "fen: is missing"),
+        ({"fen": None}, "fen: is null, which names no position; give a FEN, or 'startpos'"),
+        ({"fen": None, "moves": ["e2e4"]}, "fen: is null"),
+        ({"fen": None, "moves": []}, "fen: is null"),
+        ({"moves": None}, "moves: Input should be a valid list, got null"),
+    ],
+)
+def test_a_request_that_names_no_position_is_refused_and_not_audited(
+    client: TestClient, path: str, asked: dict[str, Any], said: str
+) -> None:
+    batch = path.endswith("batch")
+    answer = client.post(path, json={"positions": [asked]} if batch else asked)
+    problem = answer.json()["results"][0]["error"] if batch else answer.json()
+    assert (answer.status_code, problem["status"]) == (200 if batch else 422, 422)
+    assert said in problem["detail"]
+    assert [one["positions"] for one in client.get("/v1/leakage").json()["models"].values()] in ([], [0])
+
+
+def test_the_start_position_has_a_word(client: TestClient) -> None:
+    asked: list[dict[str, Any]] = [{"moves": []}, {"fen": "startpos"}, {"fen": chess.STARTING_FEN}]
+    asked += [{"fen": "startpos", "moves": []}]
+    answers = [client.post("/v1/policy", json=one).json() for one in asked]
+    answers += client.post("/v1/policy/batch", json={"positions": asked * 4}).json()["results"]
+    for answer in answers:
+        del answer["timing"]
+        assert answer == answers[0]
+    assert answers[0]["fen"] == chess.STARTING_FEN
+    after = [client.post("/v1/move", json={**one, "moves": ["e2e4"]}).json()["move"] for one in asked[1:]]
+    assert after == [client.post("/v1/move", json={"moves": ["e2e4"]}).json()["move"]] * 3
+
+
+def test_a_seed_without_sample_is_refused(client: TestClient) -> None:
+    for body in ({"seed": 7}, {"seed": 7, "method": "greedy"}):
+        answer = client.post("/v1/move", json={"fen": "startpos", **body})
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == "seed: goes with method 'sample', not with 'greedy'"
+    assert client.post("/v1/move", json={"fen": "startpos", "seed": 7, "method": "sample"}).json()["seed"] == 7
+
+
+def test_the_documented_defaults_of_a_rule_change_nothing(client: TestClient) -> None:
+    plain = client.post("/v1/policy", json={"fen": "startpos"}).json()
+    said = {"temperature": 1, "top_p": 1, "min_p": 0, "normalizer": "softmax"}
+    assert client.post("/v1/policy", json={"fen": "startpos", **said}).json()["moves"] == plain["moves"]
+    body = {"positions": [{"fen": "startpos", "min_p": 0}, {"fen": "startpos"}], "min_p": 0.9}
+    all_of_them, best = client.post("/v1/policy/batch", json=body).json()["results"]
+    assert all_of_them["moves"] == plain["moves"]
+    assert len(best["moves"]) < len(plain["moves"])
