@@ -10,6 +10,7 @@ import chess
 import chess.pgn
 
 from service.encoding.encoded import Elo
+from service.encoding.line import Line
 from service.encoding.position import Position, status_names
 from service.errors import InvalidPgn, LimitExceeded, MovemaskError
 
@@ -92,15 +93,19 @@ def _game(found: chess.pgn.Game, number: int) -> Game:
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
-    plies = []
+    line = Line(board)
+    elos = []
     for index, move in enumerate(moves):
+        board = line.last
         if not move or not board.is_legal(move):
             raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {board.fen()!r}")
         elo = None
         if white is not None and black is not None:
             elo = Elo(white, black) if board.turn == chess.WHITE else Elo(black, white)
-        plies.append(Ply(Position(board.copy()), move, elo))
-        board.push(move)
+        elos.append(elo)
+        line.play(move)
+    line.ended()
+    plies = (Ply(Position.along(line, ply), move, elo) for ply, (move, elo) in enumerate(zip(moves, elos, strict=True)))
     return Game(headers, board.chess960, tuple(plies))
 
 
