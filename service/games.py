@@ -23,7 +23,7 @@ from service.policy import Rule
 @dataclass(frozen=True, slots=True)
 class MoveJudged:
     """A move that was played. `rank` counts from 1; `surprise` is `-log p` in nats, finite where `p` itself
-    underflows."""
+    underflows, inf where it is beyond a float: at temperatures of 1e-307 and less."""
 
     ply: int
     move: chess.Move
@@ -104,14 +104,15 @@ def _judged(ply: int, asked: Ply, answer: Answer) -> MoveJudged:
     assert policy is not None  # a move was played, so there is a legal one
     place = policy.moves.index(asked.played)
     surprise = losses.cross_entropy(policy.logits, [0, len(policy.moves)], [place], answer.rule.temperature)
-    return MoveJudged(ply, asked.played, float(policy.probabilities[place]), place + 1, float(surprise[0]), answer)
+    probability = float(policy.probabilities[place])
+    return MoveJudged(ply, asked.played, probability, place + 1, abs(float(surprise[0])), answer)  # no -0.0
 
 
 def _side(moves: Sequence[MoveJudged], side: chess.Color) -> SideJudged | None:
     own = [move for move in moves if move.answer.position.board.turn == side]
     if not own:
         return None
-    cross_entropy = float(np.mean([move.surprise for move in own]))
+    cross_entropy = float(sum(move.surprise / len(own) for move in own))  # no sum that overflows before the mean does
     leaked = [move.answer.leakage for move in own if move.answer.leakage is not None]
     raw = [leakage.raw for leakage in leaked if leakage.raw is not None]
     with np.errstate(over="ignore"):

@@ -91,10 +91,18 @@ def test_a_finished_game_is_an_answer(client: TestClient, fen: str, status: str)
 
 
 @pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
-def test_counters_of_a_hundred_digits_are_numbers_too(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
+def test_the_largest_counters_are_numbers_too(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
     write_fake(tmp_path / "m", planes=planes, vocabulary=words)
-    fen = f"4k3/8/8/8/8/8/8/4K2R w K - {10**60} {10**60}"
+    fen = f"4k3/8/8/8/8/8/8/4K2R w K - {10**6} {10**6}"
     check(asked(serve(tmp_path / "m"), fen=fen), chess.Board(fen))
+
+
+@pytest.mark.parametrize(("clock", "number", "named"), [(10**6 + 1, 1, "half-move clock"), (0, 10**60, "move number")])
+def test_counters_beyond_the_limit_are_refused_by_name(client: TestClient, clock: int, number: int, named: str) -> None:
+    answer = client.post("/v1/policy", json={"fen": f"4k3/8/8/8/8/8/8/4K2R w K - {clock} {number}"})
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:movemask:problem:invalid-fen"
+    assert f"the {named} is {max(clock, number)}, at most 1000000 is taken" in answer.json()["detail"]
 
 
 def test_moves_lead_to_the_position(client: TestClient) -> None:

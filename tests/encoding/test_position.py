@@ -59,6 +59,9 @@ def test_without_a_fen_it_is_the_start() -> None:
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR x KQkq - 0 1", "expected 'w' or 'b'"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq e9 0 1", "invalid en passant"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - -1 1", "half-move clock cannot be negative"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 " + "1" * 200, "228 characters, at most 200 are taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 1000001 1", "the half-move clock is 1000001, at most 1000000 is taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 1000001", "the move number is 1000001, at most 1000000 is taken"),
     ],
 )
 def test_what_is_not_a_fen_is_refused_with_what_it_was(fen: str, words: str) -> None:

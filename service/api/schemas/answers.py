@@ -130,7 +130,9 @@ class PlayedOut(BaseModel):
     san: str
     probability: float
     rank: int = Field(description="1 is the network's first choice.")
-    surprise: float = Field(description="-log p, in nats.")
+    surprise: float | None = Field(
+        description="-log p, in nats, also where p itself is 0 as a number; null where -log p is beyond a number too."
+    )
     leakage: LeakageOut
 
 
@@ -138,7 +140,7 @@ class SideOut(BaseModel):
     """One side's moves."""
 
     moves: int
-    cross_entropy: float = Field(description="Mean surprise, in nats.")
+    cross_entropy: float | None = Field(description="Mean surprise, in nats; null where that is beyond a number.")
     perplexity: float | None = Field(description="exp(cross_entropy); null where that is beyond a number.")
     top1: float = Field(description="Share of moves that were the network's first choice.")
     raw_leakage: float | None = Field(description="Mean.")
@@ -204,9 +206,12 @@ def _side(side: SideJudged | None) -> SideOut | None:
     if side is None:
         return None
     told = dataclasses.asdict(side)
-    if not math.isfinite(side.perplexity):
-        told["perplexity"] = None
-    return SideOut(**told)
+    return SideOut(**{**told, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
+
+
+def _finite(value: float) -> float | None:
+    """What JSON has for it: no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _played(judged: MoveJudged, model: Model) -> PlayedOut:
@@ -219,7 +224,7 @@ def _played(judged: MoveJudged, model: Model) -> PlayedOut:
         san=position.board.san(judged.move),
         probability=judged.probability,
         rank=judged.rank,
-        surprise=judged.surprise,
+        surprise=_finite(judged.surprise),
         leakage=LeakageOut(**_leakage(leakage, model)),
     )
 

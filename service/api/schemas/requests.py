@@ -18,9 +18,10 @@ from pydantic import (
 
 from service.answering import Query
 from service.encoding.encoded import Elo
+from service.encoding.fen import MAX_LENGTH
 from service.policy import CALIBRATED, Normalizer, Rule
 
-Fen = Annotated[str, Field(max_length=200)]
+Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
 Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
 Temperature = Annotated[
     float,
