@@ -19,6 +19,9 @@ from service.numeric import losses
 from service.pipeline import Pipeline
 from service.policy import Rule
 
+#: Games that are read before a cancelled request is noticed.
+_AT_ONCE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class MoveJudged:
@@ -63,7 +66,7 @@ async def judged(
 
     Raises LimitExceeded for more than `max_positions` moves in all, and what stops all (model, queue).
     """
-    games = await asyncio.to_thread(_read, pgn, max_positions)
+    games = await _read(pgn, max_positions)
     plies = [ply for game in games if isinstance(game, Game) for ply in game.plies]
     rule = Rule(temperature=temperature)
     asked = [Asked(ply.position, ply.elo, rule) for ply in plies]
@@ -71,10 +74,14 @@ async def judged(
     return await asyncio.to_thread(_judge, games, outcomes)
 
 
-def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
-    games = list(islice(read_games(io.StringIO(pgn), max_positions), max_positions + 1))
-    if len(games) > max_positions:
-        raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
+async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
+    """The games, read off the event loop, a few at a time: no more of them once the request is cancelled."""
+    games: list[Game | MovemaskError] = []
+    following = read_games(io.StringIO(pgn), max_positions)
+    while part := await asyncio.to_thread(list, islice(following, _AT_ONCE)):
+        games += part
+        if len(games) > max_positions:
+            raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
     return games
 
 
