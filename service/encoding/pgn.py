@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, cast
 
 import chess
 import chess.pgn
@@ -46,7 +45,7 @@ def read_games(stream: TextIO, max_moves: int | None = None) -> Iterator[Game | 
     lines = _Lines(stream)
     while True:
         try:
-            found = chess.pgn.read_game(lines, Visitor=lambda: _MainLine(left))
+            found = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: _MainLine(left))
             if found is None:
                 break
             game: Game | MovemaskError = _game(found, number + 1)
@@ -63,15 +62,15 @@ def read_games(stream: TextIO, max_moves: int | None = None) -> Iterator[Game | 
         yield InvalidPgn("pgn: there is no game in it")
 
 
-class _Lines(io.TextIOBase):
-    """A PGN line by line for python-chess; it knows where the game that is being read ends."""
+class _Lines:
+    """A PGN line by line, which is all that python-chess asks for; it knows where the game that is being read ends."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._in_comment = self._ended = False
 
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        line = self._stream.readline(size)
+    def readline(self) -> str:
+        line = self._stream.readline()
         self._ended = not line or (line.isspace() and not self._in_comment)
         if self._in_comment or not line.startswith(("[", "%")):
             self._in_comment = ends_in_comment(line, self._in_comment)
@@ -108,7 +107,7 @@ class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
         super().__init__()
         self._left = left
 
-    def end_headers(self) -> chess.pgn.SkipType | None:  # type: ignore[override]  # as for begin_variation
+    def end_headers(self) -> chess.pgn.SkipType | None:
         try:
             check_length(self.game.headers.get("FEN", ""))
         except ValueError as error:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.schemas.answers import PolicyOut
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky
 from tests.networks import ONNX_TOML, write_fake, write_onnx
@@ -64,6 +65,41 @@ def test_the_start_position(client: TestClient) -> None:
 )
 def test_castling_en_passant_promotion_both_colours_and_218_moves(client: TestClient, fen: str) -> None:
     check(asked(client, fen=fen), chess.Board(fen))
+
+
+SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
+
+
+@pytest.mark.parametrize(
+    ("asking", "reason", "claimable"),
+    [
+        ({"fen": "8/8/4k3/8/8/3NK3/8/8 w - - 0 1"}, "insufficient_material", False),
+        ({"fen": "8/8/4k3/8/8/3RK3/8/8 w - - 150 120"}, "seventyfive_moves", False),
+        ({"fen": "8/8/4k3/8/8/3RK3/8/8 b - - 149 120"}, "fifty_moves", True),
+        ({"moves": SHUFFLE * 2}, "threefold_repetition", True),
+        ({"moves": SHUFFLE * 4}, "fivefold_repetition", False),
+    ],
+)
+def test_a_drawn_game_says_so_and_still_has_its_policy(
+    client: TestClient, asking: dict[str, Any], reason: str, claimable: bool
+) -> None:
+    answer = asked(client, **asking)
+    assert answer["status"] == "ongoing"
+    assert answer["draw"] == {"reason": reason, "claimable": claimable}
+    assert sum(move["probability"] for move in answer["moves"]) == pytest.approx(1)
+    assert asked(client, "/v1/move", **asking)["draw"] == answer["draw"]
+    (result,) = asked(client, "/v1/policy/batch", positions=[asking])["results"]
+    assert result["draw"] == answer["draw"]
+    PolicyOut.model_validate(answer)
+
+
+def test_no_draw_is_told_where_there_is_none(client: TestClient) -> None:
+    for asking in (
+        {"moves": SHUFFLE},
+        {"fen": "8/8/4k3/8/8/3RK3/8/8 b - - 99 120"},
+        {"fen": "7k/6Q1/5K2/8/8/8/8/8 b - - 160 120"},
+    ):
+        assert "draw" not in asked(client, **asking)
 
 
 @pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])

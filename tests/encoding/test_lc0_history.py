@@ -24,6 +24,7 @@ Planes = NDArray[np.float32]
 
 PLACEMENT = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 KNIGHTS_OUT_AND_BACK = ["g1f3", "g8f6", "f3g1", "f6g8"]
+OTHER_RANKS = str.maketrans("12345678", "87654321")
 RIGHTS = ["".join(kept) or "-" for kept in product(*((letter, "") for letter in "KQkq"))]
 
 
@@ -184,7 +185,7 @@ def test_repetitions_and_en_passant_fields(fen: str, moves: list[str]) -> None:
     for count in range(len(moves) + 1):
         check(fen, moves[:count])
         mirrored = chess.Board(fen).mirror().fen(en_passant="fen")
-        check(mirrored, [f"{a}{9 - int(b)}{c}{9 - int(d)}" for a, b, c, d in moves[:count]])
+        check(mirrored, [uci.translate(OTHER_RANKS) for uci in moves[:count]])
 
 
 def test_every_tricky_position() -> None:
@@ -194,7 +195,7 @@ def test_every_tricky_position() -> None:
 
 
 @st.composite
-def played(draw: st.DrawFn) -> tuple[str, list[str], bool]:
+def shuffles(draw: st.DrawFn) -> tuple[str, list[str], bool]:
     """A game that shuffles back and forth as often as not, from a start of any kind."""
     chess960 = draw(st.booleans())
     board = chess.Board.from_chess960_pos(draw(st.integers(0, 959))) if chess960 else chess.Board()
@@ -206,24 +207,26 @@ def played(draw: st.DrawFn) -> tuple[str, list[str], bool]:
             break
         board.push(draw(st.sampled_from(moves)))
     board.clear_stack()
-    fen, moves = board.fen(en_passant="fen"), []
+    fen = board.fen(en_passant="fen")
+    played: list[str] = []
     for _ in range(draw(st.integers(0, 14))):
         legal = list(board.legal_moves)
         if not legal:
             break
         back = [move for move in legal if len(board.move_stack) > 1 and undoes(move, board.move_stack[-2])]
         quiet = [move for move in legal if not board.is_zeroing(move)]
-        move = draw(st.sampled_from(back if back and draw(st.booleans()) else quiet or legal))
-        moves.append(board.uci(move))
+        turning_back: bool = draw(st.booleans())
+        move = draw(st.sampled_from(back if back and turning_back else quiet or legal))
+        played.append(board.uci(move))
         board.push(move)
-    return fen, moves, chess960
+    return fen, played, chess960
 
 
 def undoes(move: chess.Move, before: chess.Move) -> bool:
     return (move.from_square, move.to_square) == (before.to_square, before.from_square)
 
 
-@given(played())
+@given(shuffles())
 def test_any_game_from_any_start(game: tuple[str, list[str], bool]) -> None:
     fen, moves, chess960 = game
     check(fen, moves, chess960=chess960)

@@ -28,7 +28,8 @@ def games(draw: st.DrawFn) -> chess.Board:
         back = [
             move for move in moves if len(board.move_stack) > 1 and board.move_stack[-2].to_square == move.from_square
         ]
-        board.push(draw(st.sampled_from(back if back and draw(st.booleans()) else moves)))
+        turning_back: bool = draw(st.booleans())
+        board.push(draw(st.sampled_from(back if back and turning_back else moves)))
     return board
 
 

@@ -72,13 +72,27 @@ class TimingOut(BaseModel):
     inference_ms: float
 
 
+class DrawOut(BaseModel):
+    """A draw by the laws of chess, in a position that has legal moves."""
+
+    reason: Literal[
+        "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
+    ] = Field(description="The weightiest that holds. Repetitions are counted in the `moves` of the request.")
+    claimable: bool = Field(
+        description="True: the player to move may claim it, and the game goes on if not. False: the game is over."
+    )
+
+
 class _Head(BaseModel):
     """Which network, which position."""
 
     model: ModelOut
     fen: str
     turn: Literal["white", "black"]
-    status: Literal["ongoing", "checkmate", "stalemate"]
+    status: Literal["ongoing", "checkmate", "stalemate"] = Field(
+        description="`ongoing` where there is a legal move, also in a drawn game: that is in `draw`."
+    )
+    draw: DrawOut | None = Field(None, description="Left out where the laws of chess give none.")
 
 
 class _Moves(BaseModel):
@@ -230,12 +244,15 @@ def _played(judged: MoveJudged, model: Model) -> PlayedOut:
 
 
 def _head(answer: Answer, model: Model) -> Told:
-    return {
+    out: Told = {
         "model": {"name": model.name, "digest": model.digest},
         "fen": answer.position.fen,
         "turn": answer.position.turn,
         "status": answer.status,
     }
+    if answer.draw is not None:
+        out["draw"] = {"reason": answer.draw.value, "claimable": answer.draw.claimable}
+    return out
 
 
 def _tail(answer: Answer, model: Model, include: list[Include]) -> Told:
