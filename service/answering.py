@@ -13,6 +13,7 @@ from service.audit.leakage import Batch, leakages
 from service.audit.record import Leakage
 from service.audit.served import Told, served
 from service.audit.traits import Traits
+from service.encoding.draws import Draw, draws_of
 from service.encoding.encoded import Elo, EncodedPosition
 from service.encoding.phase import Phase, phases_of
 from service.encoding.position import Position, boards_of
@@ -60,6 +61,7 @@ class Answer:
 
     position: Position
     status: str
+    draw: Draw | None  # with a legal move alone
     legal_moves: int  # all of them; the policy holds those that the rule keeps
     traits: Traits | None
     policy: Policy | None
@@ -208,18 +210,21 @@ def _answers(model: Model, runs: Sequence[Run], kinds: Sequence[str], least: flo
     measured = Batch(logits, legal.slots, legal.indptr)
     codes = [encoded.codes for encoded in batch]
     leaked = leakages(positions, model.vocabulary, measured, codes, kinds=kinds, least=least)
+    boards = boards_of(positions)
+    phases, draws = phases_of(boards), draws_of(boards, positions)
     return [
-        _answer(model, run, policy, leakage, phase)
-        for run, policy, leakage, phase in zip(runs, made, leaked, phases_of(boards_of(positions)), strict=True)
+        _answer(model, run, policy, leakage, phase, draw)
+        for run, policy, leakage, phase, draw in zip(runs, made, leaked, phases, draws, strict=True)
     ]
 
 
-def _answer(model: Model, run: Run, policy: Policy, leakage: Leakage, phase: Phase) -> Answer:
+def _answer(model: Model, run: Run, policy: Policy, leakage: Leakage, phase: Phase, draw: Draw | None) -> Answer:
     asked, encoded = run.ready.asked, run.ready.encoded
     position, elo, count = encoded.position, asked.elo, len(encoded.codes)
     return Answer(
         position=position,
         status="ongoing",
+        draw=draw,
         legal_moves=count,
         traits=Traits(position.turn, encoded.in_check, phase, count, None if elo is None else elo.self),
         policy=policy,
@@ -239,6 +244,7 @@ def finished(model: Model, item: Ready) -> Answer:
     return Answer(
         position=position,
         status=position.status(has_legal_moves=False),
+        draw=None,
         legal_moves=0,
         traits=None,
         policy=None,

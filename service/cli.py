@@ -235,8 +235,12 @@ async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple
 
 def _table(answer: Answer, model: Model, top: int) -> str:
     lines = [f"{answer.position.fen}", f"{answer.position.turn} to move, {answer.status}; {model.name}"]
+    if answer.draw is not None:
+        lines.append(
+            f"a draw{' can be claimed' if answer.draw.claimable else ''}: {answer.draw.value.replace('_', ' ')}"
+        )
     if answer.elo:
-        lines[-1] += f", Elo {answer.elo.self:g} against {answer.elo.opponent:g}"
+        lines[1] += f", Elo {answer.elo.self:g} against {answer.elo.opponent:g}"
     if answer.ignored:
         lines.append(f"ignored: {', '.join(answer.ignored)} (this network cannot use it)")
     if answer.policy is None or answer.leakage is None:

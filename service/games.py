@@ -19,11 +19,14 @@ from service.numeric import losses
 from service.pipeline import Pipeline
 from service.policy import Rule
 
+#: Games that are read before a cancelled request is noticed.
+_AT_ONCE = 16
+
 
 @dataclass(frozen=True, slots=True)
 class MoveJudged:
     """A move that was played. `rank` counts from 1; `surprise` is `-log p` in nats, finite where `p` itself
-    underflows."""
+    underflows, inf where it is beyond a float: at temperatures of 1e-307 and less."""
 
     ply: int
     move: chess.Move
@@ -63,7 +66,7 @@ async def judged(
 
     Raises LimitExceeded for more than `max_positions` moves in all, and what stops all (model, queue).
     """
-    games = await asyncio.to_thread(_read, pgn, max_positions)
+    games = await _read(pgn, max_positions)
     plies = [ply for game in games if isinstance(game, Game) for ply in game.plies]
     rule = Rule(temperature=temperature)
     asked = [Asked(ply.position, ply.elo, rule) for ply in plies]
@@ -71,10 +74,14 @@ async def judged(
     return await asyncio.to_thread(_judge, games, outcomes)
 
 
-def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
-    games = list(islice(read_games(io.StringIO(pgn), max_positions), max_positions + 1))
-    if len(games) > max_positions:
-        raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
+async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
+    """The games, read off the event loop, a few at a time: no more of them once the request is cancelled."""
+    games: list[Game | MovemaskError] = []
+    following = read_games(io.StringIO(pgn), max_positions)
+    while part := await asyncio.to_thread(list, islice(following, _AT_ONCE)):
+        games += part
+        if len(games) > max_positions:
+            raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
     return games
 
 
@@ -104,14 +111,15 @@ def _judged(ply: int, asked: Ply, answer: Answer) -> MoveJudged:
     assert policy is not None  # a move was played, so there is a legal one
     place = policy.moves.index(asked.played)
     surprise = losses.cross_entropy(policy.logits, [0, len(policy.moves)], [place], answer.rule.temperature)
-    return MoveJudged(ply, asked.played, float(policy.probabilities[place]), place + 1, float(surprise[0]), answer)
+    probability = float(policy.probabilities[place])
+    return MoveJudged(ply, asked.played, probability, place + 1, abs(float(surprise[0])), answer)  # no -0.0
 
 
 def _side(moves: Sequence[MoveJudged], side: chess.Color) -> SideJudged | None:
     own = [move for move in moves if move.answer.position.board.turn == side]
     if not own:
         return None
-    cross_entropy = float(np.mean([move.surprise for move in own]))
+    cross_entropy = float(sum(move.surprise / len(own) for move in own))  # no sum that overflows before the mean does
     leaked = [move.answer.leakage for move in own if move.answer.leakage is not None]
     raw = [leakage.raw for leakage in leaked if leakage.raw is not None]
     with np.errstate(over="ignore"):

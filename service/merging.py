@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Generic, TypeVar
 
@@ -23,7 +23,9 @@ class Merged(Generic[T, R]):
     ----------
     work : items → a result for each, in order
     few : items of one caller that are still worked on in the loop
-    slow : whether an item takes too long for it
+    cost : of an item, by which those are told that take too long for the loop; more than `few` is
+    at_once : cost of what a thread is given at once. If the caller is cancelled meanwhile (its client has gone), the
+        rest is dropped.
     """
 
     def __init__(
@@ -32,21 +34,39 @@ class Merged(Generic[T, R]):
         work: Callable[[list[T]], Sequence[R]],
         *,
         few: int = 16,
-        slow: Callable[[T], bool] | None = None,
+        cost: Callable[[T], int] = lambda item: 1,
+        at_once: int = 4096,
     ) -> None:
-        self._executor, self._work, self._few, self._slow = executor, work, few, slow
+        self._executor, self._work, self._few = executor, work, few
+        self._cost, self._at_once = cost, at_once
         self._waiting: list[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = []
 
     async def run(self, items: Sequence[T]) -> Sequence[R]:
         """The results of these items; raises what `work` raises. Who is cancelled while waiting is left out."""
         loop = asyncio.get_running_loop()
-        if len(items) > self._few or (self._slow is not None and any(map(self._slow, items))):
-            return await loop.run_in_executor(self._executor, self._work, list(items))
+        if len(items) > self._few or any(self._cost(item) > self._few for item in items):
+            results: list[R] = []
+            for part in self._parts(items):
+                results += await loop.run_in_executor(self._executor, self._work, part)
+            return results
         future: asyncio.Future[Sequence[R]] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._together)
         self._waiting.append((items, future))
         return await future
+
+    def _parts(self, items: Sequence[T]) -> Iterator[list[T]]:
+        """The items in order, as many together as cost no more than is done at once; always one."""
+        part: list[T] = []
+        total = 0
+        for item in items:
+            cost = self._cost(item)
+            if part and total + cost > self._at_once:
+                yield part
+                part, total = [], 0
+            part.append(item)
+            total += cost
+        yield part
 
     def _together(self) -> None:
         """Works for all who have asked since the last time."""

@@ -42,12 +42,10 @@ class Watch:
 
 _DEFAULT_PLAN = Plan()
 
-_LONG_GAME = 16  # moves
 
-
-def _long(item: Query | Asked) -> bool:
-    """Whether a game is to be played through that holds up all others: python-chess takes 30 µs a move."""
-    return isinstance(item, Query) and len(item.moves) > _LONG_GAME
+def _plies(item: Query | Asked) -> int:
+    """What reading it costs: a move that is played takes python-chess longer than a FEN takes to be read."""
+    return 1 + len(item.moves) if isinstance(item, Query) else 1
 
 
 class Pipeline:
@@ -132,7 +130,7 @@ class Pipeline:
         if lane is None:
             model, least = batcher.model, self._plan.least
             lane = self._lanes[batcher] = _Lane(
-                Merged(self._executor, lambda items: prepared(model, items, max_moves=self._max_moves), slow=_long),
+                Merged(self._executor, lambda items: prepared(model, items, max_moves=self._max_moves), cost=_plies),
                 Merged(self._executor, lambda runs: answers(model, runs, least=least)),
                 next(self._numbers),
             )

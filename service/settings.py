@@ -99,7 +99,8 @@ class Settings(BaseSettings):
     max_positions: int = Field(
         1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."
     )
-    max_moves: int = Field(1024, ge=0, description="Moves in one request's `moves`.")
+    max_moves: int = Field(1024, ge=0, description="Moves in the `moves` of one position.")
+    max_plies: int = Field(65_536, ge=0, description="Moves in one request, in the `moves` of all its positions.")
     max_body_bytes: int = Field(
         8 * 2**20, ge=1024, description="Bytes in one request's body; less where a route needs less."
     )

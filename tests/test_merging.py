@@ -66,7 +66,7 @@ def test_what_takes_long_is_done_off_the_loop(executor: ThreadPoolExecutor) -> N
     work = Work()
 
     async def main() -> list[Sequence[int]]:
-        merged = Merged(executor, work, slow=lambda item: item > 9)
+        merged = Merged(executor, work, cost=lambda item: 20 if item > 9 else 1)
         return list(await asyncio.gather(merged.run([1]), merged.run([2, 10]), merged.run([3])))
 
     assert asyncio.run(main()) == [[10], [20, 100], [30]]
@@ -98,3 +98,30 @@ def test_who_left_before_their_turn_is_not_worked_for(executor: ThreadPoolExecut
 
     asyncio.run(main())
     assert work.calls == [[0, 2]]
+
+
+def test_a_large_request_is_worked_on_in_parts_and_no_further_once_its_client_has_gone(
+    executor: ThreadPoolExecutor,
+) -> None:
+    """1,000 games of 1,024 moves went on for 27 s after the client had left."""
+    begun, go_on = threading.Event(), threading.Event()
+    calls: list[list[int]] = []
+
+    def work(items: list[int]) -> list[int]:
+        calls.append(items)
+        begun.set()
+        assert go_on.wait(30)
+        return items
+
+    async def main() -> None:
+        merged = Merged(executor, work, cost=lambda item: item, at_once=40)
+        asked = asyncio.ensure_future(merged.run([20, 15, 30, 100, 1, 2]))
+        assert await asyncio.to_thread(begun.wait, 30)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        go_on.set()
+        assert await merged.run([20, 15, 30, 100, 1, 2]) == [20, 15, 30, 100, 1, 2]
+
+    asyncio.run(main())
+    assert calls == [[20, 15], [20, 15], [30], [100], [1, 2]]

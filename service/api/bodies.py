@@ -49,7 +49,7 @@ def batch_limits(settings: Settings) -> BodyLimits:
     """What a batch of positions needs."""
     most = 1 + settings.max_positions
     size = most * (_FIELDS + _MOVE * settings.max_moves)
-    values = most * (_VALUES + settings.max_moves)
+    values = most * _VALUES + settings.max_plies
     return BodyLimits(min(settings.max_body_bytes, size), values, containers=most * _VALUES, fields=_VALUES)
 
 

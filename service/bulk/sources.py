@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
+from service.encoding.pgn import ends_in_comment
 from service.errors import SourceError
 from service.extras import require
 
@@ -127,26 +128,10 @@ def _games(lines: Iterator[str]) -> Iterator[str]:
             game, moves = [], False
         if not header and line.strip() and not line.startswith("%"):
             moves = True
-            in_comment = _ends_in_comment(line, in_comment)
+            in_comment = ends_in_comment(line, in_comment)
         game.append(line)
     if any(line.strip() for line in game):
         yield "".join(game)
-
-
-def _ends_in_comment(line: str, inside: bool) -> bool:
-    """Whether a comment in braces is open at the end of a line of moves; what follows a semicolon is none."""
-    place = 0
-    while True:
-        if inside:
-            place = line.find("}", place) + 1
-            if not place:
-                return True
-        else:
-            begin, rest = line.find("{", place), line.find(";", place)
-            if begin < 0 or 0 <= rest < begin:
-                return False
-            place = begin + 1
-        inside = not inside
 
 
 def _positions(lines: Iterator[str]) -> Iterator[str]:

@@ -9,6 +9,10 @@ import re
 
 import chess
 
+#: What a FEN may be, wherever one is read. The longest that means anything has 71 characters of placement and 20 more.
+MAX_LENGTH = 200
+MAX_COUNTER = 1_000_000
+
 #: Six fields without anything unusual: no promoted-piece marks, standard castling letters, plain counters.
 _PLAIN = re.compile(
     r"(?![^ ]*[1-8][1-8])([1-8PNBRQKpnbrqk/]{15,71}) ([wb]) (-|K?Q?k?q?) (-|[a-h][1-8])"
@@ -27,11 +31,14 @@ _PIECES = tuple(_kept(letters) for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk
 
 
 def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
-    """The board; ValueError as python-chess raises it."""
+    """The board; ValueError as python-chess raises it, or for a FEN beyond the limits."""
+    check_length(fen)
     found = _PLAIN.fullmatch(fen)
     rows = found[1].translate(_EMPTY).split("/") if found else []
     if found is None or [len(row) for row in rows] != [8] * 8 or chess960 or not found[3]:
-        return chess.Board(fen, chess960=chess960)
+        board = chess.Board(fen, chess960=chess960)
+        check_counters(board)
+        return board
     # The first rank of the text is the eighth, its first file the a-file; a binary number begins with h8.
     squares = "".join([row[::-1] for row in rows])
     bits = [int(squares.translate(table), 2) for table in _PIECES]
@@ -46,3 +53,16 @@ def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
         board.ep_square = chess.SQUARE_NAMES.index(found[4])
     board.halfmove_clock, board.fullmove_number = int(found[5]), int(found[6])
     return board
+
+
+def check_length(fen: str) -> None:
+    """ValueError for more than MAX_LENGTH characters."""
+    if len(fen) > MAX_LENGTH:
+        raise ValueError(f"{len(fen)} characters, at most {MAX_LENGTH} are taken: {fen[:40]!r}…")
+
+
+def check_counters(board: chess.Board) -> None:
+    """ValueError for a half-move clock or move number beyond MAX_COUNTER."""
+    for name, number in (("half-move clock", board.halfmove_clock), ("move number", board.fullmove_number)):
+        if number > MAX_COUNTER:
+            raise ValueError(f"the {name} is {number}, at most {MAX_COUNTER} is taken")

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from service.encoding.attacks import ONE, Bits
 from service.encoding.bitboards import mirrored, piece_bitboards, unpacked
 from service.encoding.boards import Boards
+from service.encoding.line import SamePosition
 from service.encoding.position import Position, boards_of
 
 PLANES = 112
@@ -37,6 +38,7 @@ _THEIR_PAWNS = 6
 _OTHER_SIDE = [*range(6, 12), *range(6), 12]
 _LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
+_ALL_CASTLING = np.uint64(chess.BB_CORNERS)
 _START = np.array([*piece_bitboards(chess.Board()), 0], dtype=np.uint64)
 
 
@@ -44,7 +46,7 @@ class HistoryFill(Enum):
     """What stands in for positions before the oldest known one; the names are lc0's."""
 
     NO = "no"  # zeros
-    FEN_ONLY = "fen_only"  # the oldest known position, but zeros if that is the start position
+    FEN_ONLY = "fen_only"  # the oldest known position, but zeros if that is the start position, all rights kept
     ALWAYS = "always"  # the oldest known position, whatever it is
 
 
@@ -78,8 +80,9 @@ def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
     found = _pieces(boards)
     if fill is HistoryFill.NO:
         return np.zeros_like(found)
-    if fill is HistoryFill.FEN_ONLY:
-        found[(found == _START).all(axis=1) & ~boards.black] = 0
+    if fill is HistoryFill.FEN_ONLY:  # lc0's boards are equal with the same pieces, side to move and castling rights
+        start = (found == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
+        found[start] = 0
     landed, start = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
     found[:, _THEIR_PAWNS] ^= landed | start
     return found
@@ -87,10 +90,10 @@ def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
 
 def _history(position: Position, fill: HistoryFill) -> Bits:
     """The eight blocks of a position whose game is known, `[8, 13]`, all seen by who is to move now."""
-    known = list(position.history(BLOCKS))
-    boards = Boards.of([board for board, _ in known])
+    known = position.history(BLOCKS, SamePosition.BY_LC0)
+    boards = Boards.of([one.board for one in known])
     blocks = np.concatenate([_pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
-    blocks[: len(known), _REPEATED] = [_ALL if repeated else 0 for _, repeated in known]
+    blocks[: len(known), _REPEATED] = [0 if one.earlier is None else _ALL for one in known]
     theirs = np.arange(BLOCKS).clip(max=len(known) - 1) % 2 == 1  # where the opponent was to move
     blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
     return blocks

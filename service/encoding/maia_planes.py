@@ -47,7 +47,7 @@ def encode_maia3_history(position: Position) -> NDArray[np.float32]:
 
     Each of them is seen by the side that was to move in it.
     """
-    blocks = [_tokens(board) for board, _ in position.history(BLOCKS)][::-1]
+    blocks = [_tokens(known.board) for known in position.history(BLOCKS)][::-1]
     return np.concatenate([*blocks[:1] * (BLOCKS - len(blocks)), *blocks], axis=1)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, cast
 
 import chess
 import chess.pgn
 
 from service.encoding.encoded import Elo
+from service.encoding.fen import check_counters, check_length
+from service.encoding.line import Line
 from service.encoding.position import Position, status_names
 from service.errors import InvalidPgn, LimitExceeded, MovemaskError
 
@@ -40,14 +42,61 @@ def read_games(stream: TextIO, max_moves: int | None = None) -> Iterator[Game | 
     """
     number = 0
     left = [max_moves]
-    while (found := chess.pgn.read_game(stream, Visitor=lambda: _MainLine(left))) is not None:
-        number += 1
+    lines = _Lines(stream)
+    while True:
         try:
-            yield _game(found, number)
+            found = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: _MainLine(left))
+            if found is None:
+                break
+            game: Game | MovemaskError = _game(found, number + 1)
+        except LimitExceeded:
+            raise
         except MovemaskError as error:
-            yield error
+            game = error
+        except Exception as error:  # python-chess's: a $ followed by more digits than Python reads, and whatever else
+            lines.end_game()
+            game = InvalidPgn(f"pgn: game {number + 1}: cannot be read: {type(error).__name__}: {str(error)[:200]}")
+        number += 1
+        yield game
     if not number:
         yield InvalidPgn("pgn: there is no game in it")
+
+
+class _Lines:
+    """A PGN line by line, which is all that python-chess asks for; it knows where the game that is being read ends."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._in_comment = self._ended = False
+
+    def readline(self) -> str:
+        line = self._stream.readline()
+        self._ended = not line or (line.isspace() and not self._in_comment)
+        if self._in_comment or not line.startswith(("[", "%")):
+            self._in_comment = ends_in_comment(line, self._in_comment)
+        return line
+
+    def end_game(self) -> None:
+        """Reads on to the blank line that ends the game."""
+        while not self._ended:
+            self.readline()
+        self._in_comment = False
+
+
+def ends_in_comment(line: str, inside: bool) -> bool:
+    """Whether a comment in braces is open at the end of a line of moves; what follows a semicolon is none."""
+    place = 0
+    while True:
+        if inside:
+            place = line.find("}", place) + 1
+            if not place:
+                return True
+        else:
+            begin, rest = line.find("{", place), line.find(";", place)
+            if begin < 0 or 0 <= rest < begin:
+                return False
+            place = begin + 1
+        inside = not inside
 
 
 class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
@@ -57,6 +106,20 @@ class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
     def __init__(self, left: list[int | None]) -> None:
         super().__init__()
         self._left = left
+
+    def end_headers(self) -> chess.pgn.SkipType | None:
+        try:
+            check_length(self.game.headers.get("FEN", ""))
+        except ValueError as error:
+            self.handle_error(ValueError(f"FEN: {error}"))
+            return chess.pgn.SKIP
+        return None
+
+    def visit_comment(self, comment: str) -> None:
+        """Comments are not kept: python-chess joins those of a move anew with each."""
+
+    def visit_nag(self, nag: int) -> None:
+        """Nor are glyphs."""
 
     def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may, the builder does not
         return chess.pgn.SKIP
@@ -82,6 +145,7 @@ def _game(found: chess.pgn.Game, number: int) -> Game:
         raise InvalidPgn(f"{name}: {found.errors[0]}")
     try:
         board = found.board()
+        check_counters(board)
     except ValueError as error:
         raise InvalidPgn(f"{name}: {error}") from None
     if type(board) is not chess.Board:
@@ -92,17 +156,21 @@ def _game(found: chess.pgn.Game, number: int) -> Game:
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
-    plies = []
+    line = Line(board)
+    elos = []
     for index, move in enumerate(moves):
+        board = line.last
         if not move or not board.is_legal(move):
             raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {board.fen()!r}")
         elo = None
         if white is not None and black is not None:
             elo = Elo(white, black) if board.turn == chess.WHITE else Elo(black, white)
-        plies.append(Ply(Position(board.copy()), move, elo))
-        board.push(move)
+        elos.append(elo)
+        line.play(move)
+    line.ended()
+    plies = (Ply(Position.along(line, ply), move, elo) for ply, (move, elo) in enumerate(zip(moves, elos, strict=True)))
     return Game(headers, board.chess960, tuple(plies))
 
 
 def _rating(header: str | None) -> float | None:
-    return float(header) if header and header.isdigit() and len(header) <= 4 else None
+    return float(header) if header and header.isascii() and header.isdigit() and len(header) <= 4 else None

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.encoding.bitboards import mirrored, piece_bitboards, unpacked
+from service.encoding.line import SamePosition
 from service.encoding.position import Position
 
 PLANES = 119
@@ -37,7 +38,7 @@ def encode(position: Position) -> NDArray[np.float32]:
     board = position.board
     planes = np.zeros((PLANES, 8, 8), dtype=np.float32)
     planes[_ONCE : BLOCKS * _BLOCK : _BLOCK] = 1.0
-    for block, (earlier, repeated) in enumerate(_history(board)):
+    for block, (earlier, repeated) in enumerate(_history(position)):
         pieces = piece_bitboards(earlier)
         if earlier.turn != board.turn:
             pieces = pieces[6:] + pieces[:6]
@@ -54,16 +55,10 @@ def encode(position: Position) -> NDArray[np.float32]:
     return np.ascontiguousarray(planes[:, ::-1].transpose(1, 2, 0))
 
 
-def _history(board: chess.Board) -> list[tuple[chess.Board, bool]]:
+def _history(position: Position) -> list[tuple[chess.Board, bool]]:
     """Up to eight boards, newest first, each with whether its position occurs more than once in the game, before
     or after. pgx counts over the whole game, and tells positions apart by their en-passant square even where nothing
     can be taken there."""
-    replayed = board.copy()
-    keys = [replayed.epd(en_passant="fen")]
-    boards = [replayed.copy(stack=False)]
-    while replayed.move_stack:
-        replayed.pop()
-        keys.append(replayed.epd(en_passant="fen"))
-        if len(boards) < BLOCKS:
-            boards.append(replayed.copy(stack=False))
-    return [(earlier, keys.count(key) > 1) for earlier, key in zip(boards, keys, strict=False)]
+    known = position.history(BLOCKS, SamePosition.BY_SQUARE)
+    again = {one.earlier for one in known}
+    return [(one.board, one.earlier is not None or one.ply in again) for one in known]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import chess
 
 from service.encoding.boards import Boards
 from service.encoding.fen import board_of
 from service.encoding.fen_batch import plain_boards
+from service.encoding.line import Line, SamePosition
 from service.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded, MovemaskError
 
 #: A FEN's fields in order; the two counters may be left out (as in EPD), the others say what is legal.
@@ -19,8 +21,19 @@ START_FEN = chess.STARTING_FEN
 #: The word for the start position, which stands for a FEN (as in UCI's `position startpos`).
 START_WORD = "startpos"
 
+#: The positions before the last that any network sees, itself counted.
+_HISTORY = 8
+
 #: Fewer FENs are read one by one: numpy's calls cost more than they save.
 _WORTH_IT = 8
+
+
+class Known(NamedTuple):
+    """A position of a known game, after `ply` moves; `earlier` is the ply at which it last occurred before that."""
+
+    board: chess.Board
+    ply: int
+    earlier: int | None
 
 
 class Position:
@@ -29,14 +42,17 @@ class Position:
     One of a batch is a row of its `Boards`; python-chess's board is made of it when it is asked for.
     """
 
-    __slots__ = ("_board", "_boards", "_fen", "_row", "black")
+    __slots__ = ("_board", "_boards", "_fen", "_line", "_ply", "_row", "black")
 
     def __init__(self, board: chess.Board) -> None:
+        """From a valid board; its move stack is the game that led to it."""
         self.black = board.turn == chess.BLACK  # to move
         self._board: chess.Board | None = board
         self._fen: str | None = None
         self._boards: Boards | None = None
         self._row = 0
+        self._line: Line | None = None  # made of the board's move stack when it is asked for
+        self._ply = len(board.move_stack)
 
     def __repr__(self) -> str:
         return f"Position({self.fen!r})"
@@ -45,6 +61,14 @@ class Position:
     def _of_batch(cls, fen: str, boards: Boards, row: int, black: bool) -> Position:
         found = cls.__new__(cls)
         found.black, found._board, found._fen, found._boards, found._row = black, None, fen, boards, row
+        found._line, found._ply = None, 0
+        return found
+
+    @classmethod
+    def along(cls, line: Line, ply: int) -> Position:
+        """The position of a game after `ply` moves; the line is shared."""
+        found = cls(line.board(ply))
+        found._line, found._ply = line, ply
         return found
 
     @classmethod
@@ -63,17 +87,20 @@ class Position:
         if max_moves is not None and len(moves) > max_moves:
             raise LimitExceeded(f"moves: {len(moves)} moves, at most {max_moves} are taken")
         board = _board(START_FEN if fen is None else fen, chess960=chess960)
+        if not moves:
+            return cls(board)
+        line = Line(board, keep=_HISTORY)
         for ply, uci in enumerate(moves):
             try:
-                move = board.parse_uci(uci)
+                move = line.last.parse_uci(uci)
                 if not move:  # python-chess lets the null move, 0000, pass as legal
                     raise chess.IllegalMoveError
-                board.push(move)
             except ValueError as error:
                 why = "is not a UCI move" if isinstance(error, chess.InvalidMoveError) else "is not legal"
-                where = board.fen(en_passant="fen")
+                where = line.last.fen(en_passant="fen")
                 raise IllegalMove(f"moves[{ply}]: {uci!r} {why} in {where!r}") from None
-        return cls(board)
+            line.play(move)
+        return cls.along(line.ended(), line.plies)
 
     @classmethod
     def read_all(cls, fens: Sequence[str]) -> list[Position | MovemaskError]:
@@ -93,7 +120,7 @@ class Position:
 
     @property
     def board(self) -> chess.Board:
-        """python-chess's board, never to be changed; its move stack is the known history."""
+        """python-chess's board, never to be changed; what came before is in `history`, not in its move stack."""
         if self._board is None:
             assert self._fen is not None
             self._board = board_of(self._fen)
@@ -114,7 +141,23 @@ class Position:
     @property
     def has_history(self) -> bool:
         """Whether moves are known that led here."""
-        return self._board is not None and bool(self._board.move_stack)
+        return self._ply > 0
+
+    @property
+    def line(self) -> Line | None:
+        """The game that led here, which may go on from here; None if no move is known."""
+        if self._line is None and self._ply:
+            self._line = Line.of(self.board, keep=_HISTORY)
+        return self._line
+
+    @property
+    def history_key(self) -> bytes:
+        """The same for two positions only if the same moves are known to have led to them."""
+        return b"" if self.line is None or not self._ply else self.line.digest(self._ply)
+
+    def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
+        """How often the position has been on the board in the known game, now included."""
+        return 1 if self.line is None else self.line.occurrences(self._ply, same)
 
     @property
     def turn(self) -> str:
@@ -127,17 +170,13 @@ class Position:
             return "ongoing"
         return "checkmate" if self.board.is_check() else "stalemate"
 
-    def history(self, limit: int) -> Iterator[tuple[chess.Board, bool]]:
-        """Boards newest first, at most `limit`, each with whether its position occurred before in the known game."""
-        if not self.has_history:
-            yield self.board, False
-            return
-        board = self.board.copy()
-        for remaining in range(limit, 0, -1):
-            yield board.copy(stack=False), bool(board.move_stack) and board.is_repetition(2)
-            if remaining == 1 or not board.move_stack:
-                return
-            board.pop()
+    def history(self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS) -> list[Known]:
+        """The known positions up to this one, newest first, at most `limit` (8 or fewer)."""
+        line = self.line
+        if line is None:
+            return [Known(self.board, self._ply, None)]
+        oldest = max(self._ply - limit + 1, 0)
+        return [Known(line.board(ply), ply, line.earlier(ply, same)) for ply in range(self._ply, oldest - 1, -1)]
 
 
 def boards_of(positions: Sequence[Position]) -> Boards:

@@ -67,8 +67,5 @@ def _size(evaluation: Evaluation) -> int:
 def key_of(encoded: EncodedPosition, model: Model) -> Hashable:
     """What a network may tell apart: the position, counters and all, the ratings, and the game before if it sees it."""
     position = encoded.position
-    history: tuple[str, ...] = ()
-    if position.has_history and model.contract.takes_history:
-        board = position.board
-        history = (board.root().fen(en_passant="fen"), *(move.uci() for move in board.move_stack))
+    history = position.history_key if model.contract.takes_history else b""
     return position.fen, position.chess960, encoded.elo, history

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.schemas.answers import GamesOut
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -75,6 +76,45 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
     assert errors[4].startswith("pgn: game 5: ply 2: 0000 is not legal")
     assert len(answer["games"][5]["moves"]) == 6
     assert answer["games"][1]["ignored"] == ["elo", "history"]
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-300, 3e-307, 1e-308, 5e-324, 1e308])
+def test_any_temperature_keeps_the_schema(client: TestClient, temperature: float) -> None:
+    """A surprise is the logit's distance from the best over the temperature: null only where that is no number."""
+    found = judged(client, pgn=PGN, temperature=temperature)
+    GamesOut.model_validate(found)
+    (game,) = found["games"]
+    cold = judged(client, pgn=PGN, temperature=1e-3)["games"][0]
+    for told, finite in zip(game["moves"], cold["moves"], strict=True):
+        if temperature <= 1e-3:
+            with np.errstate(over="ignore"):
+                expected = np.float64(finite["surprise"]) * 1e-3 / temperature
+            if told["surprise"] is None:
+                assert expected > 1e308
+            else:
+                assert told["surprise"] == pytest.approx(expected, rel=1e-6)
+    for side in ("white", "black"):
+        own = [told["surprise"] for told in game["moves"] if told["turn"] == side]
+        cross_entropy = game[side]["cross_entropy"]
+        if None in own:
+            assert cross_entropy is None
+        elif cross_entropy is None:
+            assert max(own) > 1e307
+        else:
+            assert cross_entropy == pytest.approx(np.mean(np.array(own) / 4) * 4)
+
+
+def test_a_game_with_a_glyph_of_4301_digits_is_an_error_beside_the_good_ones(client: TestClient) -> None:
+    answer = judged(client, pgn="1. e4 $" + "1" * 4301 + " *\n\n" + PGN)
+    assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
+    assert len(answer["games"][1]["moves"]) == 6
+
+
+def test_a_fen_of_4300_digits_in_a_pgn_is_refused_and_costs_nobody_a_record(client: TestClient) -> None:
+    fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 " + "9" * 4300
+    answer = judged(client, pgn=f'[SetUp "1"]\n[FEN "{fen}"]\n\n1. Kd2 *\n\n' + PGN)
+    assert "at most 200" in answer["games"][0]["error"]["detail"]
+    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 6
 
 
 def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
+from service.api.schemas.answers import PolicyOut
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky
 from tests.networks import ONNX_TOML, write_fake, write_onnx
@@ -69,6 +70,41 @@ def test_castling_en_passant_promotion_both_colours_and_218_moves(client: TestCl
     check(asked(client, fen=fen), chess.Board(fen))
 
 
+SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
+
+
+@pytest.mark.parametrize(
+    ("asking", "reason", "claimable"),
+    [
+        ({"fen": "8/8/4k3/8/8/3NK3/8/8 w - - 0 1"}, "insufficient_material", False),
+        ({"fen": "8/8/4k3/8/8/3RK3/8/8 w - - 150 120"}, "seventyfive_moves", False),
+        ({"fen": "8/8/4k3/8/8/3RK3/8/8 b - - 149 120"}, "fifty_moves", True),
+        ({"moves": SHUFFLE * 2}, "threefold_repetition", True),
+        ({"moves": SHUFFLE * 4}, "fivefold_repetition", False),
+    ],
+)
+def test_a_drawn_game_says_so_and_still_has_its_policy(
+    client: TestClient, asking: dict[str, Any], reason: str, claimable: bool
+) -> None:
+    answer = asked(client, **asking)
+    assert answer["status"] == "ongoing"
+    assert answer["draw"] == {"reason": reason, "claimable": claimable}
+    assert sum(move["probability"] for move in answer["moves"]) == pytest.approx(1)
+    assert asked(client, "/v1/move", **asking)["draw"] == answer["draw"]
+    (result,) = asked(client, "/v1/policy/batch", positions=[asking])["results"]
+    assert result["draw"] == answer["draw"]
+    PolicyOut.model_validate(answer)
+
+
+def test_no_draw_is_told_where_there_is_none(client: TestClient) -> None:
+    for asking in (
+        {"moves": SHUFFLE},
+        {"fen": "8/8/4k3/8/8/3RK3/8/8 b - - 99 120"},
+        {"fen": "7k/6Q1/5K2/8/8/8/8/8 b - - 160 120"},
+    ):
+        assert "draw" not in asked(client, **asking)
+
+
 @pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
 def test_every_tricky_position(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
     write_fake(tmp_path / "m", planes=planes, vocabulary=words)
@@ -94,10 +130,18 @@ def test_a_finished_game_is_an_answer(client: TestClient, fen: str, status: str)
 
 
 @pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
-def test_counters_of_a_hundred_digits_are_numbers_too(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
+def test_the_largest_counters_are_numbers_too(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
     write_fake(tmp_path / "m", planes=planes, vocabulary=words)
-    fen = f"4k3/8/8/8/8/8/8/4K2R w K - {10**60} {10**60}"
+    fen = f"4k3/8/8/8/8/8/8/4K2R w K - {10**6} {10**6}"
     check(asked(serve(tmp_path / "m"), fen=fen), chess.Board(fen))
+
+
+@pytest.mark.parametrize(("clock", "number", "named"), [(10**6 + 1, 1, "half-move clock"), (0, 10**60, "move number")])
+def test_counters_beyond_the_limit_are_refused_by_name(client: TestClient, clock: int, number: int, named: str) -> None:
+    answer = client.post("/v1/policy", json={"fen": f"4k3/8/8/8/8/8/8/4K2R w K - {clock} {number}"})
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:movemask:problem:invalid-fen"
+    assert f"the {named} is {max(clock, number)}, at most 1000000 is taken" in answer.json()["detail"]
 
 
 def test_moves_lead_to_the_position(client: TestClient) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from io import StringIO
+
 import chess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.encoding.line import Line, SamePosition
+from service.encoding.pgn import read_games
 from service.encoding.position import START_FEN, Position
 from service.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 from tests.ground_truth import tricky
@@ -20,7 +25,11 @@ def games(draw: st.DrawFn) -> chess.Board:
         moves = list(board.legal_moves)
         if not moves:
             break
-        board.push(draw(st.sampled_from(moves)))
+        back = [
+            move for move in moves if len(board.move_stack) > 1 and board.move_stack[-2].to_square == move.from_square
+        ]
+        turning_back: bool = draw(st.booleans())
+        board.push(draw(st.sampled_from(back if back and turning_back else moves)))
     return board
 
 
@@ -51,6 +60,9 @@ def test_without_a_fen_it_is_the_start() -> None:
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR x KQkq - 0 1", "expected 'w' or 'b'"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq e9 0 1", "invalid en passant"),
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - -1 1", "half-move clock cannot be negative"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 " + "1" * 200, "228 characters, at most 200 are taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 1000001 1", "the half-move clock is 1000001, at most 1000000 is taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 1000001", "the move number is 1000001, at most 1000000 is taken"),
     ],
 )
 def test_what_is_not_a_fen_is_refused_with_what_it_was(fen: str, words: str) -> None:
@@ -109,14 +121,44 @@ def test_status_of_mates_and_stalemates_of_the_suite() -> None:
 
 def test_history_is_newest_first_and_knows_repetitions() -> None:
     shuffle = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3"]
-    seen = list(Position.read(moves=shuffle).history(8))
-    assert len(seen) == 6
-    assert [repeated for _, repeated in seen] == [True, True, False, False, False, False]
-    assert seen[-1][0] == chess.Board()
-    assert len(list(Position.read(moves=shuffle).history(3))) == 3
+    seen = Position.read(moves=shuffle).history(8)
+    assert [known.ply for known in seen] == [5, 4, 3, 2, 1, 0]
+    assert [known.earlier for known in seen] == [1, 0, None, None, None, None]
+    assert seen[-1].board == chess.Board()
+    assert len(Position.read(moves=shuffle).history(3)) == 3
 
 
-def test_reading_the_history_leaves_the_position_as_it_was() -> None:
-    position = Position.read(moves=["e2e4", "e7e5"])
-    list(position.history(8))
-    assert len(position.board.move_stack) == 2
+@pytest.mark.parametrize("keep", [None, 8])
+@given(games())
+def test_a_line_knows_what_python_chess_finds_by_taking_moves_back(keep: int | None, board: chess.Board) -> None:
+    line = Line.of(board, keep)
+    replayed = board.root()
+    for ply in range(line.plies + 1):
+        if ply:
+            replayed.push(board.move_stack[ply - 1])
+        count = line.occurrences(ply, SamePosition.BY_LAWS)
+        assert replayed.is_repetition(count)
+        assert not replayed.is_repetition(count + 1)
+    for ply in range(max(0, line.plies - 7), line.plies + 1):
+        along = Position.along(line, ply)
+        alone = Position.read(moves=[move.uci() for move in board.move_stack[:ply]])
+        assert along.fen == alone.fen
+        assert along.history_key == alone.history_key
+        assert along.occurrences() == alone.occurrences()
+        if keep is None:
+            assert along.history() == alone.history()
+
+
+def test_positions_of_one_game_share_it() -> None:
+    """Each used to hold a copy of all moves before it: 64 games of 1,024 plies took 6.6 GB."""
+    plies = ["g1f3", "g8f6", "f3g1", "f6g8"] * 256
+
+    tracemalloc.start()
+    sizes = []
+    for count in (128, 1024):
+        before = tracemalloc.get_traced_memory()[0]
+        kept = list(read_games(StringIO(" ".join(plies[:count]))))
+        sizes.append(tracemalloc.get_traced_memory()[0] - before)
+        del kept
+    tracemalloc.stop()
+    assert sizes[1] < 10 * sizes[0]

@@ -70,6 +70,12 @@ async def batch(asked: BatchIn, request: Request, held: Given) -> Response:
 
     With `Accept: application/x-ndjson`, a line for each result as it is ready, in order.
     """
+    plies = sum(len(position.moves) for position in asked.positions if isinstance(position, PositionIn))
+    if plies > held.settings.max_plies:
+        raise LimitExceeded(
+            f"positions: {plies} moves in all, at most {held.settings.max_plies} are taken in one request "
+            "(MOVEMASK_MAX_PLIES); send fewer positions, or a FEN and fewer moves"
+        )
     if NDJSON in request.headers.get("accept", ""):
         async with held.serving.lease(asked.model):  # an unknown model is a 404, before the answer begins
             return StreamingResponse(_lines(asked, held), media_type=NDJSON)

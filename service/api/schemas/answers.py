@@ -72,13 +72,27 @@ class TimingOut(BaseModel):
     inference_ms: float
 
 
+class DrawOut(BaseModel):
+    """A draw by the laws of chess, in a position that has legal moves."""
+
+    reason: Literal[
+        "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
+    ] = Field(description="The weightiest that holds. Repetitions are counted in the `moves` of the request.")
+    claimable: bool = Field(
+        description="True: the player to move may claim it, and the game goes on if not. False: the game is over."
+    )
+
+
 class _Head(BaseModel):
     """Which network, which position."""
 
     model: ModelOut
     fen: str
     turn: Literal["white", "black"]
-    status: Literal["ongoing", "checkmate", "stalemate"]
+    status: Literal["ongoing", "checkmate", "stalemate"] = Field(
+        description="`ongoing` where there is a legal move, also in a drawn game: that is in `draw`."
+    )
+    draw: DrawOut | None = Field(None, description="Left out where the laws of chess give none.")
 
 
 class _Moves(BaseModel):
@@ -130,7 +144,9 @@ class PlayedOut(BaseModel):
     san: str
     probability: float
     rank: int = Field(description="1 is the network's first choice.")
-    surprise: float = Field(description="-log p, in nats.")
+    surprise: float | None = Field(
+        description="-log p, in nats, also where p itself is 0 as a number; null where -log p is beyond a number too."
+    )
     leakage: LeakageOut
 
 
@@ -138,7 +154,7 @@ class SideOut(BaseModel):
     """One side's moves."""
 
     moves: int
-    cross_entropy: float = Field(description="Mean surprise, in nats.")
+    cross_entropy: float | None = Field(description="Mean surprise, in nats; null where that is beyond a number.")
     perplexity: float | None = Field(description="exp(cross_entropy); null where that is beyond a number.")
     top1: float = Field(description="Share of moves that were the network's first choice.")
     raw_leakage: float | None = Field(description="Mean.")
@@ -204,9 +220,12 @@ def _side(side: SideJudged | None) -> SideOut | None:
     if side is None:
         return None
     told = dataclasses.asdict(side)
-    if not math.isfinite(side.perplexity):
-        told["perplexity"] = None
-    return SideOut(**told)
+    return SideOut(**{**told, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
+
+
+def _finite(value: float) -> float | None:
+    """What JSON has for it: no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _played(judged: MoveJudged, model: Model) -> PlayedOut:
@@ -219,18 +238,21 @@ def _played(judged: MoveJudged, model: Model) -> PlayedOut:
         san=position.board.san(judged.move),
         probability=judged.probability,
         rank=judged.rank,
-        surprise=judged.surprise,
+        surprise=_finite(judged.surprise),
         leakage=LeakageOut(**_leakage(leakage, model)),
     )
 
 
 def _head(answer: Answer, model: Model) -> Told:
-    return {
+    out: Told = {
         "model": {"name": model.name, "digest": model.digest},
         "fen": answer.position.fen,
         "turn": answer.position.turn,
         "status": answer.status,
     }
+    if answer.draw is not None:
+        out["draw"] = {"reason": answer.draw.value, "claimable": answer.draw.claimable}
+    return out
 
 
 def _tail(answer: Answer, model: Model, include: list[Include]) -> Told:

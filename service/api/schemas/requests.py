@@ -25,6 +25,7 @@ from service.answering import Query
 from service.api import problems
 from service.api.bodies import MAX_PGN
 from service.encoding.encoded import Elo
+from service.encoding.fen import MAX_LENGTH
 from service.encoding.position import START_WORD
 from service.errors import LimitExceeded
 from service.policy import CALIBRATED, Normalizer, Rule
@@ -43,7 +44,7 @@ def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeVal
     return BeforeValidator(within)
 
 
-Fen = Annotated[str, Field(max_length=200)]
+Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
 Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
 Temperature = Annotated[
     float,

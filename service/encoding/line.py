@@ -1,0 +1,117 @@
+"""`Line`: a game played move by move, shared by all positions along it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+from enum import Enum
+
+import chess
+
+
+class SamePosition(Enum):
+    """Whose rule says that a position occurred before; they differ in which en-passant squares count."""
+
+    BY_LAWS = "laws"  # FIDE 9.2: where the capture is legal
+    BY_LC0 = "lc0"  # where a pawn stands that could take, pinned or not, and whatever a FEN says
+    BY_SQUARE = "square"  # after every double push
+
+
+class Line:
+    """A game from its first known position.
+
+    Time and memory grow linearly with its moves: positions are kept without a move stack, all of them or only the
+    newest `keep`. Repetitions are found while it is played. It is played to its end before it is shared.
+    """
+
+    def __init__(self, root: chess.Board, keep: int | None = None) -> None:
+        self._last = root.copy(stack=False)
+        self._keep = keep
+        self._boards = [root.copy(stack=False)] if keep is None else []
+        self._digests = [_digest(f"{root.chess960} {root.fen(en_passant='fen')}".encode())]
+        self._since_zeroing: dict[Hashable, int] = {}
+        self._earlier: list[int | None] = []
+        self._alone: dict[int, set[SamePosition]] = {}  # by whose rule a position is unlike those with its pieces
+        self._remember(root=True)
+
+    @classmethod
+    def of(cls, board: chess.Board, keep: int | None = None) -> Line:
+        """The game in a board's move stack."""
+        line = cls(board.root(), keep)
+        for move in board.move_stack:
+            line.play(move)
+        return line.ended()
+
+    @property
+    def plies(self) -> int:
+        """How many moves were played."""
+        return len(self._digests) - 1
+
+    @property
+    def last(self) -> chess.Board:
+        """The position after all moves so far; not to be changed."""
+        return self._last
+
+    def play(self, move: chess.Move) -> None:
+        """Plays a legal move."""
+        board = self._last
+        if board.is_zeroing(move):
+            self._since_zeroing.clear()
+        board.push(move)
+        if self._keep is None:
+            self._boards.append(board.copy(stack=False))
+            board.clear_stack()
+        self._digests.append(_digest(self._digests[-1] + move.uci().encode()))
+        self._remember(root=False)
+
+    def ended(self) -> Line:
+        """The line itself, with what is needed only to play on given up."""
+        self._since_zeroing.clear()
+        if self._keep is not None:
+            board = self._last
+            self._boards = [board.copy(stack=False)]
+            while board.move_stack and len(self._boards) < self._keep:
+                board.pop()
+                self._boards.insert(0, board.copy(stack=False))
+        self._last = self._boards[-1]
+        return self
+
+    def board(self, ply: int) -> chess.Board:
+        """The position after so many moves, of a line that has ended; not to be changed."""
+        return self._boards[ply - self.plies - 1]
+
+    def earlier(self, ply: int, same: SamePosition) -> int | None:
+        """The ply at which the position at `ply` last occurred before; None if it had not."""
+        found = self._earlier[ply]
+        return None if found is None or same in self._alone.get(found, ()) else found
+
+    def occurrences(self, ply: int, same: SamePosition) -> int:
+        """How often the position at `ply` had occurred by then, itself included."""
+        count = 1
+        while (before := self.earlier(ply, same)) is not None:
+            count, ply = count + 1, before
+        return count
+
+    def digest(self, ply: int) -> bytes:
+        """Stands for the first position and the moves up to `ply`."""
+        return self._digests[ply]
+
+    def _remember(self, *, root: bool) -> None:
+        board, ply = self._last, self.plies
+        key = (
+            *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
+            *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
+        )
+        self._earlier.append(self._since_zeroing.get(key))
+        self._since_zeroing[key] = ply
+        # A double push is zeroing: only the first position after a zeroing move, or of the game, has such a square.
+        if board.ep_square is not None:
+            self._alone[ply] = {SamePosition.BY_SQUARE}
+            if root or board.has_pseudo_legal_en_passant():
+                self._alone[ply].add(SamePosition.BY_LC0)
+            if board.has_legal_en_passant():
+                self._alone[ply].add(SamePosition.BY_LAWS)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
