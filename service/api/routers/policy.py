@@ -19,7 +19,7 @@ from service.api.problems import Problem
 from service.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, Told, move_out, policy_out
 from service.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
 from service.api.services import Given, Services
-from service.errors import MovemaskError
+from service.errors import LimitExceeded, MovemaskError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
 
