@@ -18,7 +18,7 @@ from typing import Any
 import click
 import uvicorn
 
-from service import __version__, calibration
+from service import __version__, calibration, logs
 from service.answering import Answer, Query
 from service.api.connections import Connection
 from service.api.metrics import MULTIPROCESS_DIR
@@ -76,7 +76,7 @@ def main() -> None:
 def serve(**flags: str | None) -> None:
     """Serve the HTTP API. Each flag is also an environment variable, named in brackets; the flag wins."""
     settings = Settings.read(**flags)
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s:     %(message)s")
+    logs.configure(settings.log_level, settings.log_format)
     if not settings.models_dir.is_dir():
         raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(settings.models_dir)!r} is not a folder")
     audit_plan(settings)
@@ -99,7 +99,8 @@ def serve(**flags: str | None) -> None:
             port=settings.port,
             workers=settings.workers,
             log_level=settings.log_level,
-            access_log=settings.log_level == "debug",
+            log_config=None,  # each worker calls logs.configure
+            access_log=False,
             timeout_graceful_shutdown=settings.drain_seconds,
             server_header=False,
             http=Connection,

@@ -15,7 +15,7 @@ from service.answering import Answer, Asked, Outcome, Query, Ready, Run, answers
 from service.audit.kinds import Plan
 from service.audit.record import AuditRecord
 from service.errors import MovemaskError
-from service.inference.batcher import Batcher
+from service.inference.batcher import Batcher, Inferred
 from service.inference.cache import EvaluationCache, key_of
 from service.inference.model import Model
 from service.merging import Merged
@@ -30,11 +30,26 @@ class _Lane:
     number: int  # of no other network, not even of one that took its place under the same name
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """One submission to a network: when it was made, when its first batch began, when it was answered, by
+    `time.perf_counter`."""
+
+    model: str
+    positions: int
+    submitted: float
+    started: float
+    ended: float
+
+
 class Watch:
     """Told of what happens beside the answers; this one does nothing about it."""
 
     def judged(self, count: int) -> None:
         """So many answers were held to python-chess."""
+
+    def inferred(self, run: NetworkRun) -> None:
+        """A network answered one submission; called in the task that asked for it."""
 
     def cached(self, model: str, *, hits: int, misses: int, size: int) -> None:
         """So many positions were known, so many not; the cache holds `size` bytes."""
@@ -108,12 +123,12 @@ class Pipeline:
         judged = [self._random.random() < self._judge_share for _ in ready]
         cache, model = self._cache, batcher.model
         if not cache.on:
-            return runs_of(ready, await batcher.submit([item.encoded for item in ready]), kinds, judged)
+            return runs_of(ready, await self._infer(ready, batcher), kinds, judged)
         keys = [(lane.number, key_of(item.encoded, model)) for item in ready]
         kept = [cache.get(key) for key in keys]
         missing = [row for row, found in enumerate(kept) if found is None]
         if missing:
-            inferred = await batcher.submit([ready[row].encoded for row in missing])
+            inferred = await self._infer([ready[row] for row in missing], batcher)
             fresh = runs_of([ready[row] for row in missing], inferred, kinds, [judged[row] for row in missing])
             for place, row in enumerate(missing):
                 cache.put(keys[row], inferred.evaluation.part(slice(place, place + 1)))
@@ -123,6 +138,13 @@ class Pipeline:
             next(following) if found is None else kept_run(item, found, kinds, judge)
             for item, found, judge in zip(ready, kept, judged, strict=True)
         ]
+
+    async def _infer(self, ready: Sequence[Ready], batcher: Batcher) -> Inferred:
+        submitted = time.perf_counter()
+        inferred = await batcher.submit([item.encoded for item in ready])
+        started = submitted + inferred.queue_seconds
+        self._watch.inferred(NetworkRun(batcher.model.name, len(ready), submitted, started, time.perf_counter()))
+        return inferred
 
     def _lane(self, batcher: Batcher) -> _Lane:
         """Where the work of all requests for a network is merged."""

@@ -51,6 +51,9 @@ class Settings(BaseSettings):
     log_level: Annotated[str, Field(pattern="^(critical|error|warning|info|debug)$")] = Field(
         "info", description="critical, error, warning, info or debug."
     )
+    log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
+        "text", description="Log lines as text, or as json: one object a line."
+    )
 
     models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
     default_model: str | None = Field(None, description="Model for requests that name none; else the first by name.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from service.api.app import create_app
+from service.logs import QueuedHandler
 from service.settings import Settings
 from tests.networks import write_fake
 from tests.postgres import Server, binaries, running
@@ -18,6 +20,18 @@ from tests.postgres import Server, binaries, running
 Serve = Callable[..., TestClient]
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """A `movemask serve` inside the tests' own process configures its logging; the next test has none of it."""
+    yield
+    root = logging.getLogger()
+    for handler in [one for one in root.handlers if isinstance(one, QueuedHandler)]:
+        root.removeHandler(handler)
+        handler.close()
+        root.setLevel(logging.WARNING)
+        logging.captureWarnings(False)
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
+from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.requests import ClientDisconnect
 
-from service import __version__
+from service import __version__, logs
 from service.api import problems
 from service.api.direct import Direct
 from service.api.disconnect import ClientGone
@@ -37,14 +38,24 @@ def worker_app() -> FastAPI:
     return create_app(own_process=True)
 
 
-def create_app(settings: Settings | None = None, *, own_process: bool = False) -> FastAPI:
-    """The app, with `settings` or those of the environment. Models, store and threads are made in its lifespan."""
+def create_app(
+    settings: Settings | None = None, *, own_process: bool = False, tracer_provider: TracerProvider | None = None
+) -> FastAPI:
+    """The app, with `settings` or those of the environment. Models, store and threads are made in its lifespan.
+
+    Spans go to `tracer_provider`, or to the one that OpenTelemetry's own variables configure.
+    """
     chosen = Settings.read() if settings is None else settings
     metrics = Metrics()
+    if own_process:
+        logs.configure(chosen.log_level, chosen.log_format, dropped=metrics.log_dropped.inc)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with running(chosen, metrics) as services:
+        with ExitStack() as stack:
+            if own_process:
+                stack.callback(logs.finish)
+            services = stack.enter_context(running(chosen, metrics))
             app.state.services = services
             if own_process:
                 # What was made by now stays for good and need not be looked through again and again; and a batch makes
@@ -62,6 +73,14 @@ def create_app(settings: Settings | None = None, *, own_process: bool = False) -
         lifespan=lifespan,
         responses=problems.documented(422),
         dependencies=[Depends(known_parameters)],
+        # Prometheus has the metrics, standard error the logs; its own steps are below the queue and the network.
+        telemetry={
+            "tracer_provider": tracer_provider,
+            "auto_configure": True,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+        },
     )
     for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.router):
         app.include_router(router)
@@ -72,7 +91,7 @@ def create_app(settings: Settings | None = None, *, own_process: bool = False) -
     limits = {route.path: route.limits(chosen).size for route in direct}
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, limit=chosen.max_body_bytes, limits=limits, metrics=metrics)
-    app.add_middleware(Counted, metrics=metrics)
+    app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 
 

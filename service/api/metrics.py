@@ -16,9 +16,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from service.api import problems
 from service.api.problems import Problem
+from service.api.request_context import request_context
 from service.audit.record import AuditRecord, Figure
 from service.inference.batcher import BatchRun
-from service.pipeline import Watch
+from service.pipeline import NetworkRun, Watch
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -93,6 +94,9 @@ class Metrics(Watch):
             "movemask_invalid", "Requests, or positions of a batch, that were at fault.", ["problem"], registry=own
         )
         self.audit_dropped = Counter("movemask_audit_dropped", "Audit records dropped, unwritten.", registry=own)
+        self.log_dropped = Counter(
+            "movemask_log_dropped", "Log lines dropped because standard error was read too slowly.", registry=own
+        )
         self.waiting = Gauge(
             "movemask_waiting_positions",
             "Positions that waited while the network ran last.",
@@ -118,8 +122,17 @@ class Metrics(Watch):
 
     def answered(self, model: str, statuses: Sequence[str]) -> None:
         """Counts answered positions by status."""
+        context = request_context.get()
+        if context is not None:
+            context.positions += len(statuses)
         for status, count in Counts(statuses).items():
             self.positions.labels(model, status).inc(count)
+
+    def inferred(self, run: NetworkRun) -> None:
+        """Keeps a network run for the spans of its request, if that is traced."""
+        context = request_context.get()
+        if context is not None and context.runs is not None:
+            context.runs.append(run)
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions; what could not be measured is not counted."""

@@ -1,15 +1,21 @@
-"""What stands before the routes: limits on a body, and counts of requests. Plain ASGI, so that a route still
-hears a client go."""
+"""What stands before the routes: limits on a body; counts, log lines and spans of requests. Plain ASGI, so that a route
+still hears a client go."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 
+from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.api import problems
+from service import logs
+from service.api import problems, spans
 from service.api.metrics import Metrics
+from service.api.request_context import RequestContext, request_context
+
+#: Routes that are asked every few seconds: their log lines are of level debug unless they fail.
+_PROBES = {"/livez", "/readyz", "/metrics"}
 
 _BODY_METHODS = {"POST", "PUT", "PATCH"}
 
@@ -75,11 +81,12 @@ class BodyGuard:
 
 
 class Counted:
-    """Counts requests and their time by route, method and status."""
+    """Counts, logs and traces requests, and gives each its id, which goes back in X-Request-ID."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracer = tracer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,19 +94,38 @@ class Counted:
             return
         status = 500
         started = time.perf_counter()
+        span = trace.get_current_span()
+        traced = span.is_recording()
+        context = RequestContext(runs=[] if traced else None)
+        request_context.set(context)
+        request_id = logs.id_of(scope["headers"])
+        logs.request_id.set(request_id)
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                if traced:
+                    spans.describe(span, _method(scope), _route(scope), request_id)
+            elif context.runs and not message.get("more_body"):
+                spans.record(self._tracer, context.runs)
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
-            self._metrics.requests.labels(route, _method(scope), str(status)).inc()
-            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
+            route, method, seconds = _route(scope), _method(scope), time.perf_counter() - started
+            self._metrics.requests.labels(route, method, str(status)).inc()
+            self._metrics.request_seconds.labels(route).observe(seconds)
+            probe = route in _PROBES and status < 400
+            logs.access(method, route, status, seconds, context.positions, request_id, debug=probe)
+
+
+def _route(scope: Scope) -> str:
+    """The template of the path, such as `/v1/models/{name}`."""
+    path: str = getattr(scope.get("route"), "path", "other")
+    return path
 
 
 def _method(scope: Scope) -> str:

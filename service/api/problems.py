@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from service import errors
 from service.errors import CapacityError, InvalidPosition, MovemaskError
+from service.logs import request_id
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,7 @@ class Problem(BaseModel):
     title: str = Field(examples=["Invalid FEN"])
     status: int = Field(examples=[422])
     detail: str = Field(examples=["fen: 'x y z' is cut short: no en-passant square"])
+    request_id: str | None = Field(None, description="As in X-Request-ID and in the log; not of an item of a batch.")
 
     @property
     def name(self) -> str:
@@ -147,7 +149,11 @@ def response(found: Problem) -> JSONResponse:
     headers = {}
     if "retry_after" in (found.model_extra or {}):
         headers["Retry-After"] = str((found.model_extra or {})["retry_after"])
-    return JSONResponse(found.model_dump(mode="json"), found.status, headers, media_type=CONTENT_TYPE)
+    body = found.model_dump(mode="json", exclude_unset=True)
+    under_way = request_id.get()
+    if under_way is not None:
+        body["request_id"] = under_way
+    return JSONResponse(body, found.status, headers, media_type=CONTENT_TYPE)
 
 
 def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
@@ -185,7 +191,11 @@ def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
         return found
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        return answered(problem(INTERNAL_ERROR, "an error inside the service; its log says more"))
+        told = answered(problem(INTERNAL_ERROR, "an error inside the service; its log says more"))
+        under_way = request_id.get()
+        if under_way is not None:  # it is answered outside the middleware that sets the header
+            told.headers["X-Request-ID"] = under_way
+        return told
 
     app.add_exception_handler(MovemaskError, ours)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -105,15 +105,12 @@ class Written:
         return form, form & (self.rights & self.ours & BIT[rook] != 0)
 
     def codes(self, bare_promotion: chess.PieceType | None) -> Squares:
-        """The moves as python-chess writes them (`move_codes`), legal or not: with the piece that a promotion without a
-        letter stands for, and standard castling as the king's two squares."""
+        """The moves by their own squares (`move_codes`), legal or not, with the piece that a promotion without a letter
+        stands for. Castling keeps the squares of its slot: e1h1 in one vocabulary is not e1g1, which is a slot too."""
         source, target, promotion = self.source, self.target, self.promotion
         if bare_promotion is not None:
             last = (target >= 56) | (target < 8)
             promotion = np.where((promotion == 0) & last & self.is_pawn, bare_promotion, promotion)
-        if self.castles.any():
-            two_squares = np.where(target > source, chess.G1, chess.C1)
-            target = np.where(self.castles & ~self.chess960, two_squares, target)
         turned = np.where(self.black, 56, 0)
         # One of no move, from a square to itself, is the null move, whatever side sees it.
         return np.where(source == target, 0, promotion << 12 | (source ^ turned) << 6 | (target ^ turned))

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import ANY
 
 import chess
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from service.audit.patterns import names_of_slots
 from service.encoding.position import Position
 from service.encoding.vocabularies import vocabulary, vocabulary_names
+from service.encoding.vocabulary import Castling, Vocabulary
 from service.numeric.dense import masked_softmax
 
 BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"
 
 
 def audited(client: TestClient, **body: Any) -> Any:
-    answer = client.post("/v1/audit", json=body)
+    answer = client.post("/v1/audit", json={"moves": [], **body})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -66,12 +71,135 @@ def test_a_map_with_illegal_moves_says_which_and_why(client: TestClient) -> None
     assert len(found["missing"]) == 19
 
 
+CASTLES = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R w KQkq - 4 9"
+
+
 def test_castling_may_be_written_either_way_but_not_both(client: TestClient) -> None:
-    fen = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R w KQkq - 4 9"
     for uci in ("e1g1", "e1h1"):
-        assert audited(client, fen=fen, policy={uci: 1.0})["kinds"]["given"]["leaked"] == 0
-    answer = client.post("/v1/audit", json={"fen": fen, "policy": {"e1g1": 0.5, "e1h1": 0.5}})
-    assert (answer.status_code, answer.json()["detail"]) == (422, "policy: 'e1h1' and 'e1g1' are the same move")
+        assert audited(client, fen=CASTLES, policy={uci: 1.0})["kinds"]["given"]["leaked"] == 0
+    both = {"e1g1": 0.3, "e1h1": 0.7}
+    answer = client.post("/v1/audit", json={"fen": CASTLES, "policy": both})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("policy: 'e1g1' and 'e1h1' may both stand for castling; say which")
+    assert audited(client, fen=CASTLES, policy={"e1g1": 1.0, "e1h1": 0.0})["illegal"] == []
+    found = audited(client, fen=CASTLES, policy=both, castling="king_takes_rook")
+    assert [(one["uci"], one["cause"]) for one in found["illegal"]] == [("e1g1", "wrong_geometry")]
+    assert found["kinds"]["given"]["leaked"] == pytest.approx(0.3)
+    found = audited(client, fen=CASTLES, policy=both, castling="king_two_squares")
+    assert [(one["uci"], one["cause"]) for one in found["illegal"]] == [("e1h1", "wrong_geometry")]
+    assert found["patterns"][0]["pattern"] == "castling_slot"
+    assert found["patterns"][0]["share"] == pytest.approx(0.7)
+
+
+def slots_named(words: Vocabulary, board: chess.Board, uci: str) -> list[int]:
+    """Slots whose squares, on this board, are written so."""
+    flip = words.flip.value if board.turn == chess.BLACK else 0
+    return [
+        slot
+        for slot, entry in enumerate(words.entries)
+        if entry and entry[0] != entry[1] and chess.Move(entry[0] ^ flip, entry[1] ^ flip, entry[2]).uci() == uci
+    ]
+
+
+@pytest.mark.parametrize("fen", [CASTLES, CASTLES.replace(" w ", " b ")])
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_castling_that_was_read_from_the_other_slot_is_shown_as_that(client: TestClient, name: str, fen: str) -> None:
+    words, board = vocabulary(name), chess.Board(fen)
+    rank = "1" if board.turn else "8"
+    forms = [f"e{rank}g{rank}", f"e{rank}h{rank}"]
+    right, wrong = reversed(forms) if words.castling is Castling.KING_TAKES_ROOK else forms
+    p = np.zeros(len(words))
+    p[words.legal_slots(Position.read(fen))[1]] = 0.01
+    (own,), (other,) = slots_named(words, board, right), slots_named(words, board, wrong)
+    p[own], p[other] = 0.0, 1 - p.sum() + p[own]
+    found = audited(client, fen=fen, vocabulary=name, probabilities=p.tolist())
+    assert found["top"] == {"uci": wrong, "legal": False}
+    assert found["missing"] == [right]
+    assert [one["uci"] for one in found["illegal"]] == [wrong]
+    assert [one["pattern"] for one in found["patterns"]] == ["castling_slot"]
+    assert f"{wrong} has" in found["patterns"][0]["detail"]
+    p[own], p[other] = p[other], 0.0
+    assert audited(client, fen=fen, vocabulary=name, probabilities=p.tolist())["patterns"] == []
+
+
+@pytest.mark.parametrize("fen", ["4k3/P7/8/8/8/8/8/4K3 w - - 0 1", "4k3/8/8/8/8/8/p7/4K3 b - - 0 1"])
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_a_queen_that_was_read_from_the_slot_without_a_letter_is_shown(client: TestClient, name: str, fen: str) -> None:
+    words, board = vocabulary(name), chess.Board(fen)
+    bare = "a7a8" if board.turn else "a2a1"
+    p = np.full(len(words), 0.0)
+    p[slots_named(words, board, bare)[0]] = 1.0
+    found = audited(client, fen=fen, vocabulary=name, probabilities=p.tolist())
+    stands_for = {"lc0-1858": f"{bare}n", "alphazero-4672": f"{bare}q"}.get(name, bare)
+    assert found["top"] == {"uci": stands_for, "legal": stands_for != bare}
+    assert [one["pattern"] for one in found["patterns"]] == ([] if stands_for[4:] == "q" else ["bare_promotion"])
+    assert [one["cause"] for one in found["illegal"]] == (["promotion_form"] if stands_for == bare else [])
+
+
+def test_a_promotion_without_a_letter_in_a_map_is_shown(client: TestClient) -> None:
+    found = audited(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", policy={"a7a8": 0.9, "e1d1": 0.1})
+    assert [one["pattern"] for one in found["patterns"]] == ["bare_promotion"]
+    assert found["patterns"][0]["share"] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_the_bug_this_project_began_with_is_called_by_its_name(client: TestClient, name: str) -> None:
+    words = vocabulary(name)
+    _, slots = words.legal_slots(Position.read())
+    wrong = np.full(len(words), 0.051 / (len(words) - len(slots)))
+    wrong[slots] = 0.949 * np.random.default_rng(2).dirichlet(np.ones(len(slots)))
+    found = audited(client, vocabulary=name, probabilities=wrong.tolist())
+    assert found["kinds"]["given"]["leaked"] == pytest.approx(0.051)
+    assert sum(found["causes"].values()) == pytest.approx(0.051)
+    assert len(found["illegal"]) == 20
+    (pattern,) = found["patterns"]
+    assert (pattern["pattern"], pattern["share"]) == ("multiplied", pytest.approx(0.051))
+    assert "softmax(logits * mask)" in pattern["detail"]
+    moves = names_of_slots(Position.read(), words, np.arange(len(words)))
+    mapped = {move: p for move, p in zip(moves, wrong.tolist(), strict=True) if move != "0000"}
+    assert [one["pattern"] for one in audited(client, policy=mapped)["patterns"]] == ["multiplied"]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from([BLACK, CASTLES, chess.STARTING_FEN]),
+    st.sampled_from(vocabulary_names()),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.01, 5),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_a_multiplied_mask_is_told_from_softmax_with_and_without_a_mask(
+    client: TestClient, fen: str, name: str, seed: int, scale: float, dtype: Any
+) -> None:
+    words = vocabulary(name)
+    _, slots = words.legal_slots(Position.read(fen))
+    mask = np.zeros(len(words), dtype=bool)
+    mask[slots] = True
+    z = np.random.default_rng(seed).normal(size=len(words)) * scale
+    for logits, expected in ((z * mask, ["multiplied"]), (z, []), (np.where(mask, z, -np.inf), [])):
+        weights = np.exp((logits - logits.max()).astype(dtype))
+        p = weights / weights.sum()
+        found = audited(client, fen=fen, vocabulary=name, probabilities=p.tolist())
+        flat = [one["pattern"] for one in found["patterns"] if one["pattern"] in ("multiplied", "uniform")]
+        assert flat == expected
+        assert sum(found["causes"].values()) == pytest.approx(found["kinds"]["given"]["leaked"])
+        sent = [None if value == -np.inf else value for value in logits.tolist()]
+        again = audited(client, fen=fen, vocabulary=name, logits=sent)
+        assert sum(again["causes"].values()) == pytest.approx(again["kinds"]["raw"]["leaked"])
+        assert again["patterns"] == [
+            {**one, "share": pytest.approx(one["share"], rel=1e-4), "detail": ANY} for one in found["patterns"]
+        ]
+
+
+def test_probabilities_that_are_all_the_same_are_no_mask(client: TestClient) -> None:
+    found = audited(client, vocabulary="lc0-1858", probabilities=[1 / 1858] * 1858)
+    assert [one["pattern"] for one in found["patterns"]] == ["uniform"]
+
+
+def test_a_move_below_the_threshold_is_not_named_but_its_cause_is_counted(client: TestClient) -> None:
+    found = audited(client, policy={"e2e4": 0.9, "e2e5": 0.06, "a1a3": 0.04}, threshold=0.05)
+    assert [one["uci"] for one in found["illegal"]] == ["e2e5"]
+    assert found["causes"] == {"wrong_geometry": pytest.approx(0.06), "blocked": pytest.approx(0.04)}
 
 
 def test_probabilities_that_were_masked_rightly_or_by_multiplying(client: TestClient) -> None:
@@ -117,7 +245,25 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
             "probabilities[0]: -0.1 is no probability",
         ),
         ({"policy": {}}, "policy: nothing is above 0"),
-        ({"policy": {"e2e4": -1}}, "policy[e2e4]: -1.0 is no probability"),
+        ({"policy": {"e2e4": -1}}, "policy[e2e4]: -1.0 is no probability; it must be from 0 to 1"),
+        ({"policy": {"e2e4": "0.5"}}, "policy.e2e4: Input should be a valid number, got '0.5'"),
+        ({"policy": {"e2e4": True}}, "policy.e2e4: Input should be a valid number, got true"),
+        ({"policy": {"e2e4": 1e308, "d2d4": 1e308}}, "policy[e2e4]: 1e+308 is no probability"),
+        ({"policy": {"e2e4": 50, "d2d4": 50}}, "policy[e2e4]: 50.0 is no probability; it must be from 0 to 1"),
+        ({"policy": {"e2e4": 1, "d2d4": 1}}, "policy: the sum is 2, too far from 1"),
+        ({"policy": {"e2e4": 5e-324}}, "policy: the sum is 4.94066e-324, too far from 1"),
+        ({"policy": {"e2e4": 1}, "chess960": "yes"}, "chess960: Input should be a valid boolean, got 'yes'"),
+        ({"policy": {"e2e4": 1}, "limit": 2.0}, "limit: Input should be a valid integer"),
+        ({"policy": {"e2e4": 1}, "castling": "e1g1"}, "castling: Input should be"),
+        ({"policy": {"e2e4": 1}, "castling": "king_two_squares", "chess960": True}, "castling: in Chess960"),
+        ({"logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_two_squares"}, "castling: goes with policy"),
+        ({"probabilities": ["0.5"], "vocabulary": "lc0-1858"}, "probabilities[0]: Input should be a valid number"),
+        ({"probabilities": [True], "vocabulary": "lc0-1858"}, "probabilities[0]: Input should be a valid number"),
+        ({"probabilities": [1e308] * 1858, "vocabulary": "lc0-1858"}, "probabilities[0]: 1e+308 is no probability"),
+        ({"probabilities": [0.5] * 1858, "vocabulary": "lc0-1858"}, "probabilities: the sum is 929, too far from 1"),
+        ({"logits": ["0.5"], "vocabulary": "lc0-1858"}, "logits[0]: Input should be a valid number, got '0.5'"),
+        ({"logits": [True], "vocabulary": "lc0-1858"}, "logits[0]: Input should be a valid number, got true"),
+        ({"logits": [1e308] * 1858, "vocabulary": "lc0-1858"}, "logits[0]: 1e+308 is beyond float32"),
         ({"policy": {"Nf3": 1}}, "policy: 'Nf3' is not a UCI move"),
         ({"policy": {"0000": 1}}, "policy: '0000' is not a move of chess"),
         ({"policy": {"P@e4": 1}}, "policy: 'P@e4' is not a move of chess"),
@@ -131,7 +277,7 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
     ],
 )
 def test_what_cannot_be_audited_is_named(client: TestClient, body: dict[str, Any], words: str) -> None:
-    answer = client.post("/v1/audit", json=body)
+    answer = client.post("/v1/audit", json={"moves": [], **body})
     assert answer.status_code == 422
     assert words in answer.json()["detail"]
 
@@ -142,14 +288,57 @@ def test_a_legal_logit_that_is_no_number_is_named(client: TestClient, number: st
     slot = words.slot(chess.Move.from_uci("e2e4"), chess.Board())
     numbers = ["0"] * len(words)
     numbers[slot] = number
-    body = f'{{"vocabulary": "lc0-1858", "logits": [{", ".join(numbers)}]}}'
+    body = f'{{"moves": [], "vocabulary": "lc0-1858", "logits": [{", ".join(numbers)}]}}'
     answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 422
     assert f"logits[{slot}]: e2e4 is legal, and its logit is" in answer.json()["detail"]
     numbers[slot], numbers[0] = "0", number
-    body = f'{{"vocabulary": "lc0-1858", "logits": [{", ".join(numbers)}]}}'
+    body = f'{{"moves": [], "vocabulary": "lc0-1858", "logits": [{", ".join(numbers)}]}}'
     answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
     assert answer.json()["kinds"]["raw"] == {"leaked": None, "flipped": False, "kl": None}
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 400])
+def test_a_probability_that_is_no_number_is_named(client: TestClient, number: str) -> None:
+    body = f'{{"moves": [], "policy": {{"e2e4": {number}}}}}'
+    answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert "policy" in answer.json()["detail"]
+    assert "e2e4" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ('{"policy": {"e2e4": 0.5, "d2d4": 0.2, "e2e4": 0.3}}', "e2e4"),
+        ('{"policy": {"e2e4": 1}, "policy": {"d2d4": 1}}', "policy"),
+        ('{"fen": null, "policy": {"e2e4": 1}, "\\u0066en": null}', "fen"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_named(client: TestClient, body: str, key: str) -> None:
+    answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.json()["type"] == "urn:movemask:problem:invalid-request"
+    assert answer.json()["detail"] == f"{key}: is given twice"
+
+
+def test_whole_numbers_and_negative_zero_are_numbers(client: TestClient) -> None:
+    found = audited(client, policy={"e2e4": 1, "d2d4": -0.0, "e2e5": -0.0})
+    assert found["kinds"]["given"] == {"leaked": 0.0, "flipped": False, "kl": 0.0}
+    assert (found["illegal"], found["causes"], found["patterns"]) == ([], {}, [])
+    assert "d2d4" in found["missing"]
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-310, 3.4e38, -3.4e38])
+def test_the_smallest_and_largest_logits_are_measured(client: TestClient, size: float) -> None:
+    words = vocabulary("lc0-1858")
+    _, slots = words.legal_slots(Position.read())
+    logits = np.zeros(len(words))
+    logits[slots] = size
+    found = audited(client, vocabulary="lc0-1858", logits=logits.tolist())
+    expected = {3.4e38: 0.0, -3.4e38: 1.0}.get(size, (1858 - 20) / 1858)
+    assert found["kinds"]["raw"]["leaked"] == pytest.approx(expected)
+    assert sum(found["causes"].values()) == pytest.approx(expected)
 
 
 def test_nothing_is_recorded(client: TestClient) -> None:

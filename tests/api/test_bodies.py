@@ -104,7 +104,7 @@ def test_what_a_route_may_need_is_taken_however_it_is_written(client: TestClient
     there_and_back = ["g1f3", "g8f6", "f3g1", "f6g8"] * 256
     assert asked("/v1/audit", {"moves": there_and_back, "logits": logits, "vocabulary": "lc0-1858"})[0] == 200
     policy = {f"a1{i:05}": -0.1234567890123456e-300 for i in range(8_192)}
-    assert asked("/v1/audit", {"policy": policy})[1].startswith("policy")
+    assert asked("/v1/audit", {"fen": "startpos", "policy": policy})[1].startswith("policy")
     assert asked("/v1/policy/batch", {"positions": [{"moves": moves[:64]}] * 1024})[0] == 200
 
 

@@ -32,6 +32,7 @@ async def audit(asked: AuditIn, request: Request, held: Given) -> Response:
     network is run, and nothing is recorded.
 
     Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
+    `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
     """
     found = await run_in_threadpool(_verdict, asked)
     return Response(found.model_dump_json(), media_type="application/json")
@@ -43,7 +44,9 @@ DIRECT = (DirectRoute("/v1/audit", AuditIn, audit, audit_limits),)
 def _verdict(asked: AuditIn) -> VerdictOut:
     position = Position.read(asked.fen, asked.moves, chess960=asked.chess960)
     if asked.policy is not None:
-        verdict = audited_policy(position, asked.policy, least=asked.threshold, named=asked.limit)
+        verdict = audited_policy(
+            position, asked.policy, castling=asked.castling_form, least=asked.threshold, named=asked.limit
+        )
     elif asked.probabilities is not None:
         words = _known(asked.vocabulary)
         verdict = audited_probabilities(position, words, asked.probabilities, least=asked.threshold, named=asked.limit)

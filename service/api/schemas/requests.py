@@ -109,11 +109,7 @@ class PositionIn(RuleIn):
 
     @model_validator(mode="after")
     def _names_a_position(self) -> Self:
-        if self.fen is None:
-            if "fen" in self.model_fields_set:
-                raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
-            if "moves" not in self.model_fields_set:
-                raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
+        check_position_named(self, self.fen)
         return self
 
 
@@ -204,6 +200,15 @@ class GamesIn(_In):
     temperature: Temperature = 1.0
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
+
+
+def check_position_named(asked: BaseModel, fen: str | None) -> None:
+    """Raises ValidationError for a request with neither `fen` nor `moves`: a client's lost variable is no position."""
+    if fen is None:
+        if "fen" in asked.model_fields_set:
+            raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
+        if "moves" not in asked.model_fields_set:
+            raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
 
 
 def _fault(field: str, message: str) -> ValidationError:

@@ -1,0 +1,276 @@
+"""Logs of `movemask serve`: lines of text or JSON on standard error, and the request that each belongs to.
+
+A thread of its own writes them, so that a slow reader of standard error holds up no request: lines wait in a bounded
+queue, and what does not fit is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import select
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, cast
+
+import orjson
+
+#: Lines that wait for a reader at most.
+QUEUE = 10_000
+
+_GATHER_SECONDS = 0.05  # lines are written together; a warning, or the end of the process, is not waited for
+_LAST_SECONDS = 2.0  # how long the end of the process waits for a reader that does not read
+_ATOMIC = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512  # bytes that several processes may write unmixed
+
+_STANDARD_ERROR = 2
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
+_QUIET_LOGGERS = {"alembic": logging.WARNING}
+
+_access = logging.getLogger("access")
+
+
+#: The id of the request under way, for its log lines and problems. Set by the middleware and never reset: each request
+#: has a task of its own.
+request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+
+
+def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The client's X-Request-ID if it is one, else a new one of 32 hexadecimal digits."""
+    for name, value in headers:
+        if name == b"x-request-id" and _SANE_ID.fullmatch(value):
+            return value.decode("ascii")
+    return f"{random.getrandbits(128):032x}"
+
+
+def access(method: str, route: str, status: int, seconds: float, positions: int, request: str, *, debug: bool) -> None:
+    """Logs one request: what was asked, never a body or a query."""
+    level = logging.DEBUG if debug else logging.INFO
+    if not _access.isEnabledFor(level):
+        return
+    # A full LogRecord looks up the caller, thread and process, which takes longer than all else here.
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    record.__dict__.update(_ACCESS)
+    record.levelno, record.levelname = level, "DEBUG" if debug else "INFO"
+    record.created = now = time.time()
+    record.msecs = now % 1 * 1000
+    record.args = (method, route, status, 1e3 * seconds, positions, request)
+    _access.handle(record)
+
+
+#: What every access line has in common. The thread and the process are left out.
+_ACCESS: dict[str, Any] = logging.makeLogRecord(
+    {
+        "name": _access.name,
+        "msg": "%s %s %d ms=%.3f positions=%d request_id=%s",
+        "pathname": __file__,
+        "filename": os.path.basename(__file__),
+        "module": "logs",
+        "funcName": "access",
+    }
+).__dict__
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, then the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{_time(record)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
+        under_way = request_id.get() if record.name != _access.name else None
+        if under_way is not None:
+            line += f" [{under_way}]"
+        trace = _trace(self, record)
+        return f"{line}\n{trace}" if trace else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        out: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": _name(record),
+            "pid": os.getpid(),
+        }
+        if record.name == _access.name and isinstance(record.args, tuple):
+            method, route, status, milliseconds, positions, request = record.args
+            out |= {"message": f"{method} {route} {status}", "method": method, "route": route, "status": status}
+            out |= {"ms": round(cast(float, milliseconds), 3), "positions": positions, "request_id": request}
+        else:
+            out["message"] = record.getMessage()
+            under_way = request_id.get()
+            if under_way is not None:
+                out["request_id"] = under_way
+        trace = _trace(self, record)
+        if trace:
+            out["exception"] = trace
+        return orjson.dumps(out, default=str).decode()
+
+
+class QueuedHandler(logging.Handler):
+    """Writes lines to a file descriptor from a thread of its own; `dropped` is told how many were not."""
+
+    def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Callable[[int], object] | None = None) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._limit = limit
+        self._on_dropped = dropped
+        self._dropped = 0
+        self._lines: deque[str | logging.LogRecord] = deque()
+        self._wake, self._hurry = threading.Event(), threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="logs", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Puts a line into the queue; never waits for whoever reads the lines."""
+        if len(self._lines) >= self._limit:
+            self._dropped += 1
+            return
+        try:
+            # Access lines hold nothing that changes, so the writer formats them.
+            self._lines.append(record if record.name == _access.name else self.format(record))
+        except Exception:
+            self.handleError(record)
+        if not self._thread.is_alive():
+            if select.select([], [self._descriptor], [], 0)[1]:  # a pipe that is ready takes a line without waiting
+                self._write_all()
+            return
+        if record.levelno >= logging.WARNING:
+            self._hurry.set()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def finish(self) -> None:
+        """Writes what waits, for two seconds at most, and ends the thread; later lines are written as they come."""
+        self._closing = True
+        self._hurry.set()
+        self._wake.set()
+        self._thread.join(_LAST_SECONDS)
+
+    def close(self) -> None:
+        """As `finish`; logging calls it at the end of the process."""
+        self.finish()
+        super().close()
+
+    def _work(self) -> None:
+        while not self._closing:
+            self._wake.wait()
+            self._hurry.wait(_GATHER_SECONDS)
+            self._hurry.clear()
+            self._wake.clear()
+            self._write_all()
+        self._write_all()
+
+    def _write_all(self) -> None:
+        chunk: list[bytes] = []
+        size = 0
+        while self._lines or self._dropped:
+            if self._dropped and len(self._lines) < self._limit:
+                self._tell_dropped()
+            line = self._taken()
+            if size + len(line) > _ATOMIC:
+                self._write(chunk)
+                chunk, size = [], 0
+            chunk.append(line)
+            size += len(line)
+        self._write(chunk)
+
+    def _taken(self) -> bytes:
+        """The next line, as bytes."""
+        line = self._lines.popleft()
+        text = self.format(line) if isinstance(line, logging.LogRecord) else line
+        return text.encode("utf-8", "backslashreplace") + b"\n"
+
+    def _tell_dropped(self) -> None:
+        self.acquire()
+        count, self._dropped = self._dropped, 0
+        self.release()
+        if self._on_dropped is not None:
+            self._on_dropped(count)
+        record = logging.makeLogRecord(
+            {
+                "name": __name__,
+                "levelno": logging.WARNING,
+                "levelname": "WARNING",
+                "msg": "%d log lines were dropped: whoever reads them is too slow",
+                "args": (count,),
+            }
+        )
+        self._lines.append(self.format(record))
+
+    def _write(self, lines: list[bytes]) -> None:
+        left = memoryview(b"".join(lines))
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:  # somebody made it non-blocking
+                select.select([], [self._descriptor], [], 1)
+            except OSError:  # nobody reads any more
+                if self._on_dropped is not None:
+                    self._on_dropped(len(lines))
+                return
+
+
+def configure(level: str, log_format: str, *, dropped: Callable[[int], object] | None = None) -> None:
+    """Makes this process log to standard error: `level` and `log_format` as in Settings.
+
+    Called in the parent and in each worker; a second call takes the place of the first. uvicorn's own loggers log the
+    same way, without its access lines.
+    """
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, QueuedHandler)]:
+        root.removeHandler(old)
+        old.close()
+    sys.stderr.flush()
+    handler = QueuedHandler(_STANDARD_ERROR, dropped=dropped)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = name != "uvicorn.access"
+    for name, least in _QUIET_LOGGERS.items():
+        logging.getLogger(name).setLevel(least)
+    logging.captureWarnings(True)
+
+
+def finish() -> None:
+    """Writes what waits. A worker that is ending is killed by the signal that ended it, and nothing is asked then."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, QueuedHandler):
+            handler.finish()
+
+
+def _time(record: logging.LogRecord) -> str:
+    second = int(record.created)
+    return f"{_date_and_time(second)}.{int((record.created - second) * 1000):03}Z"
+
+
+@lru_cache(maxsize=4)  # many lines are of one second
+def _date_and_time(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _name(record: logging.LogRecord) -> str:
+    return "uvicorn" if record.name == "uvicorn.error" else record.name
+
+
+def _printable(message: str) -> str:
+    """The message without control characters, so that no input makes a line of its own."""
+    if message.isprintable():
+        return message
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    return formatter.formatException(record.exc_info) if record.exc_info else ""

@@ -1,0 +1,177 @@
+"""What an operator would lose: log lines that can be read, found by request, and that never hold up a request."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service import logs
+from service.logs import JsonFormatter, QueuedHandler, TextFormatter
+from tests.conftest import ROOT
+from tests.networks import ONNX_TOML, write_onnx
+from tests.processes import call, served, stopped
+
+TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+def record(message: str, level: int = logging.INFO, **more: Any) -> logging.LogRecord:
+    return logging.makeLogRecord({"name": "x", "levelno": level, "levelname": "INFO", "msg": message, **more})
+
+
+def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
+    line = TextFormatter().format(record("GET /v1/models/a\n2026 ERROR forged\x1b[2J\u2028"))
+    assert "\n" not in line
+    assert line.isprintable()
+    assert json.loads(JsonFormatter().format(record("a\nb")))["message"] == "a\nb"
+
+
+def test_an_error_has_its_traceback() -> None:
+    try:
+        raise RuntimeError("broken")
+    except RuntimeError:
+        failed = record("it failed", exc_info=sys.exc_info())
+    assert TextFormatter().format(failed).splitlines()[-1] == "RuntimeError: broken"
+    assert json.loads(JsonFormatter().format(failed))["exception"].endswith("RuntimeError: broken")
+
+
+def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_counted(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    dropped: list[int] = []
+    handler = QueuedHandler(writer, limit=100, dropped=dropped.append)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    sent = 5_000
+    for number in range(sent):  # far more than a pipe holds: this would never end
+        handler.handle(record(f"{number:01000}", logging.WARNING))
+    found = bytearray()
+
+    def read() -> None:
+        while part := os.read(reader, 1 << 16):
+            found.extend(part)
+            if found.endswith(b"end\n"):
+                return
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    handler.close()
+    os.write(writer, b"end\n")
+    reading.join()
+    lines = found.decode().splitlines()[:-1]
+    numbers = [int(line) for line in lines if "dropped" not in line]
+    told = [int(line.split()[0]) for line in lines if "dropped" in line]
+    assert numbers == sorted(numbers)
+    assert sum(told) == sum(dropped) == sent - len(numbers) > 0
+
+
+def test_a_reader_that_has_gone_is_survived_and_counted() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    dropped: list[int] = []
+    handler = QueuedHandler(writer, dropped=dropped.append)
+    handler.handle(record("nobody hears", logging.ERROR))
+    handler.close()
+    os.close(writer)
+    assert dropped == [1]
+
+
+def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    code = (
+        "import logging; from service import logs; logs.configure('info', 'json')\n"
+        "for n in range(2000): logging.info('%d %s', n, 'x' * 300)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    processes = [subprocess.Popen([sys.executable, "-c", code], stderr=writer, env=environment) for _ in range(3)]
+    found = bytearray()
+
+    def read() -> None:
+        while not found.endswith(b"end\n"):
+            found.extend(os.read(reader, 1 << 16))
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    os.write(writer, b"end\n")
+    reading.join()
+    lines = [json.loads(line) for line in found.decode().splitlines()[:-1]]
+    for process in processes:
+        own = [line["message"].split()[0] for line in lines if line["pid"] == process.pid]
+        assert own == [str(number) for number in range(2000)]
+
+
+def test_an_access_line_is_a_whole_log_record(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        logs.access("POST", "/v1/policy", 200, 0.0031, 2, "abc", debug=False)
+        logs.access("GET", "/livez", 200, 0.0001, 0, "def", debug=True)
+    (line,) = caplog.records
+    assert line.getMessage() == "POST /v1/policy 200 ms=3.100 positions=2 request_id=abc"
+    assert set(vars(logging.makeLogRecord({}))) <= set(vars(line))
+    found = json.loads(JsonFormatter().format(line))
+    assert {key: found[key] for key in ("method", "route", "status", "ms", "positions", "request_id")} == {
+        "method": "POST",
+        "route": "/v1/policy",
+        "status": 200,
+        "ms": 3.1,
+        "positions": 2,
+        "request_id": "abc",
+    }
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "net.toml").write_text(ONNX_TOML)
+    write_onnx(folder / "net.onnx")
+    return folder
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_parent_and_workers_log_the_same_json(models: Path, workers: str) -> None:
+    with served(models, "--log-format", "json", "--workers", workers) as (process, port):
+        call(port, "/v1/policy", {"moves": []})
+        call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
+        call(port, "/v1/models/net")
+        assert stopped(process) == 0
+    lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]
+    assert all(re.fullmatch(TIME, line["time"]) for line in lines)
+    assert not [line for line in lines if line["logger"].startswith("alembic")]
+    assert any("Uvicorn running" in line["message"] for line in lines)
+    access = {line["route"]: line for line in lines if line["logger"] == "access"}
+    assert {route: (line["status"], line["positions"]) for route, line in access.items() if route != "/readyz"} == {
+        "/v1/policy": (200, 1),
+        "/v1/policy/batch": (200, 2),
+        "/v1/models/{name}": (200, 0),
+    }
+    ended = [line["pid"] for line in lines if line["message"] == "Application shutdown complete."]
+    assert len(ended) == len(set(ended)) == int(workers)
+    if workers == "2":
+        assert len({line["pid"] for line in lines}) == 3
+
+
+def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
+    with served(models) as (process, port):
+        call(port, "/v1/policy", {"moves": []})
+        assert stopped(process) == 0
+    lines = (models / "log.txt").read_text().splitlines()
+    assert all(re.match(rf"{TIME} (INFO|WARNING) +[\w.]+: ", line) for line in lines)
+    assert any(
+        re.search(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$", x) for x in lines
+    )
