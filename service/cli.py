@@ -4,53 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
-import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
-import uvicorn
 
-from service import __version__, calibration, logs
+from service import __version__, calibration, server
 from service.answering import Answer, Query
-from service.api.connections import Connection
-from service.api.metrics import MULTIPROCESS_DIR
 from service.api.schemas.answers import policy_out
 from service.api.schemas.requests import Include
-from service.api.services import audit_plan
-from service.audit.store import Store
 from service.audit_command import audit
 from service.encoding.encoded import Elo
-from service.errors import ContractError, MovemaskError, SettingsError
+from service.errors import ContractError, MovemaskError
 from service.inference.batcher import Batcher
 from service.inference.model import Model
-from service.inference.onnx import provider_named
 from service.inference.registry import Registry
 from service.model_commands import models, models_dir_option, own_models_dir, registry_of
 from service.pipeline import Pipeline
 from service.policy import CALIBRATED, Normalizer, Rule
 from service.settings import PREFIX, Settings
 
-log = logging.getLogger(__name__)
-
 _BAR = 30  # characters of a probability of 1
 
 
 class _Group(click.Group):
-    """Shows our own errors as one line and exits with 1; anything else is a bug and keeps its trace."""
+    """Shows our errors and the system's as one line and exits with 1; anything else is a bug and keeps its trace."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except MovemaskError as error:
             raise click.ClickException(str(error)) from None
+        except OSError as error:
+            if error.errno is None or isinstance(error, BrokenPipeError):  # click exits quietly when a reader has left
+                raise
+            names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+            raise click.ClickException(": ".join([*names, os.strerror(error.errno)])) from None
 
 
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,7 +52,7 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
         command = click.option(
             f"--{name.replace('_', '-')}",
             name,
-            help=f"{field.description} [{PREFIX}{name.upper()}]",
+            help=f"{field.description} [env var: {PREFIX}{name.upper()}; default: {Settings.default_shown(name)}]",
             metavar=getattr(field.annotation, "__name__", "text").upper(),
         )(command)
     return command
@@ -74,48 +67,8 @@ def main() -> None:
 @main.command()
 @_settings_flags
 def serve(**flags: str | None) -> None:
-    """Serve the HTTP API. Each flag is also an environment variable, named in brackets; the flag wins."""
-    settings = Settings.read(**flags)
-    logs.configure(settings.log_level, settings.log_format)
-    if not settings.models_dir.is_dir():
-        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(settings.models_dir)!r} is not a folder")
-    audit_plan(settings)
-    provider_named(settings.provider)
-    # Opened once before any worker: its tables are then there for all, and a wrong URL is told at once.
-    store = Store(settings.database_url, keep_seconds=1, keep_positions=1, keep_worst=1)
-    if store.unreachable:
-        log.error("%s; positions are answered, and audit records wait", store.unreachable)
-    store.close()
-    os.environ.update(settings.environment())
-    # uvicorn stops in order on SIGTERM and then raises it again, which would end the process with 143.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with ExitStack() as stack:
-        if settings.workers > 1:
-            os.environ[MULTIPROCESS_DIR] = stack.enter_context(_shared_folder())
-        uvicorn.run(
-            "service.api.app:worker_app",
-            factory=True,
-            host=settings.host,
-            port=settings.port,
-            workers=settings.workers,
-            log_level=settings.log_level,
-            log_config=None,  # each worker calls logs.configure
-            access_log=False,
-            timeout_graceful_shutdown=settings.drain_seconds,
-            server_header=False,
-            http=Connection,
-        )
-
-
-def _shared_folder() -> tempfile.TemporaryDirectory[str]:
-    """Where several workers keep the metrics that any of them answers for all."""
-    try:
-        return tempfile.TemporaryDirectory(prefix="movemask-metrics-")
-    except OSError:
-        raise SettingsError(
-            "MOVEMASK_WORKERS: several workers share their metrics through a temporary folder, and there is none that "
-            "can be written; set TMPDIR, or in Docker add --tmpfs /tmp"
-        ) from None
+    """Serve the HTTP API. Each flag is also an environment variable; the flag wins."""
+    server.serve(Settings.read(**flags))
 
 
 @main.command()

@@ -75,11 +75,12 @@ def add_onnx(
 
 def _placed(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
     """Writes both files into a folder beside, checks the model there, and moves them into place; the TOML last."""
-    folder.mkdir(parents=True, exist_ok=True)
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
     whole = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
-    beside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+    beside: Path | None = None
     try:
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
         (beside / f"{name}.onnx").write_bytes(network)
         (beside / f"{name}.toml").write_text(tomlkit.dumps(whole), encoding="utf-8")
         entry = load_entry(beside / f"{name}.toml", threads=1)
@@ -89,9 +90,11 @@ def _placed(folder: Path, name: str, network: bytes, table: dict[str, Any], repl
         for ending in (".onnx", ".toml"):
             os.replace(beside / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:
-        raise ContractError(f"{folder}: cannot be written: {error.strerror}") from None
+        reason = "it is not a folder" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
+        raise ContractError(f"{folder}: cannot be written: {reason}; --models-dir names another folder") from None
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
     return entry
 
 

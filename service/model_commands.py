@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -95,7 +96,7 @@ def import_model(file: Path, name: str | None, replace: bool, models_dir: Path |
     require("import", "movemask models import")
     from service import installation  # it brings onnx, which serving does not wait for
 
-    _told(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace))
+    _told(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace), models_dir)
 
 
 @models.command("add")
@@ -118,17 +119,22 @@ def add_model(
     from service import installation
 
     folder = own_models_dir(models_dir)
-    _told(installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace))
+    _told(
+        installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace),
+        models_dir,
+    )
 
 
-def _told(installed: Installed) -> None:
+def _told(installed: Installed, models_dir: Path | None) -> None:
     for line in installed.told:
         click.echo(line)
     entry = installed.entry
     for step in entry.steps:
         click.echo(f"  {step.name:<11} {step.found}")
     assert entry.model is not None
-    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `movemask predict --model {entry.name}`")
+    command = ["movemask", "predict", "--model", entry.name]
+    command += ["--models-dir", str(models_dir)] if models_dir else []
+    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
 
 
 @models.command("check")

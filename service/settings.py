@@ -4,7 +4,9 @@ them; a test holds it to that. Read here and nowhere else; handed down to what n
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +50,9 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(1, ge=1, le=64, description="Worker processes, each with its own copy of the models.")
+    worker_timeout_seconds: float = Field(
+        30, ge=2, description="Of several workers, one that is stuck for this long is killed and replaced."
+    )
     log_level: Annotated[str, Field(pattern="^(critical|error|warning|info|debug)$")] = Field(
         "info", description="critical, error, warning, info or debug."
     )
@@ -115,9 +120,18 @@ class Settings(BaseSettings):
         return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
 
     @classmethod
+    def default_shown(cls, name: str) -> str:
+        """The default of a setting, or in words how it is found."""
+        field = cls.model_fields[name]
+        return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
+
+    @classmethod
     def read(cls, **flags: object) -> Settings:
         """From the environment, with flags (those that are not None) before it; raises SettingsError naming
-        the variable."""
+        the variable, and for a variable of our prefix that is no setting."""
+        for name, value in os.environ.items():
+            if name.upper().startswith(PREFIX) and not _is_service_link(name, value):
+                _refuse_unknown(name)
         try:
             return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
         except ValidationError as error:
@@ -125,7 +139,26 @@ class Settings(BaseSettings):
             name = PREFIX + str(first["loc"][0]).upper()
             raise SettingsError(f"{name}: {first['msg']}, got {first['input']!r}") from None
 
-    def environment(self) -> dict[str, str]:
-        """The variables that `read` makes these settings of again: how they reach worker processes."""
-        values = self.model_dump(mode="json")
-        return {PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None}
+
+#: Defaults that depend on the machine or the models.
+_DEFAULTS_IN_WORDS = {
+    "models_dir": "the shipped network's folder",
+    "default_model": "the first served model by name",
+    "threads": "the cores the process may use",
+    "max_batch": "32, on a GPU 512",
+}
+
+_LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes or Docker set a variable for a service named `movemask…`, and not a person."""
+    return bool(_LINK_NAME.fullmatch(name) or _LINK_VALUE.match(value))
+
+
+def _refuse_unknown(variable: str) -> None:
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    if variable.upper() not in known:
+        nearest = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0)[0]
+        raise SettingsError(f"{variable}: there is no such setting; the nearest is {nearest} (movemask serve --help)")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from service.logs import QueuedHandler
 from service.settings import Settings
 from tests.networks import write_fake
 from tests.postgres import Server, binaries, running
+from tests.processes import MARK, left_by
 
 Serve = Callable[..., TestClient]
 
@@ -32,6 +36,24 @@ def _log_as_before() -> Iterator[None]:
         handler.close()
         root.setLevel(logging.WARNING)
         logging.captureWarnings(False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    """Fails the run, naming them, if processes that the suite has started are there at its end; kills them."""
+    mark = f"{os.getpid()}-{time.time_ns()}"
+    os.environ[MARK] = mark
+    # `timeout` and CI end a run by SIGTERM, which would otherwise skip the end of every fixture.
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("SIGTERM"))
+    yield
+    end = time.monotonic() + 10  # for those that are about to end
+    while (left := left_by(mark)) and time.monotonic() < end:
+        time.sleep(0.1)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if left:
+        pytest.fail("left running: " + "; ".join(f"{pid} {command}" for pid, command in left.items()), pytrace=False)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The service as a process of its own, for tests that stop, kill or double it."""
+"""Processes that tests start: the service and other commands, ended with all that they have started in turn."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.ports import free_port
 
 ROOT = Path(__file__).parent.parent
+
+#: In the environment of every process that the suite starts, and of those that they start.
+MARK = "PYTEST_SESSION_OF"
 
 
 def call(port: int, path: str, body: Any = None) -> Any:
@@ -28,14 +31,28 @@ def call(port: int, path: str, body: Any = None) -> Any:
     return text if path == "/metrics" else json.loads(text)
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Of a process that imports the service from this checkout."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
 @contextmanager
-def served(models: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    port = free_port()
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own; the whole group is killed at the end."""
+    with subprocess.Popen(command, start_new_session=True, **{"env": environment(), **options}) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def served(models: Path, *arguments: str, port: int | None = None) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The service, once it answers, and its port; its log is log.txt in the models folder."""
+    port = port or free_port()
     command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--models-dir", str(models), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with open(models / "log.txt", "ab") as log:
-        process = subprocess.Popen(command, cwd=models, env=environment, stderr=log, stdout=log)
-    try:
+    with open(models / "log.txt", "ab") as log, started(command, cwd=models, stderr=log, stdout=log) as process:
         for _ in range(300):
             if process.poll() is not None:
                 raise AssertionError((models / "log.txt").read_text())
@@ -45,12 +62,59 @@ def served(models: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[byt
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.1)
         yield process, port
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
 
 
 def stopped(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
     return process.wait(30)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    """Waits for a condition; fails by its name if it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
+        time.sleep(0.05)
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def workers(pid: int) -> set[int]:
+    """The processes that Python's multiprocessing has started for a process, its resource tracker left out."""
+    return {child for child in children(pid) if b"spawn_main" in command_of(child) and running(child)}
+
+
+def children(pid: int) -> set[int]:
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found.update(map(int, task.read_text().split()))
+    return found
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+    except OSError:
+        return b""
+
+
+def left_by(mark: str) -> Mapping[int, str]:
+    """The processes, other than this one, that were started under that mark or are this one's children."""
+    found = {pid: command_of(pid) for pid in children(os.getpid())}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = command_of(int(folder.name))
+    tracker = b"multiprocessing.resource_tracker"  # of this process: it ends with it, by Python's own pipe
+    return {
+        pid: command.decode(errors="replace")
+        for pid, command in found.items()
+        if pid != os.getpid() and running(pid) and not (tracker in command and pid in children(os.getpid()))
+    }

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from subprocess import PIPE
 
 import chess
 import pytest
 from click.testing import CliRunner, Result
 
 from service.cli import main
-from service.settings import Settings
+from service.settings import Settings, shipped_models
+from tests.disks import file_system
 from tests.networks import write_fake
+from tests.processes import started
 
 
 @pytest.fixture
@@ -97,11 +105,56 @@ def test_models_list(models: str) -> None:
     ]
 
 
-def test_serve_has_a_flag_for_every_setting() -> None:
-    shown = run("serve", "--help").output
-    for name in Settings.model_fields:
-        assert f"--{name.replace('_', '-')}" in shown
-        assert f"MOVEMASK_{name.upper()}" in shown
+def test_serve_has_a_flag_for_every_setting_and_shows_its_default() -> None:
+    shown = " ".join(run("serve", "--help").output.split())
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')} " in shown
+        found = re.search(rf"\[env var: MOVEMASK_{name.upper()}; default: (.*?)\]", shown)
+        assert found, name
+        if field.default_factory is None and field.default is not None:
+            assert found[1] == str(field.default)
+        else:
+            assert len(found[1]) > 5, name  # said in words
+
+
+def test_the_command_after_an_import_works_as_it_is_printed(models: str, tmp_path: Path) -> None:
+    folder = tmp_path / "my models"
+    result = run(
+        "models", "add", str(shipped_models() / "movemask-2.onnx"), "--name", "mine", "--models-dir", str(folder)
+    )
+    assert result.exit_code == 0, result.output
+    printed = re.search(r"try `movemask (.*)`", result.output)
+    assert printed
+    assert "white to move, ongoing; mine" in run(*shlex.split(printed[1])).output
+
+
+@pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
+def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
+    network = str(shipped_models() / "movemask-2.onnx")
+    (tmp_path / "file").touch()
+    folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
+    options = {"read-only": "ro", "full": "size=64k"}
+    with file_system(folder, options[where]) if where in options else nullcontext():
+        result = run("models", "add", network, "--name", "mine", "--models-dir", str(folder))
+        left = list(folder.iterdir()) if folder.is_dir() else []
+    assert result.exit_code == 1
+    reason = {"read-only": "Read-only file system", "full": "No space left on device"}.get(where, "it is not a folder")
+    assert result.output == f"Error: {folder}: cannot be written: {reason}; --models-dir names another folder\n"
+    assert left == []
+
+
+@pytest.mark.parametrize("command", [["predict"], ["models", "list"], ["models", "check"], ["serve", "--help"]])
+def test_output_that_cannot_be_written_is_no_traceback(models: str, command: list[str]) -> None:
+    whole = [sys.executable, "-m", "service", *command, *(() if "--help" in command else ("--models-dir", models))]
+    with open("/dev/full", "wb") as full, started(whole, stdout=full, stderr=PIPE) as process:
+        assert process.communicate()[1] == b"Error: No space left on device\n"
+        assert process.returncode == 1
+    reader, writer = os.pipe()
+    os.close(reader)  # as after `| head -1`
+    with started(whole, stdout=writer, stderr=PIPE) as process:
+        os.close(writer)
+        assert process.communicate()[1] == b""
+        assert process.returncode == 1
 
 
 def test_the_shipped_network_answers() -> None:

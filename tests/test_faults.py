@@ -9,7 +9,6 @@ import concurrent.futures
 import os
 import shutil
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from tests.conftest import Serve
+from tests.disks import as_root, file_system
 from tests.networks import write_fake
 from tests.postgres import Server
 from tests.processes import call, served
@@ -28,23 +28,6 @@ from tests.processes import call, served
 Fault = Callable[[], Any]
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3", "b1c3"]
-
-
-def as_root(*command: str) -> bool:
-    done = subprocess.run(command, capture_output=True, check=False)
-    return done.returncode == 0
-
-
-@contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of a few megabytes."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not as_root("mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)):
-        pytest.skip("a small file system cannot be mounted here (it takes root): a full disk cannot be made")
-    try:
-        yield folder
-    finally:
-        as_root("umount", "-l", str(folder))
 
 
 @contextmanager
@@ -98,7 +81,7 @@ class SqliteFaults:
 
     @contextmanager
     def full(self) -> Iterator[str]:
-        with small_disk(self.folder, 1) as folder:
+        with file_system(self.folder, "size=1m") as folder:
             yield f"sqlite:///{folder}/audit.db"
 
     def full_now(self) -> Any:
@@ -148,7 +131,7 @@ class PostgresqlFaults:
 
     @contextmanager
     def full(self) -> Iterator[str]:
-        with small_disk(self.server.folder / f"disk{os.getpid()}", 16) as folder:
+        with file_system(self.server.folder / f"disk{os.getpid()}", "size=16m") as folder:
             space = folder / "space"
             space.mkdir()
             if os.geteuid() == 0:

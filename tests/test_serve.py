@@ -5,17 +5,19 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import random
-import subprocess
+import re
+import signal
+import socket
 import sys
 import time
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import chess
 import pytest
 
-from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, write_onnx
-from tests.processes import call, served, stopped
+from tests.processes import call, environment, running, served, started, stopped, until, workers
 
 CLIENTS = 64
 SECONDS = 10.0
@@ -101,10 +103,81 @@ def test_a_kill_loses_nothing_that_was_flushed_and_the_file_is_intact(models: Pa
         assert call(port, "/v1/leakage")["models"]["net"]["positions"] == 5
 
 
-def test_a_port_in_use_is_said_and_the_exit_is_not_0(models: Path) -> None:
-    with served(models) as (_, port):
-        command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--models-dir", str(models)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        second = subprocess.run(command, cwd=models, env=environment, capture_output=True, timeout=60, check=False)
-    assert second.returncode != 0
-    assert b"address already in use" in second.stderr + second.stdout
+def refused(models: Path, *arguments: str, **variables: str) -> str:
+    """What `serve` says on a start that fails: one line, at the exit code 1 of every error."""
+    command = [sys.executable, "-m", "service", "serve", "--models-dir", str(models), *arguments]
+    with started(command, cwd=models, env=environment(**variables), stdout=PIPE, stderr=STDOUT) as process:
+        said = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 1, said
+    assert len(said.splitlines()) == 1, said
+    return said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path, tmp_path: Path, workers: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for words, arguments in [
+            ("MOVEMASK_PORT: cannot listen on 127.0.0.1:.*: address already in use", ("--port", port)),
+            ("MOVEMASK_HOST: cannot listen on x y:", ("--host", "x y")),
+            ("MOVEMASK_DEFAULT_MODEL: no model 'nope'; there are net", ("--default-model", "nope")),
+            ("MOVEMASK_MODELS_DIR: no model in .*empty", ("--models-dir", str(tmp_path / "empty"))),
+            ("MOVEMASK_MODELS_DIR: .*file' is not a folder", ("--models-dir", str(tmp_path / "file"))),
+            ("MOVEMASK_DATABASE_URL: .* there is no folder /nowhere", ("--database-url", "sqlite:////nowhere/x.db")),
+            ("MOVEMASK_THREADS: .*, got 'x'", ("--threads", "x")),
+        ]:
+            assert re.search("^Error: " + words, refused(models, "--port", "0", "--workers", workers, *arguments))
+    assert "MOVEMASK_MAX_BACTH" in refused(models, "--workers", workers, MOVEMASK_MAX_BACTH="8")
+
+
+def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
+    with served(models, "--workers", "2") as (process, port):
+        begun = workers(process.pid)
+        assert len(begun) == 2
+        process.kill()
+        process.wait()
+        until(lambda: not any(map(running, begun)), "the workers have ended")
+        with served(models, "--workers", "2", port=port) as (again, _):
+            assert stopped(again) == 0
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
+def test_a_worker_that_dies_or_hangs_is_replaced(models: Path, by: signal.Signals) -> None:
+    short = ("--worker-timeout-seconds", "2", "--drain-seconds", "1")
+    with served(models, "--workers", "2", *short) as (process, port):
+        lost, kept = workers(process.pid)
+        until(lambda: both_serve(models), "both workers serve")
+        os.kill(lost, by)
+        until(lambda: len(workers(process.pid) - {lost}) == 2, "another has taken its place")
+        assert not running(lost)
+        os.kill(kept, signal.SIGSTOP)  # so that it is the new one that answers, and SIGTERM meets one that is stuck
+        assert call(port, "/v1/policy", {"moves": ["e2e4"]})["turn"] == "black"
+        begun = workers(process.pid)
+        assert stopped(process) == 0
+        assert not any(map(running, {*begun, kept}))
+
+
+def test_workers_that_cannot_be_replaced_end_the_service_with_1_and_the_reason(models: Path) -> None:
+    with served(models, "--workers", "2") as (process, _):
+        until(lambda: both_serve(models), "both workers serve")
+        (models / "net.toml").unlink()
+        os.kill(min(workers(process.pid)), signal.SIGKILL)
+        assert process.wait(60) == 1
+    log = (models / "log.txt").read_text().splitlines()
+    assert log[-1].startswith("Error: MOVEMASK_MODELS_DIR: no model in")
+    assert not [line for line in log if "Traceback" in line]
+
+
+def both_serve(models: Path) -> bool:
+    return (models / "log.txt").read_text().count("Started server process") == 2
+
+
+def test_the_first_start_is_quiet_and_says_where_it_listens(models: Path) -> None:
+    with served(models) as (process, port):
+        assert stopped(process) == 0
+    log = (models / "log.txt").read_text()
+    assert f"listening on http://127.0.0.1:{port}" in log
+    assert not re.search("alembic|plugin|upgrade|DDL", log)
+    assert len(log.splitlines()) < 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,43 @@ def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.M
     assert Settings.read(port="9001", host=None).port == 9001
 
 
-def test_workers_read_the_same_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_get_the_same_settings() -> None:
     chosen = Settings.read(port=1234, default_model="x", audit_keep_days=1.5, models_dir="somewhere")
-    for name, value in chosen.environment().items():
+    assert pickle.loads(pickle.dumps(chosen)) == chosen
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("MOVEMASK_MAX_BACTH", "MOVEMASK_MAX_BATCH"),
+        ("MOVEMASK_DATABASE", "MOVEMASK_DATABASE_URL"),
+        ("MOVEMASK_WORKER", "MOVEMASK_WORKERS"),
+        ("movemask_prot", "MOVEMASK_PORT"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; the nearest is {nearest} "):
+        Settings.read()
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_exempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    # https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
+    for name, value in {
+        "MOVEMASK_SERVICE_HOST": "10.0.0.11",
+        "MOVEMASK_SERVICE_PORT": "8000",
+        "MOVEMASK_SERVICE_PORT_HTTP": "8000",
+        "MOVEMASK_PORT_8000_TCP": "tcp://10.0.0.11:8000",
+        "MOVEMASK_PORT_8000_TCP_PROTO": "tcp",
+        "MOVEMASK_PORT_8000_TCP_PORT": "8000",
+        "MOVEMASK_PORT_8000_TCP_ADDR": "10.0.0.11",
+        "MOVEMASK_POSTGRES_SERVICE_HOST": "10.0.0.12",
+        "MOVEMASK_POSTGRES_PORT": "tcp://10.0.0.12:5432",
+    }.items():
         monkeypatch.setenv(name, value)
-    assert Settings.read() == chosen
+    assert Settings.read().port == 8000
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", ""])

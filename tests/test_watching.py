@@ -24,7 +24,7 @@ from service.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.ports import free_port
-from tests.processes import call, served
+from tests.processes import call, served, started
 
 MONITORING = ROOT / "monitoring"
 DASHBOARD = json.loads((MONITORING / "grafana" / "movemask.json").read_text())
@@ -62,14 +62,10 @@ def prometheus(folder: Path, target: int) -> Iterator[int]:
     (folder / "prometheus.yml").write_text(text)
     shutil.copy(MONITORING / "alerts.yml", folder)
     command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-    with open(folder / "prometheus.log", "wb") as log:
-        process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-    try:
+    command.append(f"--web.listen-address=127.0.0.1:{port}")
+    with open(folder / "prometheus.log", "wb") as log, started(command, stdout=log, stderr=log):
         eventually(lambda: asked(port, "targets")["activeTargets"][0]["health"] == "up", "the service is scraped")
         yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def eventually(holds: Callable[[], Any], what: str) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from service.encoding.movemask_planes import BITBOARDS, PLANES
+from service.processes import end_with_parent
 from training.dataset import Dataset, Order
 from training.legal import legal_mask
 
@@ -72,7 +73,9 @@ def stream(dataset: Dataset, order: Order, first: int, last: int, mask_processes
     """Batches `first` to `last` (left out); with `mask_processes` their legal slots too, found by as many processes."""
     with ExitStack() as stack:
         thread = stack.enter_context(ThreadPoolExecutor(1))
-        pool = stack.enter_context(ProcessPoolExecutor(mask_processes)) if mask_processes else None
+        pool = None
+        if mask_processes:
+            pool = stack.enter_context(ProcessPoolExecutor(mask_processes, initializer=end_with_parent))
 
         def made(rows: NDArray[np.int64], masks: list[Future[NDArray[np.bool_]]]) -> Batch:
             return gathered(dataset, rows, np.concatenate([mask.result() for mask in masks]) if masks else None)

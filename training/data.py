@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from service.processes import end_with_parent
 from training.config import Data, load_run
 from training.games import Record, Unwanted, parse, records
 from training.shards import pack, write_shard
@@ -44,7 +45,10 @@ def make_shards(data: Data, limit: int | None = None) -> dict[str, int]:
     done, counts = _progress(data)
     found = chain.from_iterable(records(file) for file in data.games)
     fresh = islice(found, done, limit)
-    with ProcessPoolExecutor(data.processes) as pool, tqdm(initial=done, total=limit, unit=" games") as bar:
+    with (
+        ProcessPoolExecutor(data.processes, initializer=end_with_parent) as pool,
+        tqdm(initial=done, total=limit, unit=" games") as bar,
+    ):
         for group in _groups(fresh, data.games_per_shard):
             number = done // data.games_per_shard
             rows: dict[str, list[Packed]] = {split: [] for split in SPLITS}

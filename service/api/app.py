@@ -1,4 +1,4 @@
-"""The app: what is put together, in which order. `worker_app` is uvicorn's factory."""
+"""The app: what is put together, in which order."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ stable `type` and a `detail` that names the offending input.
 
 #: nginx's status for a request whose client closed the connection; nobody reads it but the metrics.
 _CLIENT_CLOSED = 499
-
-
-def worker_app() -> FastAPI:
-    """uvicorn's factory: the app with the settings of the environment, in a process of its own."""
-    return create_app(own_process=True)
 
 
 def create_app(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from sqlalchemy.exc import (
 )
 
 from service.errors import StoreError, StoreUnreachable
+
+log = logging.getLogger(__name__)
 
 #: The newest of `migrations/versions`; a test holds it to that.
 HEAD = "2"
@@ -90,7 +93,7 @@ class Database:
         except SQLAlchemyError as error:
             unreachable = self.dialect == POSTGRESQL and isinstance(error, OperationalError)
             kind = StoreUnreachable if unreachable else StoreError
-            raise kind(f"{_VARIABLE}: {self.shown!r} cannot be opened: {_reason(error)}") from None
+            raise kind(f"{_VARIABLE}: {self.shown!r} cannot be opened: {self._reason(error)}") from None
 
     def close(self) -> None:
         self._engine.dispose()
@@ -104,7 +107,7 @@ class Database:
             self._ready = False
             if _never(error):
                 raise
-            raise StoreError(f"the audit store cannot be {done}: {_reason(error)}") from error
+            raise StoreError(f"the audit store cannot be {done}: {self._reason(error)}") from error
 
     def _prepared(self) -> sa.Engine:
         """The engine, on a database whose tables are there."""
@@ -121,6 +124,14 @@ class Database:
             self._inode = self._inode_now()
             self._ready = True
         return self._engine
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """The driver's own words, without SQLAlchemy's frame and the statement; and what is in the way of a file."""
+        said = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+        obstacle = None
+        if self._file is not None and isinstance(error, OperationalError):
+            obstacle = _obstacle(self._file.absolute())
+        return f"{said}: {obstacle}" if obstacle else said
 
     def _inode_now(self) -> int | None:
         try:
@@ -148,6 +159,7 @@ def _migrate(connection: sa.Connection, shown: str) -> None:
         return
     if version is not None and (not version.isdigit() or int(version) > int(HEAD)):
         raise StoreError(f"{_VARIABLE}: {shown!r} has tables of version {version}, this service of {HEAD}; it is older")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # else eleven lines at the first start
     from alembic import command
     from alembic.config import Config
 
@@ -157,6 +169,7 @@ def _migrate(connection: sa.Connection, shown: str) -> None:
     if version is not None and not sa.inspect(connection).has_table("alembic_version"):
         command.stamp(config, version)
     command.upgrade(config, "head")
+    log.info("audit database %s: tables of version %s", shown, HEAD)
 
 
 def _never(error: SQLAlchemyError) -> bool:
@@ -169,9 +182,21 @@ def _never(error: SQLAlchemyError) -> bool:
     )
 
 
-def _reason(error: SQLAlchemyError) -> str:
-    """The driver's own words, without SQLAlchemy's frame and the statement."""
-    return str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+def _obstacle(file: Path) -> str | None:
+    """Why a SQLite file cannot be opened or written, and what to do about it; None if nothing is found."""
+    folder, user = file.parent, os.geteuid()
+    if not os.access(folder, os.F_OK, effective_ids=True):
+        return f"there is no folder {folder}, or user {user} may not enter it; make it, or name another file"
+    if not folder.is_dir():
+        return f"{folder} is not a folder; name another file"
+    if os.path.isdir(file):
+        return f"{file} is a folder; name a file in it"
+    for path in (folder, file):  # SQLite keeps two more files beside its own
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            if os.statvfs(path).f_flag & os.ST_RDONLY:
+                return f"{path} is on a read-only file system; mount a volume there that can be written"
+            return f"user {user} cannot read and write {path}; give it to that user (chown -R {user} {path})"
+    return None
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:

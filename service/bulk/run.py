@@ -22,6 +22,7 @@ from service.bulk.sources import Chunk
 from service.errors import AuditError
 from service.inference.model import Model
 from service.inference.registry import open_model
+from service.processes import end_with_parent
 
 #: What an output folder holds while the audit runs, and what is kept of how it was asked for.
 PARTS, ASKED = "parts", "asked.json"
@@ -146,6 +147,7 @@ def merge(out: Path, count: int, kinds: tuple[str, ...]) -> LeftOut:
 
 def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends the workers in order
+    end_with_parent()
 
 
 @cache

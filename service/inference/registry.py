@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,19 +45,9 @@ class Registry:
         self.default = default
 
     @classmethod
-    def of(
-        cls, entries: Mapping[str, Entry], folder: Path, default: str | None, *, missing_default: bool = False
-    ) -> Registry:
-        """Entries sorted by name, with a default chosen where None is given; raises SettingsError.
-
-        With `missing_default` a default that is not there is let be: asking for it says so.
-        """
-        if not entries:
-            raise SettingsError(
-                f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx"
-            )
-        if default is not None and default not in entries and not missing_default:
-            raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(entries)}")
+    def of(cls, entries: Mapping[str, Entry], default: str | None) -> Registry:
+        """Entries (at least one) sorted by name, with a default chosen where None is given. A default that is not there
+        is let be: asking for it says so."""
         for entry in entries.values():
             if entry.failure:
                 log.error("model %s is not served: %s", entry.name, entry.failure)
@@ -82,12 +73,25 @@ class Registry:
         return entry.model
 
 
+def contract_files(folder: Path, default: str | None) -> dict[str, Path]:
+    """The `NAME.toml` files of a models folder by name; raises SettingsError if there is none, or not the default."""
+    try:
+        files = {file.stem: file for file in map(folder.joinpath, sorted(os.listdir(folder))) if file.suffix == ".toml"}
+    except (FileNotFoundError, NotADirectoryError):
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder") from None
+    except OSError as error:
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
+    if not files:
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx")
+    if default is not None and default not in files:
+        raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(files)}")
+    return files
+
+
 def load_registry(folder: Path, default: str | None, threads: int, provider: Provider = Provider.CPU) -> Registry:
     """Loads and checks each `NAME.toml` of `folder`; raises SettingsError if there is none, or not the default."""
-    if not folder.is_dir():
-        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder")
-    entries = {file.stem: load_entry(file, threads, provider) for file in sorted(folder.glob("*.toml"))}
-    return Registry.of(entries, folder, default)
+    files = contract_files(folder, default)
+    return Registry.of({name: load_entry(file, threads, provider) for name, file in files.items()}, default)
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from service.errors import ModelUnavailable, SettingsError
+from service.errors import ModelUnavailable
 from service.inference.batcher import Batcher
 from service.inference.model import Model
 from service.inference.onnx import Provider
-from service.inference.registry import Entry, Registry, load_entry, network_file
+from service.inference.registry import Entry, Registry, contract_files, load_entry, network_file
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +70,12 @@ class Serving:
         self._held: dict[str, _Held] = {}
         self._prints: dict[str, Print] = {}
         self._seen: dict[str, Print] = {}
-        if not folder.is_dir():
-            raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder")
         entries = {}
-        for name, file in _files(folder).items():
+        for name, file in contract_files(folder, default).items():
             self._prints[name] = _print(file, None)
             entries[name] = self._taken(self._entry(file))
             self._make_room(name)
-        self.registry = Registry.of(entries, folder, default)
+        self.registry = Registry.of(entries, default)
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
         if poll_seconds is not None:
@@ -126,7 +124,7 @@ class Serving:
                 with self._lock:
                     current = self.registry.default
                     default = self._default or (current if current in entries else None)
-                    self.registry = Registry.of(entries, self._folder, default, missing_default=True)
+                    self.registry = Registry.of(entries, default)
         return bool(changed or gone)
 
     def stopped(self) -> list[str]:

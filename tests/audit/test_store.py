@@ -6,7 +6,9 @@ Each on a real SQLite file and on a real PostgreSQL.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -281,7 +283,7 @@ def write_many(url: str, name: str) -> None:
 
 def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, store: Store) -> None:
     context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=write_many, args=(database_url, str(number))) for number in range(3)]
+    writers = [context.Process(target=write_many, args=(database_url, str(number)), daemon=True) for number in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -316,12 +318,39 @@ def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
         ("audit.db", "is not a database URL"),
         ("mysql://u:secret@h/d", r"'mysql://u:\*\*\*@h/d': sqlite:///FILE and postgresql://… are supported"),
         ("sqlite://", "names no file"),
-        ("sqlite:////nonexistent/folder/audit.db", "cannot be opened: unable to open database file"),
+        (
+            "sqlite:////nonexistent/folder/audit.db",
+            "cannot be opened: unable to open database file: there is no folder /nonexistent/folder, or user",
+        ),
+        ("sqlite:////proc/version/audit.db", "/proc/version is not a folder"),
+        ("sqlite:////proc", "/proc is a folder; name a file in it"),
     ],
 )
 def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
     with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"):
         Store(url, keep_seconds=1, keep_positions=1, keep_worst=1)
+
+
+@pytest.mark.parametrize("wrong", ["volume", "file"])
+def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: str) -> None:
+    # Not tmp_path: other users may not enter it.
+    with tempfile.TemporaryDirectory() as volume:
+        file = Path(volume) / "movemask.db"
+        file.touch()
+        file.chmod(0o444)
+        if wrong == "volume":
+            file.unlink()
+        os.chmod(volume, 0o777 if wrong == "file" else 0o555)
+        me = os.geteuid()
+        user = 10001 if me == 0 else me
+        path = volume if wrong == "volume" else file
+        words = f"user {user} cannot read and write {path}; give it to that user \\(chown -R {user} {path}\\)"
+        os.seteuid(user)
+        try:
+            with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"):
+                Store(f"sqlite:///{file}", keep_seconds=1, keep_positions=1, keep_worst=1)
+        finally:
+            os.seteuid(me)
 
 
 def test_a_server_that_does_not_answer_is_told_without_its_password_and_does_not_stop_the_start() -> None:

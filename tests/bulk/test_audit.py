@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from service.settings import shipped_models
 from tests.conftest import ROOT
 from tests.ground_truth import tricky
 from tests.networks import ONNX_TOML, write_fake, write_onnx
+from tests.processes import running, started, until, workers
 
 MAIA = ROOT.parent / "shared" / "maia1" / "maia-1500.pb.gz"
 
@@ -251,12 +253,20 @@ def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
     assert "cost $a^$" in plots
 
 
-def started(file: Path, out: Path, models: Path) -> subprocess.Popen[bytes]:
+def auditing(file: Path, out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "service", "audit", str(file), "--models-dir", str(models), "--model", "net"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], env=environment, stderr=subprocess.DEVNULL
-    )
+    return started([*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], stderr=subprocess.PIPE)
+
+
+@contextmanager
+def halfway(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An audit into out/ that has done two parts or more, and is not through."""
+    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 14))
+    parts = tmp_path / "out" / "parts"
+    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as process:
+        until(lambda: len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None, "two parts")
+        assert process.poll() is None, "the run was over before it could be stopped"
+        yield process
 
 
 def comparable(out: Path) -> dict[str, Any]:
@@ -266,31 +276,48 @@ def comparable(out: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, models: Path, by: signal.Signals) -> None:
-    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 14))
-    process = started(tmp_path / "x.fen", tmp_path / "out", models)
+    with halfway(tmp_path, models) as process:
+        process.send_signal(by)
+        assert process.wait(60) == (130 if by == signal.SIGINT else -signal.SIGKILL)
     parts = tmp_path / "out" / "parts"
-    for _ in range(1200):
-        if len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None:
-            break
-        time.sleep(0.05)
-    assert process.poll() is None, "the run was over before it could be stopped"
-    process.send_signal(by)
-    assert process.wait(60) == (130 if by == signal.SIGINT else -signal.SIGKILL)
     kept = {file.name: file.stat().st_mtime_ns for file in parts.glob("*.parquet")}
     assert kept
-    again = started(tmp_path / "x.fen", tmp_path / "out", models)
     seen: dict[str, int] = {}
-    while again.poll() is None:
-        for file in list(parts.glob("*.parquet")):
-            try:
-                seen[file.name] = file.stat().st_mtime_ns
-            except FileNotFoundError:
-                break
-        time.sleep(0.02)
-    assert again.returncode == 0
+    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as again:
+        while again.poll() is None:
+            for file in list(parts.glob("*.parquet")):
+                try:
+                    seen[file.name] = file.stat().st_mtime_ns
+                except FileNotFoundError:
+                    break
+            time.sleep(0.02)
+        assert again.returncode == 0
     assert {name: seen[name] for name in kept} == kept  # what was done was not done again
     whole = ("--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
     audited(tmp_path / "x.fen", "--models-dir", models, *whole)
+    assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_an_audit_that_is_killed(tmp_path: Path, models: Path, by: signal.Signals) -> None:
+    with halfway(tmp_path, models) as process:
+        begun = workers(process.pid)
+        assert len(begun) == 2
+        process.send_signal(by)
+        process.wait()
+        until(lambda: not any(map(running, begun)), "the workers have ended")
+
+
+def test_a_worker_that_is_killed_is_told_in_one_line_and_nothing_is_counted_twice(tmp_path: Path, models: Path) -> None:
+    with halfway(tmp_path, models) as process:
+        os.kill(min(workers(process.pid)), signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 1
+    assert said.decode().strip().splitlines()[-1].startswith("Error: a worker process died, perhaps for want of memory")
+    assert b"Traceback" not in said
+    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as again:
+        assert again.wait(120) == 0
+    audited(tmp_path / "x.fen", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
     assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
 
 
