@@ -210,7 +210,7 @@ async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple
     batcher = Batcher(model, max_batch=1, max_waiting=1)
     with ThreadPoolExecutor(1) as executor:
         try:
-            pipeline = Pipeline(lambda _: None, executor, max_moves=len(query.moves))
+            pipeline = Pipeline(lambda _, __: None, executor, max_moves=len(query.moves))
             outcome = (await pipeline.evaluate([query], batcher))[0]
         finally:
             batcher.close()

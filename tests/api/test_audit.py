@@ -154,4 +154,4 @@ def test_a_legal_logit_that_is_no_number_is_named(client: TestClient, number: st
 
 def test_nothing_is_recorded(client: TestClient) -> None:
     audited(client, policy={"e2e4": 1.0})
-    assert client.get("/v1/leakage").json() == {"models": {}}
+    assert client.get("/v1/leakage").json()["models"] == {}
