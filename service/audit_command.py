@@ -53,7 +53,10 @@ EXCEEDED = 3
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: the cores there are]")
 @click.option(
-    "--fail-above", multiple=True, metavar="KIND.STATISTIC=VALUE", help="Exit with 3 if above, as raw.p99=0.1."
+    "--fail-above",
+    multiple=True,
+    metavar="KIND.STATISTIC=VALUE",
+    help="Exit with 3 if above or not measured, as raw.p99=0.1.",
 )
 @click.option("--restart", is_flag=True, help="Drop what an earlier run has written to the folder.")
 def audit(
@@ -83,7 +86,8 @@ def audit(
     from service.bulk import run as running
     from service.bulk.report import Audited, page
     from service.bulk.rows import Choice
-    from service.bulk.sources import STDIN, Form, chunks, total_bytes
+    from service.bulk.sources import Form, check, chunks, total_bytes
+    from service.bulk.streams import STDIN
     from service.bulk.summary import Threshold, checked, summarised
     from service.encoding.encoded import Elo
 
@@ -95,20 +99,25 @@ def audit(
             raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
     if files.count(STDIN) > 1:
         raise SourceError("-: standard input can be read once")
+    chosen_form = Form(form) if form else None
+    check(list(files), chosen_form)
     contracts, digests = _networks(names, models_dir)
     choice = Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None)
     job = running.Job(contracts, choice, out)
-    if running.begin(job, digests, restart=restart):
-        click.echo(f"{out}: going on from an earlier run", err=True)
-    with _progress(total_bytes(list(files))) as done:
-        parts = chunks(list(files), Form(form) if form else None, games=40, lines=2_000, limit=limit)
-        try:
-            count = running.run(job, parts, jobs or available_cores(), done)
-        except KeyboardInterrupt:
-            click.echo(f"\nstopped; the same command goes on from here ({out})", err=True)
-            sys.exit(130)
-    left_out = running.merge(out, count, chosen)
-    models = summarised(out / running.POSITIONS)
+    # With --limit it is not known which part of the files that is.
+    total = total_bytes(list(files)) if limit is None else None
+    with _writing(out):
+        if running.begin(job, digests, restart=restart):
+            click.echo(f"{out}: going on from an earlier run", err=True)
+        with _progress(total) as done:
+            parts = chunks(list(files), chosen_form, games=40, lines=2_000, limit=limit)
+            try:
+                count = running.run(job, parts, jobs or available_cores(), done)
+            except KeyboardInterrupt:
+                click.echo(f"\nstopped; the same command goes on from here ({out})", err=True)
+                sys.exit(130)
+        left_out = running.merge(out, count, chosen)
+        models = summarised(out / running.POSITIONS)
     _say_left_out(left_out.reasons, left_out.examples)
     if not models:
         raise AuditError(f"{', '.join(files)}: no position to audit")
@@ -121,21 +130,29 @@ def audit(
         "left_out": dict(left_out.reasons),
         "models": {model.name: model.told() for model in models},
     }
-    (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-    (out / "report.html").write_text(page(models, told))
-    (out / running.ASKED).unlink()
+    report = page(models, told)
+    with _writing(out):
+        (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        (out / "report.html").write_text(report)
+        (out / running.ASKED).unlink()
     for model in models:
         click.echo(_line(model))
     click.echo(f"written: {out / running.POSITIONS}, {out / 'summary.json'}, {out / 'report.html'}")
     failed = False
+    measured = {model.name for model in models}
+    for name in digests:
+        if name not in measured:
+            failed = failed or bool(thresholds)
+            click.echo(f"{name}: no position could be measured", err=True)
     for limit_of in thresholds:
         for model in models:
             if not limit_of.applies(model):
                 click.echo(f"{model.name}: {limit_of} is not asked: trained with the mask", err=True)
             elif limit_of.exceeded(model):
                 failed = True
-                click.echo(f"{model.name}: {limit_of.kind}.{limit_of.statistic} is {limit_of.found(model):.4g}, "
-                           f"above {limit_of.value:g}", err=True)  # fmt: skip
+                found = limit_of.found(model)
+                why = f"is {found:.4g}, above {limit_of.value:g}" if found is not None else "could not be measured"
+                click.echo(f"{model.name}: {limit_of.kind}.{limit_of.statistic} {why}", err=True)
     if failed:
         sys.exit(EXCEEDED)
 
@@ -177,8 +194,18 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
 
 
 @contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Makes AuditError, in one line, of a folder that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise AuditError(f"--out {out}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
-    """A bar of the bytes whose positions are done, with positions a second; on a terminal or not at all."""
+    """A bar of the bytes of the files, as they lie on the disk, whose positions are done, with positions a second; on a
+    terminal or not at all."""
     from tqdm import tqdm
 
     with tqdm(total=total, unit="B", unit_scale=True, disable=None, smoothing=0.1, file=sys.stderr) as bar:
@@ -190,10 +217,12 @@ def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
             positions += part.positions
             fresh += part.positions if part.fresh else 0
             rate = fresh / max(time.monotonic() - started, 1e-9)
-            bar.update(max(0, part.read - bar.n))
+            bar.update(part.size)
             bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
 
         yield done
+        if total is not None:
+            bar.update(total - bar.n)  # what follows the last position, such as a checksum
 
 
 def _say_left_out(reasons: dict[str, int], examples: list[str]) -> None:

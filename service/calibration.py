@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from service.encoding.pgn import Game, Ply, read_games
+from service.encoding.pgn import Game, Lines, Ply, read_games
 from service.errors import ContractError, InvalidPgn, MovemaskError
 from service.inference.model import Model
 from service.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
@@ -55,7 +54,7 @@ class Fitted:
 
 def fitted(
     model: Model,
-    stream: TextIO,
+    stream: Lines,
     *,
     first_ply: int = 0,
     limit: int | None = None,
@@ -116,7 +115,7 @@ class _Counted:
         self.games = 0
         self.left_out: list[str] = []
 
-    def plies(self, stream: TextIO, first_ply: int) -> Iterator[Ply]:
+    def plies(self, stream: Lines, first_ply: int) -> Iterator[Ply]:
         for game in read_games(stream):
             if isinstance(game, MovemaskError):
                 self.left_out.append(str(game))

@@ -135,7 +135,7 @@ def calibrate(
     GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
     with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
     """
-    from service.bulk.sources import opened_text
+    from service.bulk.streams import LineReader, TextSource
 
     folder = Settings.read(models_dir=models_dir).models_dir if dry_run else own_models_dir(models_dir)
     if not dry_run and folder.is_dir() and not os.access(folder, os.W_OK):
@@ -146,8 +146,8 @@ def calibrate(
         if sys.stderr.isatty():
             click.echo(f"\r{positions} positions", nl=False, err=True)
 
-    with opened_text(games) as stream:
-        found = calibration.fitted(chosen, stream, first_ply=first_ply, limit=limit, progress=told)
+    with TextSource(games) as source:
+        found = calibration.fitted(chosen, LineReader(source), first_ply=first_ply, limit=limit, progress=told)
     if sys.stderr.isatty():
         click.echo(err=True)
     for reason in found.left_out[:10]:
@@ -178,7 +178,7 @@ async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple
     batcher = Batcher(model, max_batch=1, max_waiting=1)
     with ThreadPoolExecutor(1) as executor:
         try:
-            pipeline = Pipeline(lambda _: None, executor, max_moves=len(query.moves))
+            pipeline = Pipeline(lambda _, __: None, executor, max_moves=len(query.moves))
             outcome = (await pipeline.evaluate([query], batcher))[0]
         finally:
             batcher.close()

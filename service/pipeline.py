@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from service.inference.batcher import Batcher, Inferred
 from service.inference.cache import EvaluationCache, key_of
 from service.inference.model import Model
 from service.merging import Merged
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Pipeline:
 
     Parameters
     ----------
-    record : takes audit records and returns at once
+    record : takes audit records, and how many could not be made, and returns at once
     executor : where the positions of a large request are read and its distributions made, off the event loop
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
@@ -78,7 +81,7 @@ class Pipeline:
 
     def __init__(
         self,
-        record: Callable[[Sequence[AuditRecord]], None],
+        record: Callable[[Sequence[AuditRecord], int], None],
         executor: Executor,
         *,
         max_moves: int,
@@ -168,20 +171,31 @@ class Pipeline:
         answered, self._answered = self._answered, []
         now = time.time()
         self._watch.judged(sum(judged for _, _, judged in answered))
-        self._record(
-            [
-                AuditRecord(
-                    time=now,
-                    model=model.name,
-                    digest=model.digest,
-                    trained_with_mask=model.trained_with_mask,
-                    fen=answer.position.fen,
-                    chess960=answer.position.chess960,
-                    traits=answer.traits,
-                    leakage=answer.leakage,
-                )
-                for model, outcomes, _ in answered
-                for answer in outcomes
-                if isinstance(answer, Answer) and answer.leakage is not None and answer.traits is not None
-            ]
-        )
+        records: list[AuditRecord] = []
+        failed = 0
+        for model, outcomes, _ in answered:
+            for outcome in outcomes:
+                try:
+                    record = _record_of(model, outcome, now)
+                except Exception:  # a bug, which costs this record alone: the others belong to other requests
+                    failed += 1
+                    log.exception("an answer of model %s cannot be recorded", model.name)
+                else:
+                    records += [] if record is None else [record]
+        self._record(records, failed)
+
+
+def _record_of(model: Model, outcome: Outcome, now: float) -> AuditRecord | None:
+    """The audit record of an answer; None where nothing was run."""
+    if not isinstance(outcome, Answer) or outcome.leakage is None or outcome.traits is None:
+        return None
+    return AuditRecord(
+        time=now,
+        model=model.name,
+        digest=model.digest,
+        trained_with_mask=model.trained_with_mask,
+        fen=outcome.position.fen,
+        chess960=outcome.position.chess960,
+        traits=outcome.traits,
+        leakage=outcome.leakage,
+    )

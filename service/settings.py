@@ -104,6 +104,9 @@ class Settings(BaseSettings):
         0, ge=0, description="Megabytes of what networks said, kept for when it is asked again; 0 keeps nothing."
     )
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
+    max_readers: int = Field(
+        16, ge=1, description="Requests for figures of the audit that run or wait at once; more get a 503."
+    )
     max_positions: int = Field(
         1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."
     )

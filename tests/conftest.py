@@ -21,6 +21,20 @@ from tests.networks import write_fake
 from tests.postgres import Server, binaries, running
 from tests.processes import MARK, left_by
 
+#: Longest that a test waits for what was answered to be written.
+WRITTEN_SECONDS = 30
+
+
+class AuditedClient(TestClient):
+    """A client whose reads of the audit hold everything that was answered before: the service's own are as fresh as its
+    last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
+
+    def request(self, method: str, url: Any, **options: Any) -> Any:
+        if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/")):
+            self.app.state.services.recorder.flush(WRITTEN_SECONDS)  # type: ignore[attr-defined]
+        return super().request(method, url, **options)
+
+
 Serve = Callable[..., TestClient]
 
 ROOT = Path(__file__).parent.parent
@@ -68,7 +82,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
             chosen = {"models_dir": models, **usual, **settings}
             app = create_app(Settings.read(**chosen))
-            return stack.enter_context(TestClient(app, raise_server_exceptions=False))
+            return stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
 
         yield start
 

@@ -96,6 +96,8 @@ def test_a_kill_loses_nothing_that_was_flushed_and_the_file_is_intact(models: Pa
     with served(models) as (process, port):
         for _ in range(5):
             call(port, "/v1/policy", {"moves": []})
+        while call(port, "/v1/leakage")["freshness"]["waiting"]:  # a figure is as fresh as the last write, and says so
+            pass
         assert call(port, "/v1/leakage")["models"]["net"]["positions"] == 5
         process.kill()
         process.wait()

@@ -6,6 +6,7 @@ answers for all.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter as Counts
 from collections import defaultdict
@@ -17,7 +18,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from service.api import problems
 from service.api.problems import Problem
 from service.api.request_context import request_context
-from service.audit.record import AuditRecord, Figure
+from service.audit.record import AuditRecord, Figure, Leakage
 from service.inference.batcher import BatchRun
 from service.pipeline import NetworkRun, Watch
 
@@ -93,9 +94,13 @@ class Metrics(Watch):
         self.invalid = Counter(
             "movemask_invalid", "Requests, or positions of a batch, that were at fault.", ["problem"], registry=own
         )
-        self.audit_dropped = Counter("movemask_audit_dropped", "Audit records dropped, unwritten.", registry=own)
         self.log_dropped = Counter(
             "movemask_log_dropped", "Log lines dropped because standard error was read too slowly.", registry=own
+        )
+        self.audit_dropped = Counter(
+            "movemask_audit_dropped",
+            "Audit records that were lost: no room while the store was down, or impossible to write.",
+            registry=own,
         )
         self.waiting = Gauge(
             "movemask_waiting_positions",
@@ -135,11 +140,14 @@ class Metrics(Watch):
             context.runs.append(run)
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
-        """Counts the leakage of answered positions; what could not be measured is not counted."""
+        """Counts the leakage of answered positions; neither what could not be measured nor a record that holds NaN or
+        no number is counted."""
         leaked: dict[tuple[str, str, str], list[Figure]] = defaultdict(list)
         masses: dict[tuple[str, str, str], float] = defaultdict(float)
         for record in records:
             mask = "true" if record.trained_with_mask else "false"
+            if not _countable(record.leakage):  # a counter that NaN is added to stays NaN
+                continue
             for kind, figure in record.leakage.figures.items():
                 leaked[record.model, kind, mask].append(figure)
             for cause, mass in record.leakage.causes.items():
@@ -188,3 +196,12 @@ class Metrics(Watch):
         everyone = CollectorRegistry()
         multiprocess.MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
         return generate_latest(everyone)
+
+
+def _countable(leakage: Leakage) -> bool:
+    """Whether every figure is one that counters and histograms can bear: finite and at least 0."""
+    leaked = (figure.leaked for figure in leakage.figures.values() if figure.leaked is not None)
+    try:
+        return all(0 <= value < math.inf for values in (leaked, leakage.causes.values()) for value in values)
+    except TypeError:  # no number at all
+        return False

@@ -24,7 +24,7 @@ _FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how
 TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.", examples=["24h"])]
 
 
-def span(since: TimeText = None, until: TimeText = None) -> Span:
+async def span(since: TimeText = None, until: TimeText = None) -> Span:
     """The span of time that is asked about; raises InvalidParameter."""
     now = time.time()
     found = Span(_time("since", since, now), _time("until", until, now))

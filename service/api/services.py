@@ -11,6 +11,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from service.api.metrics import Metrics
+from service.api.readers import Readers
 from service.audit.figures import Figures
 from service.audit.kinds import ALWAYS, KINDS, Plan
 from service.audit.record import AuditRecord
@@ -35,6 +36,7 @@ class Services:
     store: Store
     figures: Figures
     recorder: Recorder
+    readers: Readers
     metrics: Metrics
 
     def unready(self) -> list[str]:
@@ -75,13 +77,14 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
         watch=metrics.audit_waits,
     )
     executor = ThreadPoolExecutor(2, thread_name_prefix="positions")
+    readers = Readers(settings.max_readers)
     serving: Serving | None = None
 
     def start(model: Model) -> Batcher:
         return Batcher(model, max_batch=settings.positions_a_run, max_waiting=settings.max_queue, watch=metrics.ran)
 
-    def record(records: Sequence[AuditRecord]) -> None:
-        recorder.record(records)
+    def record(records: Sequence[AuditRecord], failed: int) -> None:
+        recorder.record(records, failed)
         metrics.audited(records)
 
     try:
@@ -103,11 +106,12 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
             cache=EvaluationCache(settings.cache_mb * 2**20),
             watch=metrics,
         )
-        yield Services(settings, serving, pipeline, store, Figures(store.database), recorder, metrics)
+        yield Services(settings, serving, pipeline, store, Figures(store.database), recorder, readers, metrics)
     finally:
         if serving is not None:
             serving.close()
         executor.shutdown()
+        readers.close()
         recorder.close()
         store.close()
 
@@ -124,8 +128,9 @@ def audit_plan(settings: Settings) -> Plan:
     return Plan(always, settings.audit_share, settings.audit_cause_threshold)
 
 
-def services(request: Request) -> Services:
-    """The app's services, for a route."""
+async def services(request: Request) -> Services:
+    """The app's services, for a route. Not a plain function: FastAPI would run it on one of the shared threads, which
+    a probe must not wait for."""
     found: Services = request.app.state.services
     return found
 

@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Figures of one kind: all but `sketch` exact.
+    """Figures of one kind: all but `sketch` exact. `exact` holds the quantiles of whoever has every value, by name.
 
     `count` positions were measured and `unmeasured` could not be; of those measured the mistake changed the top move in
     `flips` and has an infinite divergence in `infinite`; `kl` is the sum of the finite ones, in nats.
@@ -50,6 +50,7 @@ class Cell:
     max: float = 0.0
     kl: float = 0.0
     sketch: Sketch = field(default_factory=lambda: Sketch.of([]))
+    exact: Mapping[str, float | None] | None = None
 
     @classmethod
     def of(cls, leaked: Float, flipped: NDArray[np.bool_], kl: Float) -> Cell:
@@ -106,18 +107,23 @@ class Cell:
         return self.kl / finite if finite else None
 
     def quantiles(self) -> dict[str, float | None]:
-        """Within 1 %, and none above the maximum, whatever its bucket's middle."""
+        """Exact where they are known; else never below the value at their rank, at most 2 % above it, and none above
+        the maximum."""
+        if self.exact is not None:
+            return dict(self.exact)
         found = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
         return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in found.items()}
 
+    def mass_figures(self) -> dict[str, Any]:
+        """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
+        return {"count": self.count, "mean": self.mean, "max": self.highest, **self.quantiles()}
+
     def figures(self) -> dict[str, Any]:
-        """As they are told, by name."""
+        """Figures by name, as they are reported."""
         return {
             "count": self.count,
             "unmeasured": self.unmeasured,
-            "mean": self.mean,
-            "max": self.highest,
-            **self.quantiles(),
+            **self.mass_figures(),
             "flips": self.flips,
             "mean_kl": self.mean_kl,
             "infinite_kl": self.infinite,
@@ -139,6 +145,8 @@ def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
     for record in records:
         for cause, mass in record.leakage.causes.items():
             masses[cause.value].append(mass)
+    if any(math.isnan(mass) for of_cause in masses.values() for mass in of_cause):
+        raise ValueError("a cause's mass is NaN")
     return found | of_causes({group: np.array(mass) for group, mass in masses.items()})
 
 
@@ -196,6 +204,9 @@ def _columns(figures: Sequence[Figure]) -> Columns:
     nan, inf = math.nan, math.inf
     leaked = np.array([nan if one.leaked is None else one.leaked for one in figures])
     kl = np.array([(nan if one.leaked is None else inf) if one.kl is None else one.kl for one in figures])
+    unmeasured = sum(one.leaked is None for one in figures)
+    if np.isnan(leaked).sum() != unmeasured or np.isnan(kl).sum() > unmeasured:
+        raise ValueError("a figure is NaN; what is not measured is None")
     return leaked, np.array([one.flipped for one in figures], dtype=np.bool_), kl
 
 

@@ -172,11 +172,18 @@ def _migrate(connection: sa.Connection, shown: str) -> None:
     log.info("audit database %s: tables of version %s", shown, HEAD)
 
 
+#: PostgreSQL's classes of errors that what is written is at fault for: a bad value, a constraint, a limit such as the
+#: size of an index row, which psycopg counts among the operational errors.
+_AT_FAULT = ("22", "23", "54")
+
+
 def _never(error: SQLAlchemyError) -> bool:
     """Whether a statement can never succeed, for what it says; a table or a right that is missing may come back."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
     if isinstance(error, ProgrammingError):
-        state = getattr(error.orig, "sqlstate", None)
         return not (state and state.startswith("42"))
+    if state and state.startswith(_AT_FAULT):
+        return True
     return isinstance(error, StatementError) and (
         isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
     )

@@ -30,6 +30,13 @@ class Fill:
             return f"filled_min_{self.dtype}"
         return f"filled_{-self.constant:.0e}_{self.dtype}".replace("e+0", "e")
 
+    @property
+    def words(self) -> str:
+        """The number as people write it."""
+        if self.constant == float(np.finfo(self.dtype).min):
+            return f"the least number of {self.dtype}"
+        return f"-{-self.constant:.0e}".replace("e+0", "e")
+
 
 @cache
 def fills() -> dict[str, Fill]:
@@ -47,6 +54,20 @@ ALWAYS = (RAW, MULTIPLIED, SERVED)
 
 #: Every kind, in the order in which they are shown.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
+
+#: Every kind in a line, for people.
+MEANINGS = {
+    RAW: "what plain softmax, without any mask, gives to illegal moves",
+    MULTIPLIED: "what softmax(logits * mask) gives to illegal moves: their logits become 0, not minus infinity",
+    **{
+        name: f"illegal logits set to {fill.words}, then softmax in {fill.dtype}: what they keep"
+        for name, fill in fills().items()
+    },
+    UNNORMALISED: "softmax first, mask after, never renormalised: the probability that vanishes; it equals raw",
+    UNMIRRORED: "Black's moves looked up as if White were to move: what the policy then gives to illegal moves",
+    ROUNDED: "probabilities rounded to 4 places: how far their sum is from 1",
+    SERVED: "what movemask's own answer gives to illegal moves: always 0, or it is not served",
+}
 
 #: Kinds that positions can be ranked by: `served` is always 0, `unnormalised` ranks as `raw` does.
 RANKED = tuple(kind for kind in KINDS if kind not in (SERVED, UNNORMALISED))

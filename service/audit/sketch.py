@@ -1,4 +1,5 @@
-"""A mergeable sketch of a distribution on [0, 1]: counts in buckets of equal ratio, so each quantile is within 1 %.
+"""A mergeable sketch of a distribution on [0, 1]: counts in buckets of equal ratio, so each quantile is at most 2 %
+above the value at its rank, and never below it.
 
 Two sketches merge by adding counts, so the sketch of all is that of the parts, in whatever order they come.
 
@@ -11,11 +12,12 @@ import math
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: A quantile is within this share of a value that stands at its rank.
+#: The middle of a bucket is within this share of all that it holds.
 RELATIVE_ERROR = 0.01
 
 #: Smaller values count as zero; no probability this small changes a decision.
@@ -23,6 +25,7 @@ SMALLEST = 1e-15
 
 _GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GAMMA = math.log(_GAMMA)
+_ROUNDING = 1 + 1e-12  # a bucket is found by logarithms, whose error may put a value just above its end
 _ZERO_BUCKET = -(2**15)
 _WIDTHS = ("<u1", "<u2", "<u4", "<i8")  # of a count, by the first byte of a sketch in bytes
 _SIZES = (1, 2, 4, 8)
@@ -101,14 +104,24 @@ class Sketch:
         return int(self.counts.sum())
 
     def quantile(self, q: float) -> float | None:
-        """The value at rank `q * (n - 1)`, rounded down; None of none. `q` in 0..1."""
+        """The end of the bucket that holds the value at `rank_of(q)`; None of none. `q` in 0..1.
+
+        Never below that value, so that a check against a threshold fails rather than passes by the sketch's error.
+        """
         if not 0 <= q <= 1:
             raise ValueError(f"q: must be in 0..1, got {q!r}")
         total = self.total
         if total == 0:
             return None
-        rank = math.floor(q * (total - 1))
-        return _value_of(int(self.buckets[np.searchsorted(np.cumsum(self.counts), rank, side="right")]))
+        _, end = self.around(rank_of(q, total))
+        return 0.0 if end == SMALLEST else end
+
+    def around(self, rank: int) -> tuple[float, float]:
+        """Bounds of the value at a rank (from 1), for whoever looks for it among all values."""
+        bucket = int(self.buckets[np.searchsorted(np.cumsum(self.counts), rank)])
+        if bucket == _ZERO_BUCKET:
+            return 0.0, SMALLEST
+        return math.pow(_GAMMA, bucket - 1) / _ROUNDING, math.pow(_GAMMA, bucket) * _ROUNDING
 
     def histogram(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """The value that stands for each bucket and its count, both `[K]`; for plots."""
@@ -128,6 +141,12 @@ class Sketch:
         buckets = np.frombuffer(data, "<i2", size, _HEAD.size).astype(np.int16)
         counts = np.frombuffer(data, _WIDTHS[width], size, _HEAD.size + 2 * size).astype(np.int64)
         return cls(buckets, counts)
+
+
+def rank_of(q: float, total: int) -> int:
+    """The rank, from 1, of a quantile among `total` values: the smallest value that at least the share `q` of them do
+    not exceed stands there (nearest rank, rounded up)."""
+    return max(1, math.ceil(Fraction(str(q)) * total))  # 0.07 * 100 is more than 7 in floats
 
 
 def _head(data: bytes) -> tuple[int, int]:

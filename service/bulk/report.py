@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from service import __version__
-from service.audit.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
+from service.audit.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from service.bulk import plots
 from service.bulk.rows import LeftOut
 from service.bulk.summary import SHOWN, ModelSummary, Threshold
@@ -54,6 +54,8 @@ def page(models: Sequence[ModelSummary], audited: Audited) -> str:
         models=models,
         colours={model.name: plots.colour_of(models, model) for model in models},
         kinds=[kind for kind in KINDS if kind in audited.kinds],
+        meanings=MEANINGS,
+        zeros={model.name: _zeros(model) for model in models},
         mask_blind=MASK_BLIND,
         distributions=[
             (kind, Markup(_WORDS[kind]), Markup(plots.distribution(models, kind)), Markup(plots.by_group(models, kind)))
@@ -67,6 +69,17 @@ def page(models: Sequence[ModelSummary], audited: Audited) -> str:
             if kind in audited.kinds
         ],
     )
+
+
+def _zeros(model: ModelSummary) -> dict[str, float]:
+    """The kinds of which there is nothing to tell, with their mean divergence: what rounding leaves of it."""
+    return {kind: model.of(kind).mean_kl or 0.0 for kind in KINDS if _is_zero(model, kind)}
+
+
+def _is_zero(model: ModelSummary, kind: str) -> bool:
+    """Whether the mistake leaked nothing at any position, changed no best move and gave every legal move something."""
+    cell = model.of(kind)
+    return cell.count > 0 and not cell.unmeasured and cell.max == cell.flips == cell.infinite == 0
 
 
 def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:

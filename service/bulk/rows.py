@@ -34,6 +34,8 @@ _BATCH = 128
 #: Moves of a position that are kept, legal and illegal ones each.
 _MOVES_KEPT = 5
 
+_EXAMPLE = 300  # characters of what was left out
+
 _MOVE = pa.struct([("uci", pa.string()), ("probability", pa.float64())])
 _ILLEGAL = pa.struct([("uci", pa.string()), ("probability", pa.float64()), ("cause", pa.string())])
 
@@ -73,9 +75,11 @@ class LeftOut:
     examples: list[str] = field(default_factory=list)
 
     def add(self, reason: str, example: str) -> None:
+        """Counts one; its example is cut to what a line of a terminal can show."""
         self.reasons[reason] += 1
         if len(self.examples) < 20:
-            self.examples.append(example)
+            shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in example[:_EXAMPLE])
+            self.examples.append(shown + ("…" if len(example) > _EXAMPLE else ""))
 
     def merge(self, other: LeftOut) -> None:
         self.reasons.update(other.reasons)

@@ -48,12 +48,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class PartDone:
-    """A chunk that is done; `fresh` if it was done now and not by an earlier run, `read` as the chunk's."""
+    """A chunk that is done; `fresh` if it was done now and not by an earlier run, `size` as the chunk's."""
 
     index: int
     positions: int
     fresh: bool
-    read: int
+    size: int
 
 
 def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
@@ -69,7 +69,7 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
             _emptied(out)
         elif (out / POSITIONS).exists():
             raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
-        elif (out / ASKED).exists() and json.loads((out / ASKED).read_text()) != asked:
+        elif (out / ASKED).exists() and _read_asked(out / ASKED) != asked:
             raise AuditError(
                 f"{out}: was begun with other networks or options; give --out another folder, "
                 "or --restart to begin anew"
@@ -110,6 +110,13 @@ def run(job: Job, chunks: Iterable[Chunk], jobs: int, done: Callable[[PartDone],
                 future.cancel()
             raise
     return count
+
+
+def _read_asked(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except ValueError:  # cut short by a crash
+        return None
 
 
 def _collected(pending: set[Future[PartDone]], done: Callable[[PartDone], None]) -> set[Future[PartDone]]:
@@ -166,7 +173,7 @@ def _work(job: Job, chunk: Chunk) -> PartDone:
     metadata = {_DIGEST: chunk.digest, _LEFT_OUT: told, _COUNT: str(len(found))}
     pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
     os.replace(partial, file)
-    return PartDone(chunk.index, len(found), fresh=True, read=chunk.read)
+    return PartDone(chunk.index, len(found), fresh=True, size=chunk.size)
 
 
 def _part_file(out: Path, index: int) -> Path:
@@ -181,7 +188,7 @@ def _part_of(out: Path, chunk: Chunk) -> PartDone | None:
     metadata = pq.read_schema(file).metadata or {}
     if metadata.get(_DIGEST) != chunk.digest.encode():
         return None
-    return PartDone(chunk.index, int(metadata[_COUNT]), fresh=False, read=chunk.read)
+    return PartDone(chunk.index, int(metadata[_COUNT]), fresh=False, size=chunk.size)
 
 
 def _left_out_of(metadata: dict[bytes, bytes]) -> LeftOut:

@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from service.audit.causes import Cause
-from service.audit.cells import ALL, CAUSE, QUANTILES, Cell, Key, grouped, members_of, merged, of_causes
+from service.audit.cells import ALL, CAUSE, QUANTILES, Cell, Key, grouped, merged, of_causes
 from service.audit.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
-from service.audit.traits import DIMENSIONS, elo_group, groups, legal_moves_group
+from service.audit.traits import DIMENSIONS, groups
+from service.bulk.columns import floats, members_of_table
+from service.bulk.quantiles import exact
 from service.errors import AuditError
 
 #: Kinds whose worst positions are shown.
@@ -64,7 +66,7 @@ class ModelSummary:
         by[CAUSE] = {
             group: {
                 "share": self.of(RAW, CAUSE, group).sum / total if total else None,
-                RAW: self.of(RAW, CAUSE, group).figures(),
+                RAW: self.of(RAW, CAUSE, group).mass_figures(),
             }
             for group in self.groups(CAUSE)
         }
@@ -79,7 +81,8 @@ class ModelSummary:
 
 
 def summarised(file: Path, told: Callable[[int], None] | None = None) -> list[ModelSummary]:
-    """The networks of a table in the order of their first rows, read some rows at a time; `told` hears how many."""
+    """The networks of a table in the order of their first rows, with exact quantiles; read some rows at a time; `told`
+    hears how many."""
     found: dict[str, ModelSummary] = {}
     with pq.ParquetFile(file) as table:
         for batch in table.iter_batches(_AT_ONCE):
@@ -88,6 +91,8 @@ def summarised(file: Path, told: Callable[[int], None] | None = None) -> list[Mo
                 _add(found, name, rows.filter(pc.equal(rows["model"], name)))
             if told is not None:
                 told(batch.num_rows)
+    for name, cells in exact(file, {name: model.cells for name, model in found.items()}).items():
+        found[name].cells = cells
     return list(found.values())
 
 
@@ -104,31 +109,19 @@ def _add(found: dict[str, ModelSummary], name: str, rows: pa.Table) -> None:
 
 def cells_of_table(rows: pa.Table) -> dict[Key, Cell]:
     """The cells that a table's positions are counted in, of one network."""
-    of_rows = {
-        "phase": rows["phase"].to_pylist(),
-        "side": rows["turn"].to_pylist(),
-        "in_check": ["true" if one else "false" for one in rows["in_check"].to_pylist()],
-        "legal_moves": [legal_moves_group(one) for one in rows["legal_moves"].to_pylist()],
-        "elo": [elo_group(one) for one in rows["elo"].to_pylist()],
-    }
-    members = members_of(of_rows[dimension] for dimension in DIMENSIONS)
+    members = members_of_table(rows)
     found: dict[Key, Cell] = {}
     for kind in KINDS:
         if kind in rows.column_names:
             flipped = rows[f"{kind}_flipped"].to_numpy(zero_copy_only=False).astype(np.bool_)
-            found |= grouped(kind, (_floats(rows[kind]), flipped, _floats(rows[f"{kind}_kl"])), members)
-    masses = {cause.value: _floats(rows[f"cause_{cause.value}"]) for cause in Cause}
+            found |= grouped(kind, (floats(rows[kind]), flipped, floats(rows[f"{kind}_kl"])), members)
+    masses = {cause.value: floats(rows[f"cause_{cause.value}"]) for cause in Cause}
     return found | of_causes({cause: mass[mass > 0] for cause, mass in masses.items()})
-
-
-def _floats(column: pa.ChunkedArray) -> Any:
-    """Float64 `[N]`, null as NaN."""
-    return column.to_numpy(zero_copy_only=False).astype(np.float64)
 
 
 def _worst(kind: str, known: Sequence[dict[str, Any]], rows: pa.Table) -> list[dict[str, Any]]:
     """The worst of the known rows and of these, each position once, worst first."""
-    leaked = np.nan_to_num(_floats(rows[kind]), nan=-1.0)
+    leaked = np.nan_to_num(floats(rows[kind]), nan=-1.0)
     some = np.argpartition(-leaked, min(5 * WORST, len(leaked)) - 1)[: 5 * WORST]  # a position may stand there often
     columns = [name for name in rows.column_names if not name.startswith("cause_")]
     best: dict[str, dict[str, Any]] = {}
@@ -176,9 +169,9 @@ class Threshold:
         return None if value is None else float(value)
 
     def exceeded(self, model: ModelSummary) -> bool:
-        """Whether the check fails for the network."""
+        """Whether the check fails for the network: the statistic is above the value, or could not be measured."""
         found = self.found(model)
-        return self.applies(model) and found is not None and found > self.value
+        return self.applies(model) and (found is None or found > self.value)
 
 
 def checked(thresholds: Iterable[Threshold], kinds: Sequence[str]) -> None:

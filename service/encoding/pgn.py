@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TextIO, cast
+from typing import Protocol, TextIO, cast
 
 import chess
 import chess.pgn
@@ -34,7 +34,13 @@ class Game:
     plies: tuple[Ply, ...]
 
 
-def read_games(stream: TextIO, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
+class Lines(Protocol):
+    """A text, line by line."""
+
+    def readline(self) -> str: ...
+
+
+def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
     """The games of a PGN in order; in the place of one that cannot be played through, an InvalidPgn that says where.
 
     A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
@@ -65,7 +71,7 @@ def read_games(stream: TextIO, max_moves: int | None = None) -> Iterator[Game | 
 class _Lines:
     """A PGN line by line, which is all that python-chess asks for; it knows where the game that is being read ends."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Lines) -> None:
         self._stream = stream
         self._in_comment = self._ended = False
 

@@ -343,4 +343,4 @@ def test_the_smallest_and_largest_logits_are_measured(client: TestClient, size: 
 
 def test_nothing_is_recorded(client: TestClient) -> None:
     audited(client, policy={"e2e4": 1.0})
-    assert client.get("/v1/leakage").json() == {"models": {}}
+    assert client.get("/v1/leakage").json()["models"] == {}

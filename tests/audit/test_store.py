@@ -66,7 +66,7 @@ def fens(store: Store) -> list[str]:
     return [position.fen for position in read(store).all_positions()][::-1]
 
 
-def test_figures_are_exact_and_quantiles_within_one_percent(store: Store) -> None:
+def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store) -> None:
     rng = np.random.default_rng(1)
     raws, multiplieds = 10 ** rng.uniform(-9, 0, 5000), 10 ** rng.uniform(-6, -1, 5000)
     for start in range(0, 5000, 1234):
@@ -82,7 +82,8 @@ def test_figures_are_exact_and_quantiles_within_one_percent(store: Store) -> Non
         assert found.max == values.max()
         assert found.mean == pytest.approx(values.mean(), rel=1e-12)
         for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
-            assert found.quantiles()[name] == pytest.approx(np.quantile(values, q, method="lower"), rel=0.0101)
+            true = np.quantile(values, q, method="inverted_cdf")
+            assert true <= (found.quantiles()[name] or 0) <= min(1.0203 * true, values.max())
     assert figures.kinds["raw"].flips == (raws > 0.5).sum()
     assert figures.kinds["raw"].mean_kl == pytest.approx(raws.mean())
     assert figures.kinds["served"].max == 0.0
@@ -158,7 +159,8 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
             own = [one.leakage.raw or 0.0 for one in written if one.traits.groups[DIMENSIONS.index(by)] == group]
             assert kinds["raw"].count == len(own)
             assert kinds["raw"].max == max(own)
-            assert kinds["raw"].quantiles()["p95"] == pytest.approx(np.quantile(own, 0.95, method="lower"), rel=0.0101)
+            true = np.quantile(own, 0.95, method="inverted_cdf")
+            assert true <= (kinds["raw"].quantiles()["p95"] or 0) <= 1.0203 * true
     assert list(models(store, by="phase")[0].groups or {}) == ["opening", "middlegame", "endgame"]
     assert next(iter(models(store, by="elo")[0].groups or {})) == "0-999"
     (figures,) = models(store, by="cause")

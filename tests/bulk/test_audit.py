@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import chess
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from markupsafe import escape
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
+from service.audit.causes import Cause
 from service.audit.cells import QUANTILES
-from service.audit.kinds import KINDS
+from service.audit.kinds import KINDS, MEANINGS
+from service.bulk.rows import schema
+from service.bulk.summary import summarised
 from service.cli import main
 from service.encoding.encoded import Elo
 from service.encoding.position import Position
@@ -126,7 +133,7 @@ def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -
         assert figures["mean"] == pytest.approx(values.mean(), rel=1e-9)
         assert figures["max"] == pytest.approx(values.max(), rel=1e-9)
         for name, q in QUANTILES.items():
-            assert figures[name] == pytest.approx(np.quantile(values, q, method="lower"), rel=0.0101)
+            assert figures[name] == pytest.approx(np.quantile(values, q, method="inverted_cdf"), rel=1e-9)
     assert summary["kinds"]["rounded"]["mean"] == pytest.approx(expected["rounded"].mean(), rel=1e-9)
     assert summary["kinds"]["raw"]["mean_kl"] == pytest.approx(expected["raw_kl"].mean(), rel=1e-6)
     assert summary["kinds"]["served"]["max"] == 0
@@ -208,6 +215,92 @@ def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, mode
         assert raws[0] == one["kinds"]["raw"]["max"]
 
 
+def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Sequence[int]) -> None:
+    """A table with these values of each network as `raw` and as the mass of a cause, 1 in 7 not measured."""
+    writer = pq.ParquetWriter(file, schema(("raw", "served")))
+    for name, raws in values.items():
+        for start in range(0, len(raws), 997):
+            rows = []
+            for number, raw in enumerate(raws[start : start + 997], start):
+                row: dict[str, Any] = dict.fromkeys(schema(("raw", "served")).names)
+                row |= {f"cause_{cause.value}": 0.0 for cause in Cause}
+                row |= {"model": name, "digest": "d", "trained_with_mask": False, "turn": "white", "phase": "opening"}
+                row |= {"in_check": number % 2 == 0, "legal_moves": legal_moves[number % len(legal_moves)]}
+                row |= {"fen": str(number), "raw": raw, "raw_flipped": False, "raw_kl": raw, "served": 0.0}
+                row |= {"served_flipped": False, "served_kl": 0.0, "cause_blocked": (raw or 0.0) / 2}
+                rows.append(row)
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema(("raw", "served"))))
+    writer.close()
+
+
+def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    spread: list[float | None] = (10 ** rng.uniform(-20, 0, 5000)).tolist()
+    spread[::7] = [None] * len(spread[::7])
+    lumps: list[float | None] = rng.choice([0.0, 1e-16, 0.1, 0.1000001, 0.5], 3000).tolist()
+    made: dict[str, list[float | None]] = {"spread": spread, "lumps": lumps, "few": [0.167, 0.285]}
+    table_of(tmp_path / "t.parquet", made, [1, 7, 33])
+    for model in summarised(tmp_path / "t.parquet"):
+        measured = [(n, value) for n, value in enumerate(made[model.name]) if value is not None]
+        groups = {
+            ("all", ""): [value for _, value in measured],
+            ("in_check", "true"): [value for n, value in measured if n % 2 == 0],
+            ("legal_moves", "30-39"): [value for n, value in measured if n % 3 == 2],
+            ("elo", "unknown"): [value for _, value in measured],
+            ("cause", "blocked"): [value / 2 for _, value in measured if value > 0],
+        }
+        for (dimension, group), values in groups.items():
+            found = model.of("raw", dimension, group).quantiles() if values else {}
+            for name, q in QUANTILES.items() if values else ():
+                share = Fraction(str(q)) * len(values)
+                ordered = np.sort(values)
+                true = next(one for one in ordered if np.searchsorted(ordered, one, side="right") >= share)
+                assert found[name] == true, (model.name, dimension, group, name)
+        assert set(model.of("served").quantiles().values()) == {0.0}
+
+
+def test_a_check_of_few_positions_fails_safe(tmp_path: Path, models: Path) -> None:
+    """Fourteen positions, one of them bad: the highest is their p95, p99 and p99.9."""
+    (tmp_path / "x.fen").write_text("\n".join(fens(14)[:14]))
+    options = ("--models-dir", models, "--model", "net")
+    audited(tmp_path / "x.fen", *options, "--out", tmp_path / "out")
+    kinds = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["kinds"]
+    raws = sorted(pq.read_table(tmp_path / "out" / "positions.parquet")["raw"].to_pylist())
+    assert kinds["raw"]["p99"] == kinds["raw"]["p95"] == kinds["raw"]["max"] == raws[-1]
+    assert kinds["raw"]["p50"] == raws[6]
+    between = (raws[-1] + raws[-2]) / 2
+    for statistic in ("p95", "p99", "p999", "max"):
+        result = run(
+            tmp_path / "x.fen", *options, "--out", tmp_path / statistic, "--fail-above", f"raw.{statistic}={between!r}"
+        )
+        assert result.exit_code == 3, result.output
+
+
+def test_a_check_of_what_could_not_be_measured_fails(tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", planes="fen-77", vocabulary="uci-1968")  # not mirrored: nothing can be unmirrored
+    (tmp_path / "x.fen").write_text("\n".join(fens(5)))
+    result = run(
+        tmp_path / "x.fen",
+        "--models-dir",
+        tmp_path / "m",
+        "--out",
+        tmp_path / "out",
+        "--fail-above",
+        "unmirrored.max=1",
+    )
+    assert result.exit_code == 3
+    assert "fake: unmirrored.max could not be measured" in result.output
+
+
+def test_causes_have_no_figures_that_nobody_measured(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    audited(tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    causes = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["by"]["cause"]
+    assert causes
+    for found in causes.values():
+        assert set(found["raw"]) == {"count", "mean", "max", *QUANTILES}
+
+
 class Page(HTMLParser):
     """Tags that are open, and what the page would fetch."""
 
@@ -238,6 +331,15 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert page.tags.count("figure") == 2 * (6 + 3)  # the worst positions of each network, by raw and multiplied
     assert text.count("trained with the mask: raw means nothing") == 1
     assert "raw leakage" in text
+    for kind in KINDS:
+        assert f"<dt><code>{kind}</code></dt><dd>{escape(MEANINGS[kind])}</dd>" in text
+    zeros = re.findall(
+        r"Exactly 0 at every position, with no best move changed and a mean divergence of at most (.*?)\.</p>", text
+    )
+    assert len(zeros) == 2
+    assert all("<code>filled_1e9_float32</code>, " in one and "<code>served</code>" in one for one in zeros)
+    assert "<td>filled_1e9_float32</td>" not in text
+    assert text.count("<td>raw</td>") == 2
     assert "leaves_king_in_check" in text or "wrong_geometry" in text
 
 
@@ -328,6 +430,7 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("mine")
+    (tmp_path / "file").write_text("mine")
     for arguments, words in [
         ((tmp_path / "no.pgn", *common), "no.pgn: no such file"),
         ((tmp_path, *common), "is a folder"),
@@ -345,10 +448,16 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
         (("-", "-", *common), "-: standard input can be read once"),
         ((tmp_path / "x.pgn", *common[:4], "--out", other), "holds something else (thesis.tex)"),
         ((tmp_path / "empty.fen", *common), "no position to audit"),
+        ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file"), "cannot be written: "),
+        ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file" / "in"), "cannot be written: Not a directory"),
+        ((tmp_path / "x.pgn", *common[:4], "--out", "/proc/movemask"), "--out /proc/movemask: cannot be written: "),
+        ((tmp_path / "x.pgn", sys.executable, *common), "binary data, neither a PGN nor a list of FENs"),
     ]:
         result = run(*arguments)
         assert result.exit_code == 1, words
         assert words in result.output
+        assert all(len(line) < 400 for line in result.output.splitlines())
+        assert isinstance(result.exception, SystemExit)
         assert "Traceback" not in result.output
     assert (other / "thesis.tex").read_text() == "mine"
 

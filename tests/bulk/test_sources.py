@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
+import sys
 from pathlib import Path
 
 import chess.pgn
+import numpy as np
 import pytest
 import zstandard
 
-from service.bulk.sources import Chunk, Form, chunks, total_bytes
+from service.bulk.sources import Chunk, Form, check, chunks, total_bytes
 from service.errors import SourceError
 
 GAMES = """[Event "one"]
@@ -102,14 +104,74 @@ def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert total_bytes(["-"]) is None
 
 
-def test_a_limit_is_of_all_files_together_and_the_bytes_that_were_read_are_told(tmp_path: Path) -> None:
+def test_a_limit_is_of_all_files_together_and_chunks_take_up_all_bytes(tmp_path: Path) -> None:
     for name in ("a.pgn", "b.pgn"):
         (tmp_path / name).write_text(GAMES)
     assert [len(chunk.items) for chunk in read(tmp_path / "a.pgn", tmp_path / "b.pgn", size=3, limit=5)] == [3, 1, 1]
     names = [str(tmp_path / name) for name in ("a.pgn", "b.pgn")]
-    read_so_far = [chunk.read for chunk in chunks(names, None, games=3, lines=3)]
-    assert read_so_far == sorted(read_so_far)
-    assert read_so_far[-1] == total_bytes(names) == 2 * len(GAMES)
+    assert sum(chunk.size for chunk in chunks(names, None, games=3, lines=3)) == total_bytes(names) == 2 * len(GAMES)
+
+
+def many(count: int) -> str:
+    """Games whose lengths and moves differ, so that they compress as games do."""
+    rng = np.random.default_rng(1)
+    games = []
+    for number in range(count):
+        clocks = " ".join(f"{{ [%clk 0:{rng.integers(60)}:{rng.integers(60)}] }}" for _ in range(rng.integers(5, 40)))
+        games.append(f'[Event "{number}"]\r\n[White "{rng.integers(10**9)}"]\r\n\r\n1. e4 {clocks} *\r\n\r\n')
+    return "".join(games)
+
+
+@pytest.mark.parametrize("how", ["plain", "bom", "gz", "zst", "one frame", "many frames"])
+def test_progress_follows_what_was_taken_not_what_was_read_ahead(tmp_path: Path, how: str) -> None:
+    """Each chunk is worth about what its share of the text is, whatever lies in buffers and decompressors."""
+    text = many(3000)
+    data = text.encode()
+    file = tmp_path / f"games.pgn.{how}"
+    if how == "one frame":
+        file.write_bytes(zstandard.compress(data))
+    elif how == "many frames":
+        file.write_bytes(b"".join(zstandard.compress(data[at : at + 50_000]) for at in range(0, len(data), 50_000)))
+    else:
+        file.write_bytes(compressed(text, how))
+    found = read(file, form=Form.PGN, size=40)
+    total = file.stat().st_size
+    assert len(found) == 75
+    assert all(chunk.size > 0 for chunk in found)
+    assert 0 <= total - sum(chunk.size for chunk in found) <= 16  # a checksum or a mark may follow the last game
+    told, true = 0.0, 0.0
+    for chunk in found:
+        told += chunk.size / total
+        true += sum(map(len, chunk.items)) / sum(len(item) for one in found for item in one.items)
+        assert told == pytest.approx(true, abs=0.03)
+
+
+@pytest.mark.parametrize("form", [None, Form.PGN, Form.FEN])
+def test_what_is_no_text_is_refused_in_a_line(tmp_path: Path, form: Form | None) -> None:
+    noise = np.random.default_rng(1).integers(0, 256, 100_000).astype(np.uint8).tobytes()
+    for name, data in {
+        "program": Path(sys.executable).read_bytes(),
+        "noise": noise,
+        "noise.pgn": noise,
+        "noise.pgn.zst": zstandard.compress(noise),
+        "wide.pgn": GAMES.encode("utf-16"),
+        "zeros.fen": bytes(1000),
+    }.items():
+        (tmp_path / name).write_bytes(data)
+        for refuse in (lambda file: check([file], form), lambda file: read(file, form=form)):
+            with pytest.raises(SourceError) as raised:
+                refuse(str(tmp_path / name))
+            assert f"{name}: binary data, neither a PGN nor a list of FENs" in str(raised.value)
+            assert str(raised.value).isprintable()
+
+
+def test_a_pgn_in_an_old_encoding_is_read_and_a_list_of_fens_in_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.pgn").write_bytes(GAMES.replace("a comment", "é" * 500).encode("latin-1"))
+    check([str(tmp_path / "x.pgn")], None)
+    assert sum(len(chunk.items) for chunk in read(tmp_path / "x.pgn")) == 4
+    (tmp_path / "x.txt").write_bytes(("прив " * 100).encode("cp1251"))
+    with pytest.raises(SourceError, match="neither a PGN nor a list of FENs, which are plain ASCII"):
+        check([str(tmp_path / "x.txt")], None)
 
 
 def test_the_digest_is_of_the_content(tmp_path: Path) -> None:

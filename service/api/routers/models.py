@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from service.api import problems
-from service.api.schemas.leakage import model_figures_out
+from service.api.schemas.leakage import freshness_out, model_figures_out
 from service.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
 from service.api.services import Given, Services
 from service.inference.registry import Entry
@@ -25,12 +25,13 @@ async def models(held: Given) -> ModelsOut:
     response_model_exclude_unset=True,
     responses=problems.documented(404, 503),
 )
-def model(name: str, held: Given) -> ModelEntryOut:
+async def model(name: str, held: Given) -> ModelEntryOut:
     """One model: its contract, what its check found, digest, card (source, licence, data, figures) and the
     leakage of what it has answered so far."""
     entry = held.registry.entry(name)
     out = _told(entry, held)
-    for figures in held.figures.models(entry.name):
+    out.freshness = freshness_out(held.recorder.freshness())
+    for figures in await held.readers.run(lambda: held.figures.models(entry.name)):
         out.leakage = model_figures_out(figures)
     return out
 

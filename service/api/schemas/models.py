@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from service.api.schemas.leakage import ModelLeakageOut
+from service.api.schemas.leakage import FreshnessOut, ModelLeakageOut
 from service.inference.registry import Entry
 
 
@@ -34,6 +34,7 @@ class ModelEntryOut(BaseModel):
     check: list[CheckStepOut] | None = Field(None, description="The contract check, as far as it came.")
     loaded: bool | None = Field(None, description="Whether it is in memory now; if not, the next request loads it.")
     leakage: ModelLeakageOut | None = Field(None, description="What the audit has found of it so far, if anything.")
+    freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
 
 
 class ModelsOut(BaseModel):
