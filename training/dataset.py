@@ -125,9 +125,7 @@ def _taught(file: Path, data: Data, teaching: Teaching, skipped: Counter[str]) -
     return parts
 
 
-def _rows(
-    shard: Shard, found: Positions, rows: NDArray[np.int64], data: Data, targets: Targets | None
-) -> Dataset:
+def _rows(shard: Shard, found: Positions, rows: NDArray[np.int64], data: Data, targets: Targets | None) -> Dataset:
     positions = Positions(*(getattr(found, field)[rows] for field in ("bitboards", "halfmove", "ply", "slot", "game")))
     games = shard.games[positions.game]
     return Dataset(
@@ -141,11 +139,15 @@ def _rows(
 
 
 def _joined(parts: list[Dataset], skipped: Counter[str]) -> Dataset:
-    def every(name: str) -> NDArray[np.generic]:
-        return np.concatenate([getattr(part, name) for part in parts])
-
     fields = ("bitboards", "halfmove", "ply", "slot", "game")
     positions = Positions(*(np.concatenate([getattr(part.positions, name) for part in parts]) for name in fields))
-    names = ("elo_self", "elo_opponent", "result", "many_players")
     targets = [part.targets for part in parts if part.targets is not None]
-    return Dataset(positions, *(every(name) for name in names), skipped, joined(targets) if targets else None)  # type: ignore[arg-type]
+    return Dataset(
+        positions,
+        np.concatenate([part.elo_self for part in parts]),
+        np.concatenate([part.elo_opponent for part in parts]),
+        np.concatenate([part.result for part in parts]),
+        np.concatenate([part.many_players for part in parts]),
+        skipped,
+        joined(targets) if targets else None,
+    )

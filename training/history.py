@@ -1,22 +1,24 @@
-"""Positions of a shard as lc0's 112 planes, each with the game before it, from the replay's bitboards alone.
+"""Positions of a shard as lc0's 112 planes, each with the game before it, from the replay's bitboards.
 
-What `service.encoding.lc0_planes` gives for python-chess boards with their moves (tested to be equal), some twenty times
-as fast: the boards before a position are rows of the same replay, and nothing is played again.
+What `service.encoding.lc0_planes` gives for python-chess boards with their moves (tested to be equal), but faster: the
+boards before a position are rows of the same replay, and nothing is played again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from service.encoding.bitboards import mirrored, unpacked
+from service.encoding.bitboards import mirrored, piece_bitboards, unpacked
 from training.replay import EN_PASSANT_SQUARE, KING, OUR_RIGHTS, THEIR_RIGHTS, Positions
 
 BLOCKS, BLOCK, PLANES = 8, 13, 112
 _REPEATED, _THEIR_PAWNS = 12, 6
 _OTHER_SIDE = [*range(6, 12), *range(6), 12]
+_START = np.array(piece_bitboards(chess.Board()), dtype=np.uint64)
 _ONE = np.uint64(1)
 
 
@@ -62,9 +64,9 @@ class Histories:
         return found
 
     def _before_fen(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """What lc0 takes for the past of a bare FEN: the position, with a pawn that can be taken in passing put back."""
+        """What lc0 takes for the past of a bare FEN: the position, a pawn that can be taken en passant put back."""
         found = self._block(rows)
-        found[self.positions.ply[rows] == 0] = 0
+        found[(found[:, :_REPEATED] == _START).all(axis=1) & ~self.positions.black[rows]] = 0
         square = self.positions.bitboards[rows, EN_PASSANT_SQUARE]
         found[:, _THEIR_PAWNS] ^= square >> np.uint64(8) | square << np.uint64(8)
         return found

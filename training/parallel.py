@@ -40,7 +40,7 @@ class Group:
         for gradient in gradients:
             gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient) / self.size)
             start += gradient.numel()
-        return flat[start:].tolist()
+        return [float(number) for number in flat[start:]]
 
 
 def together(size: int, sitting: Callable[[Group], None]) -> None:
@@ -52,7 +52,9 @@ def together(size: int, sitting: Callable[[Group], None]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         meeting = f"file://{folder}/meeting"
         fork = multiprocessing.get_context("fork")
-        others = [fork.Process(target=_member, args=(sitting, Group(n, size), meeting), daemon=True) for n in range(1, size)]
+        others = [
+            fork.Process(target=_member, args=(sitting, Group(n, size), meeting), daemon=True) for n in range(1, size)
+        ]
         for other in others:
             other.start()
         _member(sitting, Group(0, size), meeting)

@@ -19,7 +19,7 @@ HEADS = ("source", "target", "promotion")  # linear layers that the export keeps
 
 
 def begin_with(network: Network, export: Path) -> None:
-    """Sets the parameters of a tower to those of an older one's float export; leaves the program where they do not fit."""
+    """Sets the parameters of a tower to those of an older one's float export; SystemExit where they do not fit."""
     known = _exported(export)
     body = network.body
     assert isinstance(body, Tower)
@@ -47,12 +47,7 @@ def _exported(export: Path) -> dict[str, Tensor]:
         layer = node.name.removeprefix("/network/").rpartition("/")[0].replace("/", ".")
         if node.op_type == "Conv":
             kernel = values[node.input[1]].permute(0, 2, 3, 1)  # as `Convolution` keeps it
-            found[f"{_layer(layer)}.weight"] = kernel.reshape(len(kernel), -1).contiguous()
+            found[f"{layer}.weight"] = kernel.reshape(len(kernel), -1).contiguous()
         elif node.op_type == "MatMul" and layer in HEADS:
             found[f"{layer}.weight"] = values[node.input[1]].T.contiguous()
     return found
-
-
-def _layer(path: str) -> str:
-    """`body.blocks.0.first` for `body.blocks.0.first`, whatever torch's exporter put between."""
-    return path

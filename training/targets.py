@@ -1,7 +1,7 @@
 """Targets: for drawn positions of a shard, the moves that a teacher expects and how much of each, packed.
 
-A slot takes two bytes, its probability one (the root of it in 255 steps: within a hundredth where it matters), and slots
-below a threshold are left out. A file is a zstandard frame with a checksum, written beside its place and renamed into
+A slot takes two bytes, its probability one (the root of it in 255 steps, within 0.004), and slots below a threshold are
+left out. A file is a zstandard frame with a checksum, written beside its place and renamed into
 it; it names the shard by its digest, the teachers by theirs, and everything that decided what is in it.
 """
 
@@ -60,12 +60,12 @@ class Targets:
 
 def roots(probability: NDArray[np.floating]) -> NDArray[np.uint8]:
     """As a byte."""
-    return np.round(255 * np.sqrt(probability)).astype(np.uint8)
+    return np.asarray(np.round(255 * np.sqrt(probability)), dtype=np.uint8)
 
 
 def probabilities(root: NDArray[np.uint8]) -> NDArray[np.float32]:
     """What `roots` packed."""
-    return np.square(root.astype(np.float32) / np.float32(255))
+    return np.asarray(np.square(root.astype(np.float32) / np.float32(255)))
 
 
 def digest_of(file: Path) -> str:
@@ -75,7 +75,8 @@ def digest_of(file: Path) -> str:
 
 def joined(parts: Sequence[Targets]) -> Targets:
     """The positions of all, one after the other; `about` is the first one's."""
-    return Targets(*(np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS), parts[0].about)
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+    return Targets(**arrays, about=parts[0].about)
 
 
 _ARRAYS = ("rows", "teacher", "counts", "left_out", "slots", "roots")
@@ -95,7 +96,7 @@ def read_targets(file: Path) -> Targets:
     try:
         unpacked = zstandard.ZstdDecompressor().decompress(file.read_bytes(), max_output_size=LARGEST)
         with np.load(io.BytesIO(unpacked), allow_pickle=False) as arrays:
-            found = Targets(*(arrays[name] for name in _ARRAYS), json.loads(str(arrays["about"])))
+            found = Targets(**{name: arrays[name] for name in _ARRAYS}, about=json.loads(str(arrays["about"])))
     except (OSError, ValueError, KeyError, EOFError, zstandard.ZstdError) as error:
         raise TargetsError(f"{file}: not a whole file of targets: {error}") from None
     if len(found.rows) != len(found.counts) or not found.counts.sum() == len(found.slots) == len(found.roots):

@@ -1,4 +1,4 @@
-"""Shards → targets: what Maia-1 nets expect in drawn positions: `python -m training.teacher RUN.toml --teachers FOLDER`.
+"""Shards → targets, what Maia-1 nets expect in drawn positions: `python -m training.teacher RUN.toml --teachers FOLDER`
 
 FOLDER holds the nets as `movemask models import` left them, named by their rating (`maia-1500`). A position is given to
 one of the two nets nearest to the mover's rating, drawn so that on average the two are mixed by how near they are; the
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -48,10 +47,11 @@ class Task:
 
 def make_targets(run: Run, teachers: Path) -> int:
     """Makes the files that are missing; how many positions all of them hold."""
-    teaching = run.teaching
+    teaching = _asked_for(run)
     names = teacher_names(teachers)
     teaching.folder.mkdir(parents=True, exist_ok=True)
-    wanted = [Task(shard, target_file(teaching, shard, part), part) for part, shard in _parts(run)]
+    shards = sorted(run.data.folder.glob("train-*.shard"))
+    wanted = [Task(one, target_file(teaching, one, part), part) for part in range(teaching.passes) for one in shards]
     factors = balance(run.data)
     held = 0
     with ProcessPoolExecutor(teaching.processes) as pool, tqdm(unit=" positions", desc="targets") as bar:
@@ -64,7 +64,9 @@ def make_targets(run: Run, teachers: Path) -> int:
 
 def teacher_names(folder: Path) -> dict[int, str]:
     """The nets of a folder by the rating in their names, rising."""
-    found = {int(match[1]): file.stem for file in folder.glob("*.toml") if (match := re.search(r"-(\d{3,4})$", file.stem))}
+    found = {
+        int(match[1]): file.stem for file in folder.glob("*.toml") if (match := re.search(r"-(\d{3,4})$", file.stem))
+    }
     if not found:
         raise SystemExit(f"{folder}: no net with a rating in its name; movemask models import --models-dir makes them")
     return dict(sorted(found.items()))
@@ -77,13 +79,13 @@ def target_file(teaching: Teaching, shard: Path, part: int) -> Path:
 
 def nearest(ratings: NDArray[np.floating], known: NDArray[np.integer]) -> NDArray[np.int64]:
     """For each rating the place of the net whose hundred ratings are nearest."""
-    return np.abs(ratings[:, None] - (known + BIN)[None, :]).argmin(axis=1)
+    return np.asarray(np.abs(ratings[:, None] - (known + BIN)[None, :]).argmin(axis=1), dtype=np.int64)
 
 
 def drawn(ratings: NDArray[np.floating], known: NDArray[np.integer], draw: NDArray[np.floating]) -> NDArray[np.int64]:
     """For each rating one of the two nets around it, the nearer one more often; `draw` is uniform from 0 to 1."""
     place = np.interp(ratings, known + BIN, np.arange(len(known)))
-    return (np.floor(place) + (draw < place % 1)).astype(np.int64)
+    return np.asarray(np.floor(place) + (draw < place % 1), dtype=np.int64)
 
 
 def students_slots(slots: NDArray[np.integer], pawn: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -100,7 +102,13 @@ def students_slots(slots: NDArray[np.integer], pawn: NDArray[np.bool_]) -> NDArr
 
 
 def drawn_rows(
-    shard: Shard, found: Histories, data: Data, teaching: Teaching, part: int, seed: tuple[int, ...], factors: NDArray[np.float64]
+    shard: Shard,
+    found: Histories,
+    data: Data,
+    teaching: Teaching,
+    part: int,
+    seed: tuple[int, ...],
+    factors: NDArray[np.float64],
 ) -> NDArray[np.int64]:
     """The rows that pass `part` takes: so many of each game, none of which another pass takes; rising."""
     positions = found.positions
@@ -109,8 +117,8 @@ def drawn_rows(
     order = kept[np.lexsort((draw.random(len(kept)), positions.game[kept]))]
     game = positions.game[order]
     place = np.arange(len(order)) - np.searchsorted(game, game)  # within the game
-    many = teaching.per_game * factors[_band(shard.games["white_elo"], shard.games["black_elo"])]
-    many = np.floor(many + draw.random(len(many))).astype(np.int64)[game]
+    share = teaching.per_game * factors[_band(shard.games["white_elo"], shard.games["black_elo"])]
+    many = np.floor(share + draw.random(len(share))).astype(np.int64)[game]
     return np.sort(order[(place >= part * many) & (place < (part + 1) * many)])
 
 
@@ -120,23 +128,25 @@ def balance(data: Data) -> NDArray[np.float64]:
     files = sorted(data.folder.glob("train-*.shard"))
     if not files:
         raise SystemExit(f"{data.folder}: no shards; python -m training.data makes them")
-    bands = np.concatenate([_band(games["white_elo"], games["black_elo"]) for games in (read_shard(f).games for f in files)])
+    bands = np.concatenate(
+        [_band(games["white_elo"], games["black_elo"]) for games in (read_shard(f).games for f in files)]
+    )
     count = np.bincount(bands, minlength=_BANDS)
     with np.errstate(divide="ignore"):
-        return np.clip(np.sqrt(np.median(count[bands]) / count), 1 / CAP, CAP)
+        return np.asarray(np.clip(np.sqrt(np.median(count[bands]) / count), 1 / CAP, CAP))
 
 
 _BANDS = 4000 // BAND
 
 
 def _band(white: NDArray[np.integer], black: NDArray[np.integer]) -> NDArray[np.int64]:
-    return np.clip((white.astype(np.int64) + black) // (2 * BAND), 0, _BANDS - 1)
+    return np.asarray(np.clip((white.astype(np.int64) + black) // (2 * BAND), 0, _BANDS - 1))
 
 
-def _parts(run: Run) -> Iterator[tuple[int, Path]]:
-    for part in range(run.teaching.passes):
-        for shard in sorted(run.data.folder.glob("train-*.shard")):
-            yield part, shard
+def _asked_for(run: Run) -> Teaching:
+    if run.teaching is None:
+        raise SystemExit("the run has no [teaching]: it says which positions a teacher is asked about")
+    return run.teaching
 
 
 def _made(run: Run, task: Task, teachers: Path, names: dict[int, str], factors: NDArray[np.float64]) -> int:
@@ -156,8 +166,10 @@ def _made(run: Run, task: Task, teachers: Path, names: dict[int, str], factors: 
     positions = replay(shard)
     found = Histories.of(positions, shard.games["plies"].astype(np.int64))
     number = int(task.shard.stem.rpartition("-")[2])
-    rows = drawn_rows(shard, found, run.data, run.teaching, task.part, (run.seed, number), factors)
-    targets = asked(models, list(names), shard, found, rows, run, about, np.random.default_rng((run.seed, number, task.part)))
+    rows = drawn_rows(shard, found, run.data, _asked_for(run), task.part, (run.seed, number), factors)
+    targets = asked(
+        models, list(names), shard, found, rows, run, about, np.random.default_rng((run.seed, number, task.part))
+    )
     write_targets(task.file, targets)
     return len(targets)
 
@@ -173,20 +185,21 @@ def asked(
     draw: np.random.Generator,
 ) -> Targets:
     """What the teachers expect in those rows."""
+    teaching = _asked_for(run)
     mover, _ = ratings_of(found.positions, shard.games, run.data)
     teacher = drawn(mover[rows].astype(float), np.array(known), draw.random(len(rows)))
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = []
+    parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = []
     for number, model in enumerate(models):
         mine = np.flatnonzero(teacher == number)
         for start in range(0, len(mine), BATCH):
             places = mine[start : start + BATCH]
-            probability = expected(model, found.planes(rows[places], history=run.teaching.history))
-            place, slot = np.nonzero(probability >= run.teaching.threshold)
+            probability = expected(model, found.planes(rows[places], history=teaching.history))
+            enough = np.minimum(teaching.threshold, probability.max(axis=1, keepdims=True))
+            place, slot = np.nonzero(probability >= enough)
             source = _SOURCES[slot]
             pawn = found.positions.bitboards[rows[places[place]], PAWN] >> source & np.uint64(1) != 0
-            parts.append((places, places[place], students_slots(slot, pawn), probability[place, slot]))
-    asked_of, place, slot = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    weight = np.concatenate([part[3] for part in parts])
+            parts.append((places[place], students_slots(slot, pawn), probability[place, slot]))
+    place, slot, weight = (np.concatenate([part[i] for part in parts]) for i in range(3))
     order = np.argsort(place, kind="stable")
     sums = np.bincount(place, weights=weight, minlength=len(rows))
     return Targets(
@@ -220,7 +233,7 @@ def _loaded(folder: Path, name: str) -> Model:
 
 def _about(run: Run, task: Task, models: list[Model]) -> dict[str, Any]:
     """What decides the content of a file, as JSON gives it back."""
-    teaching = asdict(run.teaching)
+    teaching = asdict(_asked_for(run))
     kept = {name: teaching[name] for name in ("history", "threshold", "per_game")}
     return {
         "shard": digest_of(task.shard),
@@ -250,8 +263,9 @@ def main() -> None:
     arguments = parser.parse_args()
     run = load_run(arguments.run)
     positions = make_targets(run, arguments.teachers)
-    size = sum(file.stat().st_size for file in run.teaching.folder.glob("*.targets"))
-    print(f"{positions:,} positions, {size:,} bytes in {run.teaching.folder}, {size / max(positions, 1):.1f} a position")
+    folder = _asked_for(run).folder
+    size = sum(file.stat().st_size for file in folder.glob("*.targets"))
+    print(f"{positions:,} positions, {size:,} bytes in {folder}, {size / max(positions, 1):.1f} a position")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import argparse
 import json
 import signal
 import time
-from math import inf
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,8 @@ VALIDATED = 8192  # positions
 def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
     """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number.
 
-    With `anneal` the rates go down on a straight line to zero in so many seconds, and the sitting ends: for a network that
-    is to be used before all positions are seen. Keep the checkpoint from before it to go on with the run itself.
+    With `anneal` the rates go down on a straight line to zero in so many seconds, and the sitting ends: for a network
+    that is used before all positions are seen. Keep the checkpoint from before it to go on with the run itself.
     """
     seen = dataset.load(run.data, "train", run.seed, run.teaching)
     if run.training.batch % run.training.processes:
@@ -67,7 +67,11 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
         print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
         print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
     bar = tqdm(
-        initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=5, disable=not group.first
+        initial=done * settings.batch,
+        total=steps * settings.batch,
+        unit=" positions",
+        mininterval=5,
+        disable=not group.first,
     )
     stopping = _asked_to_stop()
     over, stop = 0.0, False
@@ -78,7 +82,10 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
         _schedule(optimizers, settings, done / steps, max(1 - over, 0))
         gone = time.monotonic() - clock
         wants = next(stopping) or gone >= seconds or over >= 1
-        told = [gone / anneal if group.first else 0.0, float(wants)]  # all have the first one's clock, and stop together
+        told = [
+            gone / anneal if group.first else 0.0,
+            float(wants),
+        ]  # all have the first one's clock, and stop together
         policy, value, (over, stops) = _step(forward, network, optimizers, batch, run, group, told)
         done, stop = done + 1, stops > 0
         bar.update(settings.batch)
@@ -101,7 +108,11 @@ class Progress:
     def after(self, done: int, policy: Tensor, value: Tensor, *, last: bool) -> None:
         """Called after each step; `done` steps are behind, the `last` one of the sitting among them or not."""
         settings = self._run.training
-        if last or done * settings.batch // settings.validate_positions > (done - 1) * settings.batch // settings.validate_positions:
+        if (
+            last
+            or done * settings.batch // settings.validate_positions
+            > (done - 1) * settings.batch // settings.validate_positions
+        ):
             _require_finite(policy, done)
             if self._writes:
                 self._log(done, policy, value)
