@@ -9,7 +9,6 @@ same shard, nets and settings is done. Files are made pass by pass, so that trai
 from __future__ import annotations
 
 import argparse
-import re
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -26,13 +25,13 @@ from service.inference.registry import load_registry
 from training.config import Data, Run, Teaching, load_run
 from training.dataset import ratings_of, trained_on
 from training.history import Histories
+from training.nearest import drawn, nets_by_rating
 from training.replay import PAWN, replay
 from training.shards import VOCABULARY, Shard, read_shard
 from training.targets import Targets, TargetsError, digest_of, read_targets, roots, write_targets
 
 BATCH = 64
 FIRST_PROMOTION = 1792  # in both vocabularies: the from-to slots before it are the same
-BIN = 50  # a Maia-1 net was trained on games of the hundred ratings that its name begins
 BAND, CAP = 100, 3.0  # ratings that are balanced, and the most that a game's positions are multiplied by
 
 
@@ -48,7 +47,7 @@ class Task:
 def make_targets(run: Run, teachers: Path) -> int:
     """Makes the files that are missing; how many positions all of them hold."""
     teaching = _asked_for(run)
-    names = teacher_names(teachers)
+    names = nets_by_rating(teachers)
     teaching.folder.mkdir(parents=True, exist_ok=True)
     shards = sorted(run.data.folder.glob("train-*.shard"))
     wanted = [Task(one, target_file(teaching, one, part), part) for part in range(teaching.passes) for one in shards]
@@ -62,30 +61,9 @@ def make_targets(run: Run, teachers: Path) -> int:
     return held
 
 
-def teacher_names(folder: Path) -> dict[int, str]:
-    """The nets of a folder by the rating in their names, rising."""
-    found = {
-        int(match[1]): file.stem for file in folder.glob("*.toml") if (match := re.search(r"-(\d{3,4})$", file.stem))
-    }
-    if not found:
-        raise SystemExit(f"{folder}: no net with a rating in its name; movemask models import --models-dir makes them")
-    return dict(sorted(found.items()))
-
-
 def target_file(teaching: Teaching, shard: Path, part: int) -> Path:
     """Where the targets of a shard's pass are."""
     return teaching.folder / f"{shard.stem}.{part:02}.targets"
-
-
-def nearest(ratings: NDArray[np.floating], known: NDArray[np.integer]) -> NDArray[np.int64]:
-    """For each rating the place of the net whose hundred ratings are nearest."""
-    return np.asarray(np.abs(ratings[:, None] - (known + BIN)[None, :]).argmin(axis=1), dtype=np.int64)
-
-
-def drawn(ratings: NDArray[np.floating], known: NDArray[np.integer], draw: NDArray[np.floating]) -> NDArray[np.int64]:
-    """For each rating one of the two nets around it, the nearer one more often; `draw` is uniform from 0 to 1."""
-    place = np.interp(ratings, known + BIN, np.arange(len(known)))
-    return np.asarray(np.floor(place) + (draw < place % 1), dtype=np.int64)
 
 
 def students_slots(slots: NDArray[np.integer], pawn: NDArray[np.bool_]) -> NDArray[np.int64]:

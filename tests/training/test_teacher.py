@@ -22,7 +22,7 @@ from service.inference.model import Model
 from service.inference.registry import load_registry
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
 from tests.weight_files import Made
-from training import dataset, teacher
+from training import dataset, nearest, teacher
 from training.config import Run, Teaching
 from training.data import make_shards
 from training.history import Histories
@@ -198,10 +198,10 @@ def test_training_sees_the_targets_of_its_own_positions(tmp_path: Path, nets: Pa
 def test_a_rating_between_two_nets_is_given_to_each_as_often_as_it_is_near(rating: float, seed: int) -> None:
     known = np.array([1100, 1200, 1400, 1500, 1600, 1800, 1900])
     draw = np.random.default_rng(seed).random(2000)
-    asked = known[teacher.drawn(np.full(2000, rating), known, draw)] + 50  # the middle of a net's hundred ratings
+    asked = known[nearest.drawn(np.full(2000, rating), known, draw)] + 50  # the middle of a net's hundred ratings
     assert asked.mean() == pytest.approx(np.clip(rating, 1150, 1950), abs=12)
     assert len(set(asked)) <= 2
-    one = known[teacher.nearest(np.array([rating]), known)[0]] + 50
+    one = known[nearest.nearest(np.array([rating]), known)[0]] + 50
     assert abs(one - rating) == np.abs(known + 50 - rating).min()
 
 
