@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ AHEAD = 3  # batches made ready before they are asked for
 
 @dataclass(frozen=True)
 class Batch:
-    """`B` positions, bit-packed; `legal` only where it was asked for."""
+    """`B` positions, bit-packed; `legal` only where it was asked for, a teacher's targets where there are any."""
 
     bitboards: Tensor  # int64 [B, 15], the bits of uint64
     halfmove: Tensor  # uint8 [B]
@@ -32,11 +32,19 @@ class Batch:
     slot: Tensor  # int64 [B]
     result: Tensor  # int64 [B]
     legal: Tensor | None  # bool [B, A]
+    taught_slots: Tensor | None = None  # int64 [B, K]
+    taught: Tensor | None = None  # float32 [B, K], what the teacher gives to them: a sum of 1
 
     def to(self, device: str) -> Batch:
         """The same on another device."""
-        moved = {name: value.to(device, non_blocking=True) for name, value in vars(self).items() if value is not None}
-        return Batch(**{"legal": None, **moved})
+        return self._each(lambda value: value.to(device, non_blocking=True))
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the positions."""
+        return self._each(lambda value: value[rows])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        return Batch(**{name: None if value is None else change(value) for name, value in vars(self).items()})
 
     def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
         """What the network takes: planes `[B, 18, 8, 8]`, both ratings `[B]`."""
@@ -57,6 +65,7 @@ def planes_of(bitboards: Tensor, halfmove: Tensor, black: Tensor) -> Tensor:
 def gathered(dataset: Dataset, rows: NDArray[np.int64], legal: NDArray[np.bool_] | None = None) -> Batch:
     """The batch of those rows."""
     positions = dataset.positions
+    taught = () if dataset.targets is None else map(torch.from_numpy, dataset.targets.padded(rows))
     return Batch(
         torch.from_numpy(positions.bitboards[rows].view(np.int64)),
         torch.from_numpy(positions.halfmove[rows]),
@@ -66,6 +75,7 @@ def gathered(dataset: Dataset, rows: NDArray[np.int64], legal: NDArray[np.bool_]
         torch.from_numpy(positions.slot[rows].astype(np.int64)),
         torch.from_numpy(dataset.result[rows].astype(np.int64)),
         None if legal is None else torch.from_numpy(legal),
+        *taught,
     )
 
 

@@ -59,6 +59,22 @@ class Network:
 
 
 @dataclass(frozen=True, config=STRICT)
+class Teaching:
+    """The targets that a teacher gives (`training.teacher`), and how much they weigh beside the move played."""
+
+    folder: Path = Path("runs/targets")  # runs that learn from the same targets share it
+    per_game: Positive = 6  # positions of a game in a pass, on average: neighbours in a game resemble each other
+    passes: Positive = 3  # none asks about the positions of another
+    history: bool = True  # the teacher sees the game so far
+    threshold: Annotated[float, Field(ge=0.0001, lt=0.1)] = 0.001  # slots that the teacher gives less are left out
+    processes: Positive = 2
+    weight: Share = 0.9  # of the teacher in the policy's loss; the move played has the rest
+    weight_beyond: Share = 0.5  # the same far outside the ratings that teachers know …
+    known: tuple[int, int] = (1100, 2000)
+    fade: Positive = 400  # … which is so far outside; between the two it falls on a straight line
+
+
+@dataclass(frozen=True, config=STRICT)
 class Training:
     """How long, how fast and towards what."""
 
@@ -74,7 +90,9 @@ class Training:
     decay: Share = 0.4  # of all steps, at the end, down to zero
     checkpoint_seconds: Positive = 120
     validate_positions: Positive = 500_000  # between two validations
+    start: Path | None = None  # a float export of an older network, whose weights this one begins with
     compile: bool = False
+    processes: Positive = 1  # that share a batch, a thread each: two do more on two cores than one with two threads
     mask_processes: Positive = 1  # that find the legal moves, where legality_weight is not 1
 
 
@@ -86,6 +104,7 @@ class Run:
     seed: int = 20261121
     data: Data = Field(default_factory=Data)
     network: Network = Field(default_factory=Network)
+    teaching: Teaching | None = None  # without it the moves that were played are all there is
     training: Training = Field(default_factory=Training)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from service.encoding.position import Position
 from service.inference.model import Model
 from service.numeric.calibration import Calibration, fitted_temperature
 from service.policy import legal_of
+from training.nearest import nearest
 from training.samples import Sample
 
 BATCH = 256
@@ -73,16 +74,43 @@ class Measured:
         return float(score), float(((outcome.mean(0) - outcome) ** 2).sum(1).mean())
 
 
-def measure(model: Model, found: Sequence[Sample], *, history: bool) -> Measured:
+@dataclass(frozen=True)
+class Nearest:
+    """Networks for one rating each, of which each position is given to that nearest to the mover's."""
+
+    name: str
+    models: Mapping[int, Model]  # by the lowest of the hundred ratings that each was trained on
+
+    def parts(self, found: Sequence[Sample]) -> Iterator[tuple[Model, NDArray[np.intp]]]:
+        """Each network with the places of its samples."""
+        known = np.array(list(self.models))
+        chosen = nearest(np.array([sample.elo.self for sample in found], dtype=np.float64), known)
+        for number, model in enumerate(self.models.values()):
+            if (chosen == number).any():
+                yield model, np.flatnonzero(chosen == number)
+
+    @property
+    def takes_history(self) -> bool:
+        """Whether all of them look at the moves before a position."""
+        return all(model.contract.takes_history for model in self.models.values())
+
+
+def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -> Measured:
     """Evaluates all samples; without `history` a network that takes it is given the bare position."""
+    parts = list(model.parts(found)) if isinstance(model, Nearest) else [(model, np.arange(len(found)))]
+    order = np.argsort(np.concatenate([places for _, places in parts]))  # back to the order of the samples
+    batches = [
+        (one, [found[place] for place in places[start : start + BATCH]])
+        for one, places in parts
+        for start in range(0, len(places), BATCH)
+    ]
     ranks, surprises, confidences, raws, multiplieds, values = [], [], [], [], [], []
     logits_of, lengths, targets = [], [], []
-    for start in tqdm(range(0, len(found), BATCH), desc=model.name, unit=" batches", leave=False):
-        part = found[start : start + BATCH]
+    for one, part in tqdm(batches, desc=model.name, unit=" batches", leave=False):
         batch = [
-            model.encode(s.position if history else Position(s.position.board.copy(stack=False)), s.elo) for s in part
+            one.encode(s.position if history else Position(s.position.board.copy(stack=False)), s.elo) for s in part
         ]
-        evaluation = model.evaluate(batch)
+        evaluation = one.evaluate(batch)
         legal = legal_of(batch, evaluation.logits)
         raws.append(leakage.raw(evaluation.logits, legal.slots, legal.indptr))
         multiplieds.append(leakage.multiplied(evaluation.logits, legal.slots, legal.indptr))
@@ -100,15 +128,15 @@ def measure(model: Model, found: Sequence[Sample], *, history: bool) -> Measured
             confidences.append(np.exp(logits.max() - total))
     fit = fitted_temperature(np.concatenate(logits_of), np.cumsum([0, *lengths]), np.array(targets))
     return Measured(
-        np.array(ranks),
-        np.array(surprises),
-        np.array(confidences),
+        np.array(ranks)[order],
+        np.array(surprises)[order],
+        np.array(confidences)[order],
         np.array([sample.elo.self for sample in found]),
         np.array([sample.phase for sample in found], dtype=object),
         np.array([sample.result for sample in found]),
-        np.concatenate(values) if values else None,
-        np.concatenate(raws),
-        np.concatenate(multiplieds),
+        np.concatenate(values)[order] if values else None,
+        np.concatenate(raws)[order],
+        np.concatenate(multiplieds)[order],
         fit,
     )
 

@@ -20,7 +20,8 @@ from service.inference.model import Model
 from service.inference.registry import load_registry
 from training import openings
 from training.config import Run, load_run
-from training.measure import Measured, in_phase, measure
+from training.measure import Measured, Nearest, in_phase, measure
+from training.nearest import nets_by_rating
 from training.onnx_file import microseconds
 from training.plots import BANDS, FEWEST, draw
 from training.samples import Sample, Special, samples, special_samples
@@ -31,12 +32,12 @@ HISTORY = " + history"
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
-def report(run: Run, models: Sequence[Model], split: str, command: str) -> tuple[str, dict[str, Measured]]:
+def report(run: Run, models: Sequence[Model | Nearest], split: str, command: str) -> tuple[str, dict[str, Measured]]:
     """The report's Markdown on `models`, the first of which it is about, and what was measured by column."""
     found = samples(run.data, split, PER_GAME, run.seed)
     columns = {model.name: measure(model, found, history=False) for model in models}
     for model in models:
-        if model.contract.takes_history:
+        if _takes_history(model):
             columns[model.name + HISTORY] = measure(model, found, history=True)
     about = models[0].name
     parts = [
@@ -44,7 +45,8 @@ def report(run: Run, models: Sequence[Model], split: str, command: str) -> tuple
         f"{len(found):,} positions after move {run.data.opening_plies // 2} of games by many players, up to {PER_GAME} "
         f"a game, of the {split} split, which training has not seen. Made by `{command}`.\n",
         "All models go through the service's own path, from the FEN alone; *+ history* with the moves before it. "
-        "Maia-1 nets were trained on one rating each and are shown over all.\n",
+        "A column *nearest* gives each position to the net of the ratings nearest to the mover's; a single Maia-1 net "
+        "is shown over all ratings.\n",
         "## All positions\n",
         _table(columns, _overall),
         "Cross-entropy in nats over the legal moves; perplexity is e to its power. ECE is the expected calibration "
@@ -115,10 +117,14 @@ def _table(columns: Mapping[str, Measured], rows_of: object) -> str:
     return _markdown({name: rows_of(found) for name, found in columns.items()})
 
 
-def _special_table(models: Sequence[Model], found: Mapping[Special, Sequence[Sample]]) -> str:
+def _takes_history(model: Model | Nearest) -> bool:
+    return model.takes_history if isinstance(model, Nearest) else model.contract.takes_history
+
+
+def _special_table(models: Sequence[Model | Nearest], found: Mapping[Special, Sequence[Sample]]) -> str:
     columns: dict[str, dict[str, str]] = {}
     for model in models:
-        for history in (False, True) if model.contract.takes_history else (False,):
+        for history in (False, True) if _takes_history(model) else (False,):
             column = columns.setdefault(model.name + HISTORY * history, {})
             for kind, part in found.items():
                 if part:
@@ -175,12 +181,17 @@ def speeds(models: Sequence[Model], files: Sequence[Path], found: Sequence[Sampl
     return "## Cost: batch of 32, one thread, the networks taken in turn\n\n" + _markdown(rows)
 
 
+def _loaded(file: Path) -> Model:
+    return load_registry(file.parent, file.stem, threads=2).get(file.stem)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml, for its shards")
     parser.add_argument("model", type=Path, help="such as models/movemask-2")
     parser.add_argument("--beside", type=Path, help="a models folder; all in it are measured too")
+    parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one column: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
     parser.add_argument("--write", action="store_true", help="put the figures into the model's card")
     arguments = parser.parse_args()
@@ -188,9 +199,17 @@ def main() -> None:
     files = [arguments.model.with_suffix(".toml")]
     if arguments.beside:
         files += sorted(arguments.beside.glob("*.toml"))
-    models = [load_registry(file.parent, file.stem, threads=2).get(file.stem) for file in files]
+    models = [_loaded(file) for file in files]
+    columns_of: list[Model | Nearest] = [*models]
+    if arguments.nearest:
+        known = {
+            rating: arguments.nearest / f"{name}.toml" for rating, name in nets_by_rating(arguments.nearest).items()
+        }
+        columns_of.append(Nearest("maia-1 nearest", {rating: _loaded(file) for rating, file in known.items()}))
+        files.append(next(iter(known.values())))  # they cost the same
+        models.append(_loaded(files[-1]))
     command = "python -m training.report " + " ".join(sys.argv[1:])
-    text, columns = report(run, models, arguments.split, command)
+    text, columns = report(run, columns_of, arguments.split, command)
     networks = [
         file.with_name(m.contract.network.file or f"{m.name}.onnx") for m, file in zip(models, files, strict=True)
     ]

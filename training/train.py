@@ -11,6 +11,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,71 +20,121 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from training import checkpoints, config, dataset
+from training import checkpoints, config, dataset, parallel
 from training.batches import Batch, gathered, stream
 from training.config import Run, load_run
 from training.dataset import Order
 from training.legal import legal_mask
-from training.losses import policy_loss, value_loss
+from training.losses import policy_loss, taught_loss, teachers_share, value_loss
 from training.network import Network
+from training.start import begin_with
 
 VALIDATED = 8192  # positions
 
 
-def train(run: Run, seconds: float = float("inf")) -> None:
-    """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number."""
+def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
+    """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number.
+
+    With `anneal` the rates go down on a straight line to zero in so many seconds, and the sitting ends: for a network
+    that is used before all positions are seen. Keep the checkpoint from before it to go on with the run itself.
+    """
+    seen = dataset.load(run.data, "train", run.seed, run.teaching)
+    if run.training.batch % run.training.processes:
+        raise SystemExit("training.batch: the processes share it evenly: make it a multiple of training.processes")
+    parallel.together(run.training.processes, lambda group: _sitting(run, seen, group, seconds, anneal))
+
+
+def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: float, anneal: float) -> None:
     torch.manual_seed(run.seed)
     settings = run.training
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    seen = dataset.load(run.data, "train", run.seed)
-    held_out = _held_out(run)
     network = Network(run.network).to(device)
     optimizers = _optimizers(network, settings)
     steps, done, spent = settings.positions // settings.batch, 0, 0.0
     run.folder.mkdir(parents=True, exist_ok=True)
     if (state := checkpoints.load(run.folder)) is not None:
         done, spent = _restored(state, run, network, optimizers)
+    elif settings.start is not None:
+        begin_with(network, settings.start)
     forward = torch.compile(network) if settings.compile else network
-    order = Order(len(seen), settings.batch, run.seed)
-    masks = settings.mask_processes if settings.legality_weight < 1 else 0
-    print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
-    if seen.skipped:
-        print("\n".join(f"skipped: {reason}" for reason in seen.skipped))
-    clock, saved, waited, validated = time.monotonic(), time.monotonic(), 0.0, done * settings.batch
-    stopping = _asked_to_stop()
-    bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=5)
+    order = Order(len(seen), settings.batch, run.seed, group.number, group.size)
+    masks = settings.mask_processes if settings.legality_weight < 1 and run.teaching is None else 0
     batches = stream(seen, order, done, steps, masks)
-    while done < steps and not next(stopping) and time.monotonic() - clock < seconds:
+    clock = time.monotonic()
+    progress = Progress(run, network, optimizers, group.first, spent)
+    if group.first:
+        progress.held_out = _held_out(run)
+        print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
+        print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
+    bar = tqdm(
+        initial=done * settings.batch,
+        total=steps * settings.batch,
+        unit=" positions",
+        mininterval=5,
+        disable=not group.first,
+    )
+    stopping = _asked_to_stop()
+    over, stop = 0.0, False
+    while done < steps and not stop:
         before = time.monotonic()
         batch = next(batches).to(device)
-        waited += time.monotonic() - before
-        _schedule(optimizers, settings, done / steps)
-        policy, value = _step(forward, network, optimizers, batch, settings)
-        done += 1
+        progress.waited += time.monotonic() - before
+        _schedule(optimizers, settings, done / steps, max(1 - over, 0))
+        gone = time.monotonic() - clock
+        wants = next(stopping) or gone >= seconds or over >= 1
+        told = [
+            gone / anneal if group.first else 0.0,
+            float(wants),
+        ]  # all have the first one's clock, and stop together
+        policy, value, (over, stops) = _step(forward, network, optimizers, batch, run, group, told)
+        done, stop = done + 1, stops > 0
         bar.update(settings.batch)
-        last = done == steps
-        if last or done * settings.batch - validated >= settings.validate_positions:
-            validated = done * settings.batch
-            _require_finite(policy, done)
-            elapsed = time.monotonic() - clock
-            line = {
-                "step": done,
-                "positions": validated,
-                "seconds": round(spent + elapsed, 1),
-                "waited_share": round(waited / elapsed, 4),
-                "loss": round(policy.item(), 4),
-                "value_loss": round(value.item(), 4),
-                **validate(network, held_out, device),
-            }
-            with open(run.folder / "log.jsonl", "a") as log:
-                log.write(json.dumps(line) + "\n")
-            bar.set_postfix(top1=line["top1"], entropy=line["cross_entropy"])
-        if last or time.monotonic() - saved >= settings.checkpoint_seconds:
-            saved = time.monotonic()
-            checkpoints.save(run.folder, _state(run, network, optimizers, done, spent + saved - clock))
-    checkpoints.save(run.folder, _state(run, network, optimizers, done, spent + time.monotonic() - clock))
+        progress.after(done, policy, value, last=done == steps or stop)
     bar.close()
     batches.close()
+
+
+class Progress:
+    """What a sitting leaves behind: log lines, checkpoints, and where the loss is no number the reason for the end."""
+
+    def __init__(
+        self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], writes: bool, spent: float
+    ) -> None:
+        self._run, self._network, self._optimizers, self._writes, self._spent = run, network, optimizers, writes, spent
+        self._clock = self._saved = time.monotonic()
+        self.waited = 0.0
+        self.held_out: Batch | None = None
+
+    def after(self, done: int, policy: Tensor, value: Tensor, *, last: bool) -> None:
+        """Called after each step; `done` steps are behind, the `last` one of the sitting among them or not."""
+        settings = self._run.training
+        if (
+            last
+            or done * settings.batch // settings.validate_positions
+            > (done - 1) * settings.batch // settings.validate_positions
+        ):
+            _require_finite(policy, done)
+            if self._writes:
+                self._log(done, policy, value)
+        if self._writes and (last or time.monotonic() - self._saved >= settings.checkpoint_seconds):
+            self._saved = time.monotonic()
+            spent = self._spent + self._saved - self._clock
+            checkpoints.save(self._run.folder, _state(self._run, self._network, self._optimizers, done, spent))
+
+    def _log(self, done: int, policy: Tensor, value: Tensor) -> None:
+        assert self.held_out is not None
+        elapsed = time.monotonic() - self._clock
+        line = {
+            "step": done,
+            "positions": done * self._run.training.batch,
+            "seconds": round(self._spent + elapsed, 1),
+            "waited_share": round(self.waited / elapsed, 4),
+            "loss": round(policy.item(), 4),
+            "value_loss": round(value.item(), 4),
+            **validate(self._network, self.held_out, "cuda" if torch.cuda.is_available() else "cpu"),
+        }
+        with open(self._run.folder / "log.jsonl", "a") as log:
+            log.write(json.dumps(line) + "\n")
 
 
 @torch.no_grad()
@@ -93,7 +144,7 @@ def validate(network: Network, held_out: Batch, device: str) -> dict[str, float]
     sums: dict[str, float] = dict.fromkeys(("top1", "cross_entropy", "plain_cross_entropy", "raw_leakage", "value"), 0)
     count = len(held_out.slot)
     for start in range(0, count, 1024):
-        part = Batch(**{name: value[start : start + 1024] for name, value in vars(held_out).items()}).to(device)
+        part = held_out.part(slice(start, start + 1024)).to(device)
         logits, value = network(*part.inputs())
         logits, value = logits.float(), value.float()
         assert part.legal is not None
@@ -108,19 +159,32 @@ def validate(network: Network, held_out: Batch, device: str) -> dict[str, float]
 
 
 def _step(
-    forward: Any, network: Network, optimizers: list[torch.optim.Optimizer], batch: Batch, settings: config.Training
-) -> tuple[Tensor, Tensor]:
+    forward: Any,
+    network: Network,
+    optimizers: list[torch.optim.Optimizer],
+    batch: Batch,
+    run: Run,
+    group: parallel.Group,
+    told: list[float],
+) -> tuple[Tensor, Tensor, list[float]]:
+    """One step of all optimizers; both losses, and the sum of what each process of the group tells."""
     with torch.autocast(batch.slot.device.type, dtype=torch.bfloat16):
         logits, value = forward(*batch.inputs())
-    policy = policy_loss(logits.float(), batch.slot, batch.legal, settings.legality_weight)
+    logits = logits.float()
+    if run.teaching is not None and batch.taught is not None and batch.taught_slots is not None:
+        share = teachers_share(batch.elo_self, run.teaching)
+        policy = taught_loss(logits, batch.slot, batch.taught_slots, batch.taught, share)
+    else:
+        policy = policy_loss(logits, batch.slot, batch.legal, run.training.legality_weight)
     outcome = value_loss(value.float(), batch.result)
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
-    (policy + settings.value_weight * outcome).backward()
+    (policy + run.training.value_weight * outcome).backward()
+    heard = group.averaged(network, told)
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
-    return policy.detach(), outcome.detach()
+    return policy.detach(), outcome.detach(), heard
 
 
 def _optimizers(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:
@@ -143,9 +207,9 @@ def _optimizers(network: Network, settings: config.Training) -> list[torch.optim
     return optimizers
 
 
-def _schedule(optimizers: list[torch.optim.Optimizer], settings: config.Training, done: float) -> None:
-    """Sets the rates for a run of which the share `done` is behind."""
-    rate = min((done + 1e-4) / max(settings.warm_up, 1e-4), 1.0, (1 - done) / max(settings.decay, 1e-4))
+def _schedule(optimizers: list[torch.optim.Optimizer], settings: config.Training, done: float, left: float) -> None:
+    """Sets the rates for a run of which the share `done` is behind; `left` is of a sitting that ends it early."""
+    rate = min((done + 1e-4) / max(settings.warm_up, 1e-4), 1.0, (1 - done) / max(settings.decay, 1e-4), left)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * rate
@@ -209,9 +273,12 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="train, or go on training, the network of a run")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after a sitting of this long")
+    parser.add_argument("--seconds", type=float, default=inf, help="stop after a sitting of this long")
+    parser.add_argument(
+        "--anneal", type=float, default=inf, help="bring the rates down to zero in so many seconds, then stop"
+    )
     arguments = parser.parse_args()
-    train(load_run(arguments.run), arguments.seconds)
+    train(load_run(arguments.run), arguments.seconds, arguments.anneal)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ import pytest
 
 from service.encoding.position import Position
 from service.numeric.calibration import Calibration
-from tests.networks import fake_model
+from tests.networks import fake_model, fixed_model
 from tests.training.test_data import csv_file, data_of, random_game, row
 from training.config import Data
 from training.data import make_shards
-from training.measure import Measured, measure
+from training.measure import Measured, Nearest, measure
 from training.samples import Sample, Special, kinds, samples, special_samples
 
 
@@ -87,6 +87,20 @@ def test_ranks_and_surprises_agree_with_a_dense_softmax_position_by_position(dat
     by_hand = (np.abs(confidence - accuracy)[there] * count[there]).sum() / len(found)
     assert measured.calibration_error() == pytest.approx(by_hand)
     assert measured.temperature.cross_entropy_after <= measured.cross_entropy() + 1e-12
+
+
+def test_each_position_is_given_to_the_net_nearest_to_the_movers_rating(data: Data) -> None:
+    found = samples(data, "train", 3, seed=2)  # White has 1500, Black 1610
+    low, high = (fixed_model(np.random.default_rng(seed).normal(size=1880), f"net-{seed}") for seed in (1, 2))
+    mixed = measure(Nearest("nearest", {1100: low, 1500: high}), found, history=False)
+    one, other = measure(low, found, history=False), measure(high, found, history=False)
+    assert mixed.surprise.tolist() == other.surprise.tolist()
+    mixed = measure(Nearest("nearest", {1450: low, 1560: high}), found, history=False)
+    white = mixed.rating == 1500
+    assert 0 < white.sum() < len(found)
+    assert mixed.surprise.tolist() == np.where(white, one.surprise, other.surprise).tolist()
+    assert mixed.raw.tolist() == np.where(white, one.raw, other.raw).tolist()
+    assert mixed.calibration_error() != one.calibration_error()
 
 
 def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_rate_is_told() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,17 +14,21 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training: torch is not installed (requirements/training.txt)")
 
+from service import installation
 from service.encoding import movemask_planes
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
-from training import checkpoints, config, train
+from tests.weight_files import Made
+from training import checkpoints, config, dataset, teacher, train
 from training.attention import SquareBlock
-from training.batches import planes_of
+from training.batches import gathered, planes_of
 from training.config import Run
 from training.data import make_shards
 from training.legal import legal_mask
-from training.losses import policy_loss, value_loss
+from training.losses import policy_loss, taught_loss, teachers_share, value_loss
 from training.network import Network
+from training.onnx_file import feeds_of, write_floats
 from training.replay import replay
+from training.start import begin_with
 
 
 def test_the_device_expands_positions_to_the_services_planes() -> None:
@@ -138,3 +145,87 @@ def test_a_folder_of_another_network_is_not_gone_on_with(tmp_path: Path) -> None
     train.train(run)
     with pytest.raises(SystemExit, match="another network"):
         train.train(replace(run, network=config.Network(width=48, depth=1)))
+
+
+def test_a_taught_loss_is_the_cross_entropy_to_the_mixture_over_all_slots() -> None:
+    torch.manual_seed(3)
+    logits = torch.randn(6, 1880, dtype=torch.float64)
+    slots = torch.stack([torch.randperm(1880)[:5] for _ in range(6)])
+    weights = torch.softmax(torch.randn(6, 5, dtype=torch.float64), 1)
+    played, share = torch.randint(0, 1880, (6,)), torch.tensor([0, 0.2, 0.5, 0.9, 1, 1], dtype=torch.float64)
+    mixture = torch.zeros(6, 1880, dtype=torch.float64).scatter_add_(1, slots, weights) * share[:, None]
+    mixture[torch.arange(6), played] += 1 - share
+    expected = -(mixture * torch.log_softmax(logits, 1)).sum(1).mean()
+    assert taught_loss(logits, played, slots, weights, share).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_beyond_the_ratings_that_teachers_know_the_moves_played_carry_more() -> None:
+    teaching = config.Teaching(weight=0.9, weight_beyond=0.5, known=(1100, 2000), fade=400)
+    ratings = torch.tensor([700.0, 900, 1100, 1600, 2000, 2200, 2400, 3000])
+    found = teachers_share(ratings, teaching).tolist()
+    assert found == pytest.approx([0.5, 0.7, 0.9, 0.9, 0.9, 0.7, 0.5, 0.5])
+    assert teachers_share(ratings, config.Teaching(weight=0.3)).tolist() == pytest.approx([0.3] * 8)
+
+
+def test_a_deeper_network_begins_with_the_answers_of_the_export_it_starts_from(tmp_path: Path) -> None:
+    run = small_run(tmp_path, positions=256)
+    train.train(run)
+    older = Network(run.network).eval()
+    state = checkpoints.load(run.folder)
+    assert state is not None
+    older.load_state_dict(state["network"])
+    split = dataset.load(run.data, "train", 1)
+    batch = gathered(split, np.arange(40))
+    file = tmp_path / "older.onnx"
+    write_floats(older, batch, file)
+    for depth in (1, 3):
+        deeper = Network(config.Network(width=32, depth=depth))
+        begin_with(deeper, file)
+        with torch.no_grad():
+            for mine, its in zip(deeper.eval()(*batch.inputs()), older(*batch.inputs()), strict=True):
+                torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-5)
+        deeper.train()(*batch.inputs())[0].logsumexp(1).sum().backward()
+        assert all(parameter.grad.abs().max() > 0 for parameter in deeper.body.blocks[-1].second_norm.parameters())
+    with pytest.raises(SystemExit, match="as wide and no deeper"):
+        begin_with(Network(config.Network(width=16, depth=1)), file)
+    assert feeds_of(batch)["planes"].shape == (40, 18, 8, 8)
+
+
+TAUGHT = """
+folder = "{folder}/run"
+[data]
+folder = "{folder}/shards"
+games = ["{folder}/games.csv.zst"]
+[teaching]
+folder = "{folder}/targets"
+[network]
+width = 16
+depth = 1
+[training]
+positions = {positions}
+batch = 64
+processes = 2
+validate_positions = 256
+"""
+
+
+def test_two_processes_learn_from_a_teacher_and_anneal_when_told(tmp_path: Path) -> None:
+    small_run(tmp_path)
+    for rating in (1100, 1900):
+        installation.import_lc0(Made(seed=rating).write(tmp_path, f"made-{rating}.pb.gz"), tmp_path / "nets")
+    file = tmp_path / "run.toml"
+    file.write_text(TAUGHT.format(folder=tmp_path, positions=512))
+    teacher.make_targets(config.load_run(file), tmp_path / "nets")
+    command = [sys.executable, "-m", "training.train", str(file)]
+    subprocess.run(command, check=True, timeout=300)
+    state = checkpoints.load(tmp_path / "run")
+    assert state is not None
+    assert state["step"] == 8
+    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert [line["positions"] for line in lines] == [256, 512]
+    file.write_text(TAUGHT.format(folder=tmp_path, positions=10**9))
+    subprocess.run([*command, "--anneal", "1"], check=True, timeout=300)
+    annealed = checkpoints.load(tmp_path / "run")
+    assert annealed is not None
+    assert 8 < annealed["step"] < 10**9 // 64
+    assert all(group["lr"] < group["peak"] for one in annealed["optimizers"] for group in one["param_groups"])
