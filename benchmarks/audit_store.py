@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from service.audit.causes import Cause
-from service.audit.figures import Figures, Span
-from service.audit.kinds import ALWAYS, KINDS
-from service.audit.record import AuditRecord, Figure, IllegalMass, Leakage
-from service.audit.store import Store
-from service.audit.traits import Traits
-from service.encoding.phase import Phase
+from movemask.board.phase import Phase
+from movemask.leakage.causes import Cause
+from movemask.leakage.kinds import ALWAYS, KINDS
+from movemask.leakage.record import AuditRecord, Figure, IllegalMass, Leakage
+from movemask.leakage.traits import Traits
+from movemask.store.figures import Figures, Span
+from movemask.store.store import Store
 
 BATCH = 2000
 MONTH = 30 * 86_400.0

@@ -13,17 +13,17 @@ from collections.abc import Callable
 import chess
 import numpy as np
 
-from service.audit import leakage
-from service.audit.kinds import KINDS, SERVED, Plan
-from service.audit.reasons import explained
-from service.audit.served import Told, served
-from service.audit.traits import Traits
-from service.encoding.phase import phases_of
-from service.encoding.position import Position, boards_of
-from service.errors import MovemaskError
-from service.inference.registry import load_registry
-from service.policy import Rule, legal_of, policies
-from service.settings import shipped_models
+from movemask.board.phase import phases_of
+from movemask.board.position import Position, boards_of
+from movemask.errors import MovemaskError
+from movemask.inference.registry import load_registry
+from movemask.leakage import leakage
+from movemask.leakage.kinds import KINDS, SERVED, Plan
+from movemask.leakage.reasons import explained
+from movemask.leakage.served import Told, served
+from movemask.leakage.traits import Traits
+from movemask.policy import Rule, legal_of, policies
+from movemask.settings import shipped_models
 from tests.ground_truth import perft
 
 SIZES = (256, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from benchmarks.sparse_rows import put
-from service.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
+from movemask.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
 
 #: lc0's vocabulary; about the mean number of legal moves of a game, and the most that any position has.
 SLOTS, LEGAL = 1858, (31, 218)

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from service.diagnosis import Finding, diagnose
-from service.encoding.lc0_planes import HistoryFill
-from service.encoding.position import Position
-from service.encoding.variations import variation, variation_names
-from service.encoding.vocabularies import vocabulary
-from service.inference.check import check
-from service.inference.contract import Contract
-from service.inference.model import Model
-from service.inference.registry import open_model
-from service.policy import legal_of
-from service.probes import Probe, probes
+from movemask.board.position import Position
+from movemask.inference.check import check
+from movemask.inference.contract import Contract
+from movemask.inference.model import Model
+from movemask.inference.registry import open_model
+from movemask.planes.lc0 import HistoryFill
+from movemask.planes.variations import variation, variation_names
+from movemask.policy import legal_of
+from movemask.tasks.diagnosis import Finding, diagnose
+from movemask.tasks.probes import Probe, probes
+from movemask.vocabulary.vocabularies import vocabulary
 
 BATCH = 64
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.inference.model import Model
+from movemask.inference.model import Model
 
 ROOT = Path(__file__).parent.parent
 
@@ -57,7 +57,7 @@ def movemask(models: Path, default: str, **settings: object) -> Iterator[Server]
             "MOVEMASK_LOG_LEVEL": "warning",
             **{f"MOVEMASK_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        with _running([sys.executable, "-m", "service", "serve"], port, environment, Path(folder)) as server:
+        with _running([sys.executable, "-m", "movemask", "serve"], port, environment, Path(folder)) as server:
             yield server
 
 
@@ -99,7 +99,7 @@ def _running(command: list[str], port: int, environment: Mapping[str, str], fold
         process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{ROOT}", **environment},
             stdout=log,
             stderr=log,
             start_new_session=True,

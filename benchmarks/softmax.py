@@ -13,9 +13,9 @@ import numpy as np
 import scipy.special
 
 from benchmarks.sparse_rows import put
-from service.numeric.dense import masked_softmax
-from service.numeric.gather import gather_legal
-from service.numeric.softmax import softmax
+from movemask.numeric.dense import masked_softmax
+from movemask.numeric.gather import gather_legal
+from movemask.numeric.softmax import softmax
 
 SLOTS, LEGAL = 1858, 31
 

@@ -25,10 +25,10 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from service.encoding.position import Position
-from service.inference.registry import load_registry
-from service.numeric.ragged import padded
-from service.numeric.sparse_rows import (
+from movemask.board.position import Position
+from movemask.inference.registry import load_registry
+from movemask.numeric.ragged import padded
+from movemask.numeric.sparse_rows import (
     SOURCE_EPSILON,
     Exact,
     Iterative,
@@ -39,8 +39,8 @@ from service.numeric.sparse_rows import (
     row_maximum,
     sparse_softmax,
 )
-from service.policy import legal_of
-from service.settings import shipped_models
+from movemask.policy import legal_of
+from movemask.settings import shipped_models
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

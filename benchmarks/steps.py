@@ -16,20 +16,20 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from service.answering import Answer, Query, Ready, answers, prepared, runs_of
-from service.api.schemas.answers import policy_out
-from service.audit.kinds import ALWAYS, MULTIPLIED, RAW, Plan
-from service.audit.leakage import Batch, leakages, measure
-from service.audit.served import Told, served
-from service.encoding.encoded import EncodedPosition
-from service.encoding.legal_slots import legal_slots
-from service.encoding.legality import legal_moves
-from service.encoding.position import Position, boards_of
-from service.inference.batcher import Inferred
-from service.inference.model import Model
-from service.inference.registry import load_registry
-from service.policy import Policy, Rule, legal_of, policies
-from service.settings import shipped_models
+from movemask.answering import Answer, Query, Ready, answers, prepared, runs_of
+from movemask.api.schemas.answers import policy_out
+from movemask.board.encoded import EncodedPosition
+from movemask.board.legality import legal_moves
+from movemask.board.position import Position, boards_of
+from movemask.inference.batcher import Inferred
+from movemask.inference.model import Model
+from movemask.inference.registry import load_registry
+from movemask.leakage.kinds import ALWAYS, MULTIPLIED, RAW, Plan
+from movemask.leakage.leakage import Batch, leakages, measure
+from movemask.leakage.served import Told, served
+from movemask.policy import Policy, Rule, legal_of, policies
+from movemask.settings import shipped_models
+from movemask.vocabulary.legal_slots import legal_slots
 
 POSITIONS = 1024
 SIZES = (256, 1)

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.app import create_app
-from service.logs import QueuedHandler
-from service.settings import Settings
+from movemask.api.app import create_app
+from movemask.logs import QueuedHandler
+from movemask.settings import Settings
 from tests.networks import write_fake
 from tests.postgres import Server, binaries, running
 from tests.processes import MARK, left_by

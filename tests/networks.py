@@ -13,12 +13,12 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from service.encoding.planes import plane_encoder
-from service.encoding.vocabularies import vocabulary
-from service.inference.batcher import Batcher
-from service.inference.contract import Contract
-from service.inference.model import Model, expected_tensors
-from service.inference.session import Array, FakeSession, TensorInfo
+from movemask.inference.batcher import Batcher
+from movemask.inference.contract import Contract
+from movemask.inference.model import Model, expected_tensors
+from movemask.inference.session import Array, FakeSession, TensorInfo
+from movemask.planes.encoders import plane_encoder
+from movemask.vocabulary.vocabularies import vocabulary
 
 FAKE_TOML = """
 [network]

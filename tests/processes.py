@@ -33,7 +33,7 @@ def call(port: int, path: str, body: Any = None) -> Any:
 
 def environment(**more: str) -> dict[str, str]:
     """Of a process that imports the service from this checkout."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+    return {**os.environ, "PYTHONPATH": str(ROOT / "service"), **more}
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 def served(models: Path, *arguments: str, port: int | None = None) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The service, once it answers, and its port; its log is log.txt in the models folder."""
     port = port or free_port()
-    command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--models-dir", str(models), *arguments]
+    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models), *arguments]
     with open(models / "log.txt", "ab") as log, started(command, cwd=models, stderr=log, stdout=log) as process:
         for _ in range(300):
             if process.poll() is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.load import BadAnswer, load, request
 from benchmarks.servers import movemask
-from service.settings import shipped_models
+from movemask.settings import shipped_models
 from tests.conftest import ROOT
 
 

@@ -14,18 +14,18 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from benchmarks import operations, sparse_rows
-from service.api import problems
-from service.api.app import create_app
-from service.api.metrics import Metrics
-from service.audit.causes import Cause
-from service.audit.kinds import KINDS
-from service.audit_command import audit
-from service.bulk.rows import schema
-from service.encoding.planes import plane_encoder_names
-from service.encoding.variations import variation_names
-from service.encoding.vocabularies import vocabulary_names
-from service.inference.contract import Contract, read_contract
-from service.settings import PREFIX, Settings, shipped_models
+from movemask.api import problems
+from movemask.api.app import create_app
+from movemask.api.metrics import Metrics
+from movemask.cli.audit import audit
+from movemask.inference.contract import Contract, read_contract
+from movemask.leakage.causes import Cause
+from movemask.leakage.kinds import KINDS
+from movemask.planes.encoders import plane_encoder_names
+from movemask.planes.variations import variation_names
+from movemask.settings import PREFIX, Settings, shipped_models
+from movemask.tasks.bulk.rows import schema
+from movemask.vocabulary.vocabularies import vocabulary_names
 from tests.conftest import ROOT, Serve
 
 README = (ROOT / "README.md").read_text()

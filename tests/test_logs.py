@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from service import logs
-from service.logs import JsonFormatter, QueuedHandler, TextFormatter
+from movemask import logs
+from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
 from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, write_onnx
 from tests.processes import call, served, stopped
@@ -97,7 +97,7 @@ def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
         "import logging; from service import logs; logs.configure('info', 'json')\n"
         "for n in range(2000): logging.info('%d %s', n, 'x' * 300)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "service")}
     processes = [subprocess.Popen([sys.executable, "-c", code], stderr=writer, env=environment) for _ in range(3)]
     found = bytearray()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from service.merging import Merged
+from movemask.merging import Merged
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from service.extras import EXTRAS
+from movemask.extras import EXTRAS
 from tests.conftest import ROOT
 from tests.ports import free_port
 from tests.processes import call, stopped
@@ -36,12 +36,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-m", "service", "predict", "--json"]
+    command = [sys.executable, "-m", "movemask", "predict", "--json"]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     answer = json.loads(shown.stdout)
     assert answer["model"]["name"] == "movemask-2"
     assert len(answer["moves"]) == 20
-    listed = [sys.executable, "-m", "service", "models", "list"]
+    listed = [sys.executable, "-m", "movemask", "models", "list"]
     assert (
         b"* movemask-2" in subprocess.run(listed, cwd=tmp_path, env=environment, check=True, capture_output=True).stdout
     )
@@ -49,11 +49,11 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
 
 def test_an_installed_packages_models_are_not_written_to(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    folder = installed / "service" / "shipped_models"
+    folder = installed / "movemask" / "shipped_models"
     (tmp_path / "games.pgn").write_text("1. e4 e5 *\n")
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     for named in ([], ["--models-dir", str(folder)]):
-        command = [sys.executable, "-m", "service", "calibrate", "games.pgn", *named]
+        command = [sys.executable, "-m", "movemask", "calibrate", "games.pgn", *named]
         told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert told.returncode == 1
         assert told.stderr.startswith(
@@ -70,8 +70,8 @@ def test_the_wheel_has_its_licence_its_command_and_no_torch(installed: Path) -> 
     needed = [line for line in text.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert not any("torch" in line for line in needed)
     (commands,) = installed.glob("*.dist-info/entry_points.txt")
-    assert "movemask = service.cli:main" in commands.read_text()
-    assert {path.name for path in installed.iterdir()} == {"service", metadata.parent.name}
+    assert "movemask = movemask.cli.main:main" in commands.read_text()
+    assert {path.name for path in installed.iterdir()} == {"movemask", metadata.parent.name}
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.name)
@@ -85,7 +85,7 @@ def test_pins_have_hashes_and_no_index_address(file: Path) -> None:
 
 
 def test_the_service_imports_no_torch() -> None:
-    code = "import sys, service.cli, service.api.app; sys.exit('torch' in sys.modules)"
+    code = "import sys, movemask.cli.main, movemask.api.app; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
@@ -121,7 +121,7 @@ def listening(port: int) -> bool:
 
 
 def run(environment: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-S", "-m", "service", *arguments]  # -S: without this environment's own packages
+    command = [sys.executable, "-S", "-m", "movemask", *arguments]  # -S: without this environment's own packages
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -134,7 +134,7 @@ def test_the_serving_set_serves_predicts_lists_and_checks(serving_set: dict[str,
         assert (done.returncode, done.stderr) == (0, "")
         assert "movemask-2" in done.stdout
     port = free_port()
-    command = [sys.executable, "-S", "-m", "service", "serve", "--port", str(port)]
+    command = [sys.executable, "-S", "-m", "movemask", "serve", "--port", str(port)]
     with subprocess.Popen(command, cwd=tmp_path, env=serving_set) as process:
         try:
             while process.poll() is None and not listening(port):

@@ -11,17 +11,17 @@ from pathlib import Path
 import chess
 import pytest
 
-from service.answering import Answer, Asked, Query
-from service.api.metrics import Metrics
-from service.audit.causes import Cause
-from service.audit.record import AuditRecord, Figure
-from service.encoding.position import Position
-from service.inference.batcher import Batcher
-from service.inference.registry import open_model
-from service.pipeline import Pipeline
-from service.policy import Rule
-from tests.audit.records import record
+from movemask.answering import Answer, Asked, Query
+from movemask.api.metrics import Metrics
+from movemask.board.position import Position
+from movemask.inference.batcher import Batcher
+from movemask.inference.registry import open_model
+from movemask.leakage.causes import Cause
+from movemask.leakage.record import AuditRecord, Figure
+from movemask.pipeline import Pipeline
+from movemask.policy import Rule
 from tests.networks import write_fake
+from tests.store.records import record
 
 
 def unwritable() -> Asked:

@@ -107,7 +107,7 @@ def test_a_kill_loses_nothing_that_was_flushed_and_the_file_is_intact(models: Pa
 
 def refused(models: Path, *arguments: str, **variables: str) -> str:
     """What `serve` says on a start that fails: one line, at the exit code 1 of every error."""
-    command = [sys.executable, "-m", "service", "serve", "--models-dir", str(models), *arguments]
+    command = [sys.executable, "-m", "movemask", "serve", "--models-dir", str(models), *arguments]
     with started(command, cwd=models, env=environment(**variables), stdout=PIPE, stderr=STDOUT) as process:
         said = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 1, said

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import SettingsError
-from service.settings import Settings, available_cores
+from movemask.errors import SettingsError
+from movemask.settings import Settings, available_cores
 
 
 def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

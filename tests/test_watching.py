@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from service.api.metrics import Metrics
-from service.settings import PREFIX, Settings
+from movemask.api.metrics import Metrics
+from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.ports import free_port

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from service.encoding.movemask_planes import BITBOARDS, PLANES
-from service.processes import end_with_parent
+from movemask.planes.movemask18 import BITBOARDS, PLANES
+from movemask.processes import end_with_parent
 from training.dataset import Dataset, Order
 from training.legal import legal_mask
 
@@ -52,7 +52,7 @@ class Batch:
 
 
 def planes_of(bitboards: Tensor, halfmove: Tensor, black: Tensor) -> Tensor:
-    """`service.encoding.movemask_planes.expand` on the device: float32 `[B, 18, 8, 8]`, channels last."""
+    """`movemask.planes.movemask18.expand` on the device: float32 `[B, 18, 8, 8]`, channels last."""
     squares = torch.arange(64, device=bitboards.device)
     planes = torch.empty(len(bitboards), 64, PLANES, device=bitboards.device)
     planes[:, :, :BITBOARDS] = ((bitboards[:, None, :] >> squares[None, :, None]) & 1).float()

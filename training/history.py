@@ -1,6 +1,6 @@
 """Positions of a shard as lc0's 112 planes, each with the game before it, from the replay's bitboards.
 
-What `service.encoding.lc0_planes` gives for python-chess boards with their moves (tested to be equal), but faster: the
+What `movemask.planes.lc0` gives for python-chess boards with their moves (tested to be equal), but faster: the
 boards before a position are rows of the same replay, and nothing is played again.
 """
 
@@ -12,7 +12,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from service.encoding.bitboards import mirrored, piece_bitboards, unpacked
+from movemask.board.bitboards import mirrored, piece_bitboards, unpacked
 from training.replay import EN_PASSANT_SQUARE, KING, OUR_RIGHTS, THEIR_RIGHTS, Positions
 
 BLOCKS, BLOCK, PLANES = 8, 13, 112

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from service.audit import leakage
-from service.encoding.phase import Phase
-from service.encoding.position import Position
-from service.inference.model import Model
-from service.numeric.calibration import Calibration, fitted_temperature
-from service.policy import legal_of
+from movemask.board.phase import Phase
+from movemask.board.position import Position
+from movemask.inference.model import Model
+from movemask.leakage import leakage
+from movemask.numeric.calibration import Calibration, fitted_temperature
+from movemask.policy import legal_of
 from training.nearest import nearest
 from training.samples import Sample
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from service.encoding.encoded import Elo
-from service.encoding.position import Position
-from service.inference.model import Model
-from service.policy import Rule, legal_of, policies
+from movemask.board.encoded import Elo
+from movemask.board.position import Position
+from movemask.inference.model import Model
+from movemask.policy import Rule, legal_of, policies
 
 RATINGS = (1100, 2200)
 SHOWN = 3

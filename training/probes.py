@@ -17,8 +17,8 @@ from pathlib import Path
 import chess
 import numpy as np
 
-from service.encoding.position import Position
-from service.encoding.vocabularies import vocabulary
+from movemask.board.position import Position
+from movemask.vocabulary.vocabularies import vocabulary
 from training.config import Data, load_run
 from training.samples import Sample, held_out_games, samples
 from training.shards import EN_PASSANT, VOCABULARY

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import tomlkit
 
-from service.encoding.phase import Phase
-from service.inference.model import Model
-from service.inference.registry import load_registry
+from movemask.board.phase import Phase
+from movemask.inference.model import Model
+from movemask.inference.registry import load_registry
 from training import openings
 from training.config import Run, load_run
 from training.measure import Measured, Nearest, in_phase, measure

@@ -10,10 +10,10 @@ import chess
 import numpy as np
 from tqdm import tqdm
 
-from service.encoding.encoded import Elo
-from service.encoding.phase import Phase, phase_of
-from service.encoding.position import Position
-from service.encoding.vocabularies import vocabulary
+from movemask.board.encoded import Elo
+from movemask.board.phase import Phase, phase_of
+from movemask.board.position import Position
+from movemask.vocabulary.vocabularies import vocabulary
 from training.config import Data
 from training.dataset import TO_MOVE_RESULT
 from training.shards import EN_PASSANT, SYSTEMS, VOCABULARY, Shard, read_shard

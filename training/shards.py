@@ -18,7 +18,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from service.encoding.vocabularies import vocabulary
+from movemask.vocabulary.vocabularies import vocabulary
 from training.config import MANY_PLAYERS
 from training.games import Game
 

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from service.encoding.vocabularies import vocabulary
-from service.inference.model import Model
-from service.inference.registry import load_registry
+from movemask.inference.model import Model
+from movemask.inference.registry import load_registry
+from movemask.vocabulary.vocabularies import vocabulary
 from training.config import Data, Run, Teaching, load_run
 from training.dataset import ratings_of, trained_on
 from training.history import Histories

@@ -12,11 +12,11 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.audit.patterns import names_of_slots
-from service.encoding.position import Position
-from service.encoding.vocabularies import vocabulary, vocabulary_names
-from service.encoding.vocabulary import Castling, Vocabulary
-from service.numeric.dense import masked_softmax
+from movemask.board.position import Position
+from movemask.leakage.patterns import names_of_slots
+from movemask.numeric.dense import masked_softmax
+from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
+from movemask.vocabulary.vocabulary import Castling, Vocabulary
 
 BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api import problems
+from movemask.api import problems
 from tests.conftest import Serve
 from tests.networks import batcher, fixed_model
 
@@ -185,7 +185,7 @@ class TestFaultyNetworks:
 
 
 def problems_position() -> Any:
-    from service.encoding.position import Position
+    from movemask.board.position import Position
 
     return Position.read()
 

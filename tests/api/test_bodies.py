@@ -16,11 +16,11 @@ from fastapi import Request, Response
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, field_validator
 
-from service.api.app import create_app
-from service.api.bodies import BodyLimits
-from service.api.direct import Direct, DirectRoute
-from service.api.services import Services
-from service.settings import Settings
+from movemask.api.app import create_app
+from movemask.api.bodies import BodyLimits
+from movemask.api.direct import Direct, DirectRoute
+from movemask.runtime import Services
+from movemask.settings import Settings
 from tests.networks import write_fake
 
 JSON = {"Content-Type": "application/json"}

@@ -8,7 +8,7 @@ import socket
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.api.connections import Connection
+from movemask.api.connections import Connection
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:

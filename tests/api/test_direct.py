@@ -8,7 +8,7 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from service.api.routers import audit, games, leakage, models, operations, policy
+from movemask.api.routers import audit, games, leakage, models, operations, policy
 
 
 def test_the_direct_routes_are_those_that_the_app_documents() -> None:

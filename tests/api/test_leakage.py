@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service import answering
-from service.api.app import create_app
-from service.api.services import Services
-from service.audit.counterfactual import multiplied_softmax
-from service.audit.kinds import KINDS
-from service.encoding.encoded import EncodedPosition
-from service.encoding.move_codes import codes_of
-from service.encoding.vocabularies import vocabulary
-from service.errors import SettingsError
-from service.policy import Legal, Policy
-from service.settings import Settings
+from movemask import answering
+from movemask.api.app import create_app
+from movemask.board.encoded import EncodedPosition
+from movemask.board.move_codes import codes_of
+from movemask.errors import SettingsError
+from movemask.leakage.counterfactual import multiplied_softmax
+from movemask.leakage.kinds import KINDS
+from movemask.policy import Legal, Policy
+from movemask.runtime import Services
+from movemask.settings import Settings
+from movemask.vocabulary.vocabularies import vocabulary
 from tests.conftest import AuditedClient, Serve
 from tests.networks import write_fake
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.audit.figures import Figures
-from service.errors import StoreError
+from movemask.errors import StoreError
+from movemask.store.figures import Figures
 from tests.conftest import Serve
 from tests.networks import write_fake
 

@@ -12,8 +12,8 @@ import pytest
 import uvicorn
 from fastapi.testclient import TestClient
 
-from service.api.app import create_app
-from service.settings import Settings
+from movemask.api.app import create_app
+from movemask.settings import Settings
 from tests.inference.test_batcher import Gated, begun
 from tests.networks import write_fake
 

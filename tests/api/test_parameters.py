@@ -8,7 +8,7 @@ import chess
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.app import create_app
+from movemask.api.app import create_app
 
 BODY = {"/v1/policy/batch": {"positions": [{"moves": []}]}, "/v1/games": {"pgn": "1. e4 *"}}
 BODY["/v1/audit"] = {"fen": chess.STARTING_FEN, "policy": {"e2e4": 1.0}}

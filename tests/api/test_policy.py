@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.schemas.answers import PolicyOut
+from movemask.api.schemas.answers import PolicyOut
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky
 from tests.networks import ONNX_TOML, write_fake, write_onnx

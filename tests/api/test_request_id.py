@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.api.problems import CONTENT_TYPE
+from movemask.api.problems import CONTENT_TYPE
 from tests.conftest import Serve
 
 HEADER = "X-Request-ID"
@@ -91,5 +91,5 @@ def test_positions_that_were_answered_are_counted_and_bodies_are_not_logged(
         client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 70}, headers=stream)
     lines = [one for one in caplog.records if one.name == "access"]
     assert [one.args[4] for one in lines] == [*(count for _, _, count in asked), 70]  # type: ignore[index]
-    own = [one.getMessage() for one in caplog.records if one.name.startswith(("access", "service"))]
+    own = [one.getMessage() for one in caplog.records if one.name.startswith(("access", "movemask"))]
     assert not [line for line in own if "secret" in line or "e2e4" in line or "Nf3" in line]

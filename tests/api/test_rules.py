@@ -10,7 +10,7 @@ import pytest
 import scipy.special
 from fastapi.testclient import TestClient
 
-from service.numeric import entmax
+from movemask.numeric import entmax
 from tests.conftest import Serve
 from tests.networks import write_fake
 

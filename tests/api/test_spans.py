@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.api.app import create_app
-from service.settings import Settings
+from movemask.api.app import create_app
+from movemask.settings import Settings
 from tests.networks import write_fake
 
 sdk: Any = pytest.importorskip("opentelemetry.sdk.trace", reason="OpenTelemetry's SDK is not installed")

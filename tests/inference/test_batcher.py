@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pytest
 
-from service.encoding.encoded import EncodedPosition
-from service.encoding.position import Position
-from service.errors import InferenceFailed, Overloaded, ShuttingDown
-from service.inference.batcher import Batcher, BatchRun
-from service.inference.model import Model
-from service.inference.session import Array, FakeSession, TensorInfo
+from movemask.board.encoded import EncodedPosition
+from movemask.board.position import Position
+from movemask.errors import InferenceFailed, Overloaded, ShuttingDown
+from movemask.inference.batcher import Batcher, BatchRun
+from movemask.inference.model import Model
+from movemask.inference.session import Array, FakeSession, TensorInfo
 from tests.networks import contract, fake_model
 
 

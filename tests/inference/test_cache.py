@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.encoding.encoded import Elo
-from service.encoding.position import Position
-from service.inference.cache import EvaluationCache, key_of
-from service.inference.model import Evaluation
+from movemask.board.encoded import Elo
+from movemask.board.position import Position
+from movemask.inference.cache import EvaluationCache, key_of
+from movemask.inference.model import Evaluation
 from tests.networks import fake_model
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from service.inference.check import check
-from service.inference.registry import Entry, load_entry
+from movemask.inference.check import check
+from movemask.inference.registry import Entry, load_entry
 from tests.networks import ONNX_TOML, fake_model, write_judge
 
 

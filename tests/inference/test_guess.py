@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from service.errors import ContractError
-from service.inference.guess import guess
-from service.inference.onnx import OnnxSession
+from movemask.errors import ContractError
+from movemask.inference.guess import guess
+from movemask.inference.onnx import OnnxSession
 from tests.networks import Tensor, write_named
 
 LC0 = [Tensor("/input/planes", (112, 8, 8))]

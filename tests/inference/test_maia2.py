@@ -11,13 +11,13 @@ import chess
 import numpy as np
 import pytest
 
-from service.encoding.encoded import Elo
-from service.encoding.position import Position
-from service.inference.model import Model
-from service.inference.registry import open_model
-from service.installation import add_onnx
-from service.policy import Rule, legal_of, policies
-from service.probes import probes
+from movemask.board.encoded import Elo
+from movemask.board.position import Position
+from movemask.inference.model import Model
+from movemask.inference.registry import open_model
+from movemask.policy import Rule, legal_of, policies
+from movemask.tasks.installation import add_onnx
+from movemask.tasks.probes import probes
 
 pytestmark = pytest.mark.peer
 

@@ -8,10 +8,10 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from service.errors import SettingsError
-from service.inference.onnx import OnnxSession, Provider, provider_named
-from service.inference.registry import load_entry
-from service.settings import shipped_models
+from movemask.errors import SettingsError
+from movemask.inference.onnx import OnnxSession, Provider, provider_named
+from movemask.inference.registry import load_entry
+from movemask.settings import shipped_models
 
 CUDA = "CUDAExecutionProvider"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.encoding.encoded import Elo
-from service.encoding.position import Position
-from service.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
-from service.inference.contract import read_contract
-from service.inference.registry import load_entry, load_registry
+from movemask.board.encoded import Elo
+from movemask.board.position import Position
+from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
+from movemask.inference.contract import read_contract
+from movemask.inference.registry import load_entry, load_registry
 from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, fake_model, write_fake, write_onnx
 
@@ -45,7 +45,7 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(tmp_path: Path) -> None:
     file = made(tmp_path / "m")
     write_onnx(tmp_path / "m" / "net.onnx")
     code = (
-        "import sys, pathlib; from service.inference.registry import load_entry; "
+        "import sys, pathlib; from movemask.inference.registry import load_entry; "
         "entry = load_entry(pathlib.Path(sys.argv[1]), 1); assert entry.model, entry.failure"
     )
     home = tmp_path / "home"
@@ -53,7 +53,7 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(tmp_path: Path) -> None:
     # Without these the runtime would hold its peace anyway, and the test could not fail.
     silencing = {"CI", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "XDG_CACHE_HOME"}
     environment = {name: value for name, value in os.environ.items() if name not in silencing}
-    environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT / "service")}
     subprocess.run([sys.executable, "-c", code, str(file)], env=environment, check=True)
     assert list(home.rglob("*")) == []
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from service.encoding.position import Position
-from service.errors import ModelUnavailable, SettingsError, UnknownModel
-from service.inference.batcher import Batcher
-from service.inference.serving import Serving
-from service.installation import import_lc0
+from movemask.board.position import Position
+from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
+from movemask.inference.batcher import Batcher
+from movemask.inference.serving import Serving
+from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, write_fake, write_judge
 from tests.networks import batcher as started

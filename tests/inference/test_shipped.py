@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.encoding import movemask_planes
-from service.inference.onnx import OnnxSession
-from service.inference.registry import load_entry
+from movemask.inference.onnx import OnnxSession
+from movemask.inference.registry import load_entry
+from movemask.planes import movemask18 as movemask_planes
 from tests.conftest import ROOT
 from tests.ground_truth import DATA
 

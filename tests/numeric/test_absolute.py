@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.numeric import dense, dense_losses
-from service.numeric.absolute import absolute, absolute_jvp, absolute_vjp
+from movemask.numeric import dense, dense_losses
+from movemask.numeric.absolute import absolute, absolute_jvp, absolute_vjp
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, slopes
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.numeric import calibration, dense, dense_losses, entmax, gradients, losses, softmax, statistics
+from movemask.numeric import calibration, dense, dense_losses, entmax, gradients, losses, softmax, statistics
 from tests.numeric.batches import Ragged, ragged, wide
 
 Array = NDArray[Any]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.numeric import dense, entmax, masking, softmax
+from movemask.numeric import dense, entmax, masking, softmax
 from tests.numeric.batches import Ragged, ragged, wide
 
 Array = NDArray[Any]

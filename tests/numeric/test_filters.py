@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.numeric import dense, filters
-from service.numeric.ragged import restricted
-from service.numeric.softmax import softmax
+from movemask.numeric import dense, filters
+from movemask.numeric.ragged import restricted
+from movemask.numeric.softmax import softmax
 from tests.numeric.batches import Ragged, ragged, wide
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.numeric import dense, masking
-from service.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
+from movemask.numeric import dense, masking
+from movemask.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
 
 
 class Counted:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.numeric import calibration, dense, dense_losses, gradients, losses, soft_losses, softmax
+from movemask.numeric import calibration, dense, dense_losses, gradients, losses, soft_losses, softmax
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, FULL, slopes
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from service.errors import InvalidLogits
-from service.numeric import dense, gather
-from service.numeric import softmax as kernels
+from movemask.errors import InvalidLogits
+from movemask.numeric import dense, gather
+from movemask.numeric import softmax as kernels
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
 

@@ -11,8 +11,8 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.numeric.softmax import softmax
-from service.numeric.sparse_rows import (
+from movemask.numeric.softmax import softmax
+from movemask.numeric.sparse_rows import (
     SOURCE_EPSILON,
     Exact,
     Iterative,

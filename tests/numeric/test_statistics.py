@@ -9,7 +9,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.numeric import statistics
+from movemask.numeric import statistics
 
 
 @given(st.lists(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30), min_size=1, max_size=6))

@@ -6,8 +6,8 @@ import chess
 import numpy as np
 import pytest
 
-from service.encoding.position import Position
-from service.numeric.calibration import Calibration
+from movemask.board.position import Position
+from movemask.numeric.calibration import Calibration
 from tests.networks import fake_model, fixed_model
 from tests.training.test_data import csv_file, data_of, random_game, row
 from training.config import Data

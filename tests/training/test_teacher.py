@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service import installation
-from service.encoding import lc0_planes
-from service.encoding.position import Position
-from service.encoding.vocabularies import vocabulary
-from service.inference.model import Model
-from service.inference.registry import load_registry
+from movemask.board.position import Position
+from movemask.inference.model import Model
+from movemask.inference.registry import load_registry
+from movemask.planes import lc0 as lc0_planes
+from movemask.tasks import installation
+from movemask.vocabulary.vocabularies import vocabulary
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
 from tests.weight_files import Made
 from training import dataset, nearest, teacher

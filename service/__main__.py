@@ -1,5 +1,0 @@
-"""`python -m service` is `movemask`."""
-
-from service.cli import main
-
-main()

@@ -1,1 +1,0 @@
-"""Chess: positions, planes, vocabularies and legal slots. python-chess and numpy, nothing else."""

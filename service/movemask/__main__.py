@@ -1,0 +1,5 @@
+"""`python -m movemask` is `movemask`."""
+
+from movemask.cli.main import main
+
+main()

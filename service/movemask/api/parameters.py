@@ -1,0 +1,100 @@
+"""Query parameters: those that more than one route takes, and the refusal of those that none does."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Annotated
+
+from fastapi import Depends, Query, Request, params
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+
+from movemask.api.problems import shown
+from movemask.errors import InvalidParameter
+from movemask.store.figures import Span
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
+
+TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.", examples=["24h"])]
+
+
+async def span(since: TimeText = None, until: TimeText = None) -> Span:
+    """The span of time that is asked about; raises InvalidParameter."""
+    now = time.time()
+    found = Span(_time("since", since, now), _time("until", until, now))
+    if found.since is not None and found.until is not None and found.since >= found.until:
+        raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
+    return found
+
+
+AskedSpan = Annotated[Span, Depends(span)]
+
+
+async def known_parameters(request: Request) -> None:
+    """Lets a request of FastAPI's pass if it gives only what its route takes, each once; raises InvalidParameter."""
+    if not request.query_params:
+        return
+    known = _taken(request.scope["route"])
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in known:
+            near = nearest(name, known)
+            there = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}" if known else "it takes none"
+            raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {there}")
+        if given.count(name) > 1:
+            raise InvalidParameter(f"{name}: is given {given.count(name)} times, and can be given once")
+
+
+def refuse_parameters(request: Request, body: type[BaseModel]) -> None:
+    """Refuses query parameters where a body says everything; raises InvalidParameter naming the field that is near."""
+    for name in request.query_params:
+        near = nearest(name, [field.alias or name for name, field in body.model_fields.items()])
+        there = f"put {near!r} into the body" if near else "its body says everything"
+        raise InvalidParameter(f"{shown(name)}: POST {request.url.path} takes no query parameters; {there}")
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """The one of `known` that was probably meant, if any is."""
+    return next(iter(get_close_matches(name[:40].lower(), known, 1)), None)
+
+
+def _taken(route: APIRoute) -> tuple[str, ...]:
+    found = get_flat_params(route.dependant)
+    return tuple(one.alias for one in found if isinstance(one.field_info, params.Query))
+
+
+def _time(name: str, text: str | None, now: float) -> float | None:
+    if text is None:
+        return None
+    for read in (_number, _ago(now), _iso):
+        found = read(text.strip())
+        if found is not None:
+            return found
+    raise InvalidParameter(f"{name}: {text!r} is not a time; write {_FORMS}")
+
+
+def _number(text: str) -> float | None:
+    return float(text) if re.fullmatch(r"\d{1,12}(\.\d+)?", text) else None
+
+
+def _ago(now: float) -> Callable[[str], float | None]:
+    def read(text: str) -> float | None:
+        found = re.fullmatch(r"(\d{1,9})([smhdw])", text)
+        return now - int(found[1]) * _SECONDS[found[2]] if found else None
+
+    return read
+
+
+def _iso(text: str) -> float | None:
+    try:
+        # A plus sign in a URL's query is a space.
+        found = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

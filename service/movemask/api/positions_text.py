@@ -1,0 +1,52 @@
+"""Audited positions as lines of CSV or NDJSON, one at a time."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from movemask.api.schemas.leakage import audited_out
+from movemask.leakage.causes import Cause
+from movemask.leakage.kinds import KINDS
+from movemask.store.figures import StoredPosition
+
+_PLAIN = (
+    *("time", "model", "digest", "trained_with_mask"),
+    *("fen", "chess960", "turn", "phase", "in_check", "legal_moves", "elo"),
+)
+
+#: The columns of the CSV.
+COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
+
+
+def ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
+    """Each position as `GET /v1/leakage/positions` tells it, one a line."""
+    for position in positions:
+        yield audited_out(position).model_dump_json().encode() + b"\n"
+
+
+def csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
+    """A line of names, then one for each position; `illegal` is `uci:probability:cause`, separated by spaces."""
+    yield _line(COLUMNS)
+    for position in positions:
+        plain = [getattr(position, name) for name in _PLAIN]
+        of_old = {"raw": position.raw, "multiplied": position.multiplied, "served": position.served}
+        leaked = [position.figures[kind].leaked if kind in position.figures else of_old.get(kind) for kind in KINDS]
+        causes = [position.causes.get(cause.value) for cause in Cause]
+        illegal = " ".join(f"{move.uci}:{move.probability!r}:{move.cause or ''}" for move in position.illegal)
+        yield _line([*plain, *leaked, *causes, illegal])
+
+
+def blocks(lines: Iterable[bytes], size: int = 500) -> Iterator[bytes]:
+    """Lines joined by the hundred: each piece of a streamed answer is a trip to another thread."""
+    following = iter(lines)
+    while block := b"".join(islice(following, size)):
+        yield block
+
+
+def _line(values: Iterable[object]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in values)
+    return out.getvalue().encode()

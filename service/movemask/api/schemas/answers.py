@@ -1,0 +1,315 @@
+"""Answers as JSON; fields that do not apply are left unset, and so out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from movemask.answering import Answer
+from movemask.api.problems import Problem
+from movemask.api.schemas.requests import Include, MoveIn
+from movemask.board.move_codes import moves_of, names_of
+from movemask.inference.model import Model
+from movemask.leakage.record import Leakage
+from movemask.policy import Normalizer
+from movemask.tasks.games import GameJudged, MoveJudged, SideJudged
+
+
+class ModelOut(BaseModel):
+    """The network that answered."""
+
+    name: str
+    digest: str
+
+
+class EloOut(BaseModel):
+    """The ratings that the network was given: as asked, the contract's default, or the nearest it knows."""
+
+    own: float = Field(serialization_alias="self")
+    opponent: float
+
+
+class MoveOut(BaseModel):
+    uci: str
+    san: str | None = Field(None, description="On request.")
+    probability: float
+    logit: float | None = Field(None, description="On request; as the network gave it.")
+
+
+class ValueOut(BaseModel):
+    """How the game will end, from the point of view of the side to move."""
+
+    win: float | None = Field(description="Probability; null where the network tells the expected score alone.")
+    draw: float | None
+    loss: float | None
+    score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
+
+
+class LeakageOut(BaseModel):
+    raw: float | None = Field(
+        description="What plain softmax gives to illegal moves; null if an illegal logit is NaN/inf."
+    )
+    multiplied: float = Field(description="What softmax(logits * mask) gives to illegal moves.")
+    served: float = Field(description="What this answer gives to illegal moves.")
+    trained_with_mask: bool = Field(description="If true, raw leakage is arbitrary and means nothing.")
+
+
+class StatisticsOut(BaseModel):
+    """Of the probabilities told, brought to a sum of 1 where some was abstained."""
+
+    entropy: float = Field(description="In nats.")
+    effective_moves: float = Field(description="exp(entropy).")
+    inverse_simpson: float = Field(description="1 / sum p².")
+    gini: float
+    maximum: float
+
+
+class TimingOut(BaseModel):
+    queue_ms: float
+    inference_ms: float
+
+
+class DrawOut(BaseModel):
+    """A draw by the laws of chess, in a position that has legal moves."""
+
+    reason: Literal[
+        "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
+    ] = Field(description="The weightiest that holds. Repetitions are counted in the `moves` of the request.")
+    claimable: bool = Field(
+        description="True: the player to move may claim it, and the game goes on if not. False: the game is over."
+    )
+
+
+class _Head(BaseModel):
+    """Which network, which position."""
+
+    model: ModelOut
+    fen: str
+    turn: Literal["white", "black"]
+    status: Literal["ongoing", "checkmate", "stalemate"] = Field(
+        description="`ongoing` where there is a legal move, also in a drawn game: that is in `draw`."
+    )
+    draw: DrawOut | None = Field(None, description="Left out where the laws of chess give none.")
+
+
+class _Moves(BaseModel):
+    moves: list[MoveOut] = Field(description="Every legal move that is kept, most probable first.")
+
+
+class _Chosen(BaseModel):
+    move: MoveOut | None = Field(description="null where there is no legal move.")
+    method: Literal["greedy", "sample"]
+    seed: int | None = Field(None, description="What `sample` drew with.")
+
+
+class _Tail(BaseModel):
+    """What else is known. Without a legal move there is no leakage, value or timing."""
+
+    value: ValueOut | None = None
+    leakage: LeakageOut | None = None
+    abstention: float | None = Field(None, description="With `softmax_one`: what it leaves to no move.")
+    statistics: StatisticsOut | None = None
+    temperature: float | None = None
+    elo: EloOut | None = None
+    ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
+    timing: TimingOut | None = None
+
+
+# Fields come in the order of the bases from right to left: the moves stand before what is less often read.
+class PolicyOut(_Tail, _Moves, _Head):
+    """The policy of a position."""
+
+
+class MoveChosenOut(_Tail, _Chosen, _Head):
+    """The move that was chosen."""
+
+
+class ErrorOut(BaseModel):
+    error: Problem
+
+
+class BatchOut(BaseModel):
+    results: list[PolicyOut | ErrorOut]
+
+
+class PlayedOut(BaseModel):
+    """A move that was played."""
+
+    ply: int
+    turn: Literal["white", "black"]
+    uci: str
+    san: str
+    probability: float
+    rank: int = Field(description="1 is the network's first choice.")
+    surprise: float | None = Field(
+        description="-log p, in nats, also where p itself is 0 as a number; null where -log p is beyond a number too."
+    )
+    leakage: LeakageOut
+
+
+class SideOut(BaseModel):
+    """One side's moves."""
+
+    moves: int
+    cross_entropy: float | None = Field(description="Mean surprise, in nats; null where that is beyond a number.")
+    perplexity: float | None = Field(description="exp(cross_entropy); null where that is beyond a number.")
+    top1: float = Field(description="Share of moves that were the network's first choice.")
+    raw_leakage: float | None = Field(description="Mean.")
+    multiplied_leakage: float = Field(description="Mean.")
+
+
+class GameOut(BaseModel):
+    """A game; a side that did not move is null."""
+
+    headers: dict[str, str]
+    chess960: bool
+    ignored: list[str]
+    elo: dict[str, float] | None = Field(None, description="Ratings the network was given, by side.")
+    white: SideOut | None
+    black: SideOut | None
+    moves: list[PlayedOut]
+
+
+class GamesOut(BaseModel):
+    model: ModelOut
+    temperature: float | None = Field(description="null if no game could be judged.")
+    games: list[GameOut | ErrorOut]
+
+
+#: An answer as JSON has it. The models above say its shape, for OpenAPI; made of plain dicts, for they are made by the
+#: hundred thousand.
+Told = dict[str, Any]
+
+
+def policy_out(answer: Answer, model: Model, include: list[Include]) -> Told:
+    """An answer as `PolicyOut` has it; fields that do not apply are left out."""
+    return {**_head(answer, model), "moves": _moves(answer, include), **_tail(answer, model, include)}
+
+
+def move_out(answer: Answer, model: Model, asked: MoveIn, chosen: int | None, seed: int | None) -> Told:
+    """The chosen move (by its index in the policy) as `MoveChosenOut` has it."""
+    move = None if chosen is None else _moves(answer, asked.include, chosen)[0]
+    out = {**_head(answer, model), "move": move, "method": asked.method}
+    if seed is not None:
+        out["seed"] = seed
+    return out | _tail(answer, model, asked.include)
+
+
+def game_out(judged: GameJudged, model: Model) -> GameOut:
+    """A judged game as JSON has it."""
+    first = judged.moves[0].answer
+    out: dict[str, Any] = {}
+    if first.elo is not None:
+        ours, theirs = first.position.turn, "black" if first.position.turn == "white" else "white"
+        out["elo"] = {ours: first.elo.self, theirs: first.elo.opponent}
+    return GameOut(
+        headers=judged.game.headers,
+        chess960=judged.game.chess960,
+        ignored=sorted({name for move in judged.moves for name in move.answer.ignored}),
+        white=_side(judged.white),
+        black=_side(judged.black),
+        moves=[_played(move, model) for move in judged.moves],
+        **out,
+    )
+
+
+def _side(side: SideJudged | None) -> SideOut | None:
+    if side is None:
+        return None
+    told = dataclasses.asdict(side)
+    return SideOut(**{**told, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
+
+
+def _finite(value: float) -> float | None:
+    """What JSON has for it: no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def _played(judged: MoveJudged, model: Model) -> PlayedOut:
+    position, leakage = judged.answer.position, judged.answer.leakage
+    assert leakage is not None
+    return PlayedOut(
+        ply=judged.ply,
+        turn=position.turn,
+        uci=judged.move.uci(),
+        san=position.board.san(judged.move),
+        probability=judged.probability,
+        rank=judged.rank,
+        surprise=_finite(judged.surprise),
+        leakage=LeakageOut(**_leakage(leakage, model)),
+    )
+
+
+def _head(answer: Answer, model: Model) -> Told:
+    out: Told = {
+        "model": {"name": model.name, "digest": model.digest},
+        "fen": answer.position.fen,
+        "turn": answer.position.turn,
+        "status": answer.status,
+    }
+    if answer.draw is not None:
+        out["draw"] = {"reason": answer.draw.value, "claimable": answer.draw.claimable}
+    return out
+
+
+def _tail(answer: Answer, model: Model, include: list[Include]) -> Told:
+    out: Told = {}
+    if answer.value is not None:
+        out["value"] = _value(answer.value)
+    if answer.leakage is not None:
+        out["leakage"] = _leakage(answer.leakage, model)
+    if answer.policy is not None:
+        if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+            out["abstention"] = answer.policy.abstention
+        if "statistics" in include:
+            out["statistics"] = dataclasses.asdict(answer.policy.statistics)
+        out["temperature"] = answer.rule.temperature
+    if answer.elo is not None:
+        out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
+    out["ignored"] = list(answer.ignored)
+    if answer.timing is not None:
+        timing = answer.timing
+        out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}
+    return out
+
+
+def _value(value: tuple[float, ...]) -> Told:
+    """From win, draw, loss, or from the score alone."""
+    if len(value) == 1:
+        return {"win": None, "draw": None, "loss": None, "score": value[0]}
+    win, draw, loss = value
+    return {"win": win, "draw": draw, "loss": loss, "score": win + draw / 2}
+
+
+def _moves(answer: Answer, include: list[Include], only: int | None = None) -> list[Told]:
+    """The moves of a policy, or the one of an index."""
+    policy = answer.policy
+    if policy is None:
+        return []
+    span = slice(None) if only is None else slice(only, only + 1)
+    told: list[Told] = [
+        {"uci": name, "probability": p}
+        for name, p in zip(names_of(policy.codes[span]), policy.probabilities[span].tolist(), strict=True)
+    ]
+    if "san" in include:
+        board = answer.position.board
+        told = [
+            {"uci": one["uci"], "san": board.san(move), "probability": one["probability"]}
+            for one, move in zip(told, moves_of(policy.codes[span]), strict=True)
+        ]
+    if "logit" in include:
+        for one, logit in zip(told, policy.logits[span].tolist(), strict=True):
+            one["logit"] = logit
+    return told
+
+
+def _leakage(leakage: Leakage, model: Model) -> Told:
+    return {
+        "raw": leakage.raw,
+        "multiplied": leakage.multiplied,
+        "served": leakage.served,
+        "trained_with_mask": model.trained_with_mask,
+    }

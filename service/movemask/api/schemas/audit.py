@@ -1,0 +1,130 @@
+"""`POST /v1/audit` as JSON."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import chess
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from movemask.api.bodies import MAX_SLOTS
+from movemask.api.schemas.leakage import FigureOut, IllegalMoveOut
+from movemask.api.schemas.requests import Fen, Moves, check_position_named, counted
+from movemask.board.position import Position
+from movemask.leakage.foreign import Verdict
+from movemask.vocabulary.vocabulary import Castling
+
+
+def _counted(field: str) -> BeforeValidator:
+    return counted(field, "numbers", lambda _: MAX_SLOTS)
+
+
+Number = Annotated[float | None, Field(allow_inf_nan=True)]
+
+
+class AuditIn(BaseModel):
+    """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
+
+    fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
+        None, description="`startpos` is the start position."
+    )
+    moves: Moves = Field([], description="UCI, played from `fen`; without it, from the start position.")
+    chess960: bool = False
+    vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
+    logits: Annotated[list[Number] | None, _counted("logits")] = Field(
+        None, fail_fast=True, description="`[A]`; null stands for -infinity."
+    )
+    probabilities: Annotated[list[float] | None, _counted("probabilities")] = Field(
+        None,
+        fail_fast=True,
+        description="`[A]`, each from 0 to 1. A sum below 1 is told, and figures are shares of it.",
+    )
+    policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
+        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; no vocabulary."
+    )
+    castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
+        None, description="With `policy`: how it writes castling, e1g1 or e1h1. If left out, either is taken for it."
+    )
+    threshold: float = Field(0, ge=0, le=1, description="Illegal moves with a smaller share are not named.")
+    limit: int = Field(20, ge=0, le=1000, description="Illegal moves named at most.")
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"fen": chess.STARTING_FEN, "policy": {"e2e4": 0.5, "d2d4": 0.3, "e2e5": 0.2}}]
+        },
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> AuditIn:
+        check_position_named(self, self.fen)
+        given = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of logits, probabilities and policy, not {' and '.join(given) or 'none'}"
+            )
+        if (self.vocabulary is None) != (given == ["policy"]):
+            raise ValueError("vocabulary: goes with logits and probabilities, and is needed there")
+        if self.castling is not None and given != ["policy"]:
+            raise ValueError("castling: goes with policy; a vocabulary has its own form")
+        return self
+
+    @property
+    def castling_form(self) -> Castling | None:
+        return None if self.castling is None else Castling(self.castling)
+
+
+class TopOut(BaseModel):
+    uci: str
+    legal: bool
+
+
+class PatternOut(BaseModel):
+    """A known mistake that the numbers look like."""
+
+    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"]
+    share: float = Field(description="Probability that the mistake explains.")
+    detail: str
+
+
+class VerdictOut(BaseModel):
+    """What leaks, how much, to which moves, and why."""
+
+    fen: str
+    turn: Literal["white", "black"]
+    legal_moves: int
+    kinds: dict[str, FigureOut] = Field(
+        description="Of logits, every kind; of probabilities `given`: the illegal share of their sum."
+    )
+    sum: float | None = Field(description="Of the probabilities; null for logits.")
+    top: TopOut = Field(description="The move with the most.")
+    missing: list[str] = Field(description="Legal moves that were given nothing at all.")
+    causes: dict[str, float] = Field(description="All of the illegal share by cause.")
+    illegal: list[IllegalMoveOut] = Field(
+        description="Heaviest first, `limit` at most. A slot is named by its own squares: in `lc0-1858` e1h1 is "
+        "castling, and e1g1 another slot."
+    )
+    patterns: list[PatternOut] = Field(description="Known mistakes that the numbers look like; empty for none.")
+
+
+def verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
+    """A verdict as JSON has it."""
+    return VerdictOut(
+        fen=position.fen,
+        turn="white" if position.board.turn else "black",
+        legal_moves=position.board.legal_moves.count(),
+        kinds={
+            kind: FigureOut(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl)
+            for kind, figure in verdict.figures.items()
+        },
+        sum=verdict.total,
+        top=TopOut(uci=verdict.top, legal=verdict.top_is_legal),
+        missing=list(verdict.missing),
+        causes={cause.value: mass for cause, mass in sorted(verdict.causes.items(), key=lambda item: -item[1])},
+        illegal=[
+            IllegalMoveOut(uci=move.uci, probability=move.probability, cause=move.cause.value)
+            for move in verdict.illegal
+        ],
+        patterns=[PatternOut(pattern=one.name, share=one.share, detail=one.detail) for one in verdict.patterns],
+    )

@@ -1,0 +1,256 @@
+"""Requests as JSON. Unknown fields are refused, so that a misspelt one is not silently ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
+
+import chess
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from movemask.answering import Query
+from movemask.api import problems
+from movemask.api.bodies import MAX_PGN
+from movemask.board.encoded import Elo
+from movemask.board.fen import MAX_LENGTH
+from movemask.board.position import START_WORD
+from movemask.errors import LimitExceeded
+from movemask.policy import CALIBRATED, Normalizer, Rule
+from movemask.settings import Settings
+
+
+def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
+    """Counts a list before its items are validated; LimitExceeded for more than `most` of the settings, which are the
+    validation's context."""
+
+    def within(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
+            raise LimitExceeded(f"{field}: {len(value)} {unit}, at most {limit} are taken")
+        return value
+
+    return BeforeValidator(within)
+
+
+Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
+Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
+Temperature = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
+]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Include = Literal["san", "logit", "statistics"]
+Includes = Annotated[list[Include], Field(fail_fast=True), counted("include", "items", lambda _: 16)]
+Moves = Annotated[
+    list[Annotated[str, Field(max_length=8)]],
+    Field(fail_fast=True),
+    counted("moves", "moves", lambda settings: settings.max_moves),
+]
+NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+
+MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
+PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
+
+
+class _In(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EloIn(_In):
+    """Ratings of the side to move and of its opponent."""
+
+    own: Rating = Field(alias="self")
+    opponent: Rating
+
+
+class RuleIn(_In):
+    """How the logits become a distribution."""
+
+    temperature: Temperature | None = Field(
+        None, description="1, the network's own distribution, if left out; `calibrated` takes the contract's."
+    )
+    normalizer: NormalizerName | None = Field(None, description="softmax if left out.")
+    alpha: Annotated[float, Field(ge=1, le=2, allow_inf_nan=False)] | None = Field(
+        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax."
+    )
+    top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves.")
+    top_p: Share | None = Field(None, description="Keep the fewest most probable moves that hold this much.")
+    min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="Keep moves with at least this share of the best's probability; 0 keeps all."
+    )
+
+
+class PositionIn(RuleIn):
+    """A position: `fen`, then `moves` in UCI played from it; or `moves` from the start position. One of them is
+    needed."""
+
+    fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
+        None,
+        description="`startpos` is the start position.",
+        examples=[chess.STARTING_FEN],
+    )
+    moves: Moves = Field([], description="Without `fen`, from the start position.", examples=[["e2e4", "e7e5"]])
+    chess960: bool | None = Field(None, description="Read the FEN, and write castling, as Chess960.")
+    elo: EloIn | None = None
+
+    @model_validator(mode="after")
+    def _names_a_position(self) -> Self:
+        check_position_named(self, self.fen)
+        return self
+
+
+class PolicyIn(PositionIn):
+    """One position, and how to answer."""
+
+    model: str | None = Field(None, description="The default model if left out.")
+    include: Includes = Field([], description="What to add to the answer.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"fen": chess.STARTING_FEN},
+                {"moves": ["e2e4", "e7e5"], "elo": {"self": 1500, "opponent": 1500}, "include": ["san"]},
+                {"fen": MATE},
+                {"fen": START_WORD, "normalizer": "softmax_one", "top_k": 5, "include": ["statistics"]},
+            ]
+        }
+    )
+
+
+class MoveIn(PolicyIn):
+    """One position, and how to choose a move."""
+
+    method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn.")
+    seed: int | None = Field(
+        None, ge=0, lt=2**63, description="With `sample`, and only there; the same seed draws the same move."
+    )
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"fen": chess.STARTING_FEN, "method": "sample", "seed": 7, "include": ["san"]},
+                {"moves": ["e2e4"], "method": "sample", "top_p": 0.9, "temperature": 0.7},
+            ]
+        }
+    )
+
+    @model_validator(mode="after")
+    def _seed_is_for_sample(self) -> Self:
+        if self.seed is not None and self.method != "sample":
+            raise _fault("seed", f"goes with method 'sample', not with {self.method!r}")
+        return self
+
+
+class InvalidItem(BaseModel):
+    """What stands for a position of a batch that is not one: what is wrong, so that the others are still answered."""
+
+    problem: problems.Problem
+
+
+def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return read(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False)
+        return InvalidItem(problem=problems.invalid_request(found, item="position"))
+    except LimitExceeded as error:
+        return InvalidItem(problem=problems.problem_of(error))
+
+
+class BatchIn(RuleIn):
+    """Positions, and what holds for those that do not say otherwise."""
+
+    positions: Annotated[
+        list[Annotated[PositionIn, WrapValidator(_captured)]],
+        counted("positions", "positions", lambda settings: settings.max_positions),
+    ] = Field(min_length=1)
+    model: str | None = None
+    chess960: bool = False
+    elo: EloIn | None = None
+    include: Includes = []
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"positions": [{"fen": chess.STARTING_FEN}, {"moves": ["d2d4"]}, {"fen": "not a fen"}]}]
+        }
+    )
+
+
+class GamesIn(_In):
+    """Games as PGN, and how to judge their moves."""
+
+    pgn: str = Field(
+        max_length=MAX_PGN, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
+    )
+    model: str | None = Field(None, description="The default model if left out.")
+    temperature: Temperature = 1.0
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
+
+
+def check_position_named(asked: BaseModel, fen: str | None) -> None:
+    """Raises ValidationError for a request with neither `fen` nor `moves`: a client's lost variable is no position."""
+    if fen is None:
+        if "fen" in asked.model_fields_set:
+            raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
+        if "moves" not in asked.model_fields_set:
+            raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
+
+
+def _fault(field: str, message: str) -> ValidationError:
+    """What a validator of a whole model raises for one of its fields."""
+    error = PydanticCustomError("invalid", "{message}", {"message": message})
+    return ValidationError.from_exception_data("request", [{"type": error, "loc": (field,), "input": {}}])
+
+
+def query_of(asked: PositionIn, batch: BatchIn | None = None) -> Query:
+    """The query in a request, with a batch's own values where it says nothing; raises InvalidRule."""
+    rating = asked.elo or (batch.elo if batch else None)
+    chess960 = batch.chess960 if batch and asked.chess960 is None else bool(asked.chess960)
+    return Query(
+        fen=asked.fen,
+        moves=tuple(asked.moves),
+        chess960=chess960,
+        elo=Elo(rating.own, rating.opponent) if rating else None,
+        rule=_rule(_said(asked), _said(batch) if batch else _NOTHING_SAID),
+    )
+
+
+#: The fields of a rule, in order, None where nothing is said.
+_Said = tuple[str | None, float | None, float | None, int | None, float | None, float | None]
+
+_NOTHING_SAID: _Said = (None,) * 6
+
+
+def _said(asked: RuleIn) -> _Said:
+    return asked.normalizer, asked.alpha, asked.temperature, asked.top_k, asked.top_p, asked.min_p
+
+
+@lru_cache(maxsize=256)  # most requests say nothing, and a batch says the same for all
+def _rule(asked: _Said, batch: _Said) -> Rule:
+    """The rule of what is said of a position and, where it says nothing, of its batch; raises InvalidRule."""
+    normalizer, alpha, temperature, top_k, top_p, min_p = (
+        other if one is None else one for one, other in zip(asked, batch, strict=True)
+    )
+    return Rule(
+        normalizer=Normalizer("softmax" if normalizer is None else normalizer),
+        alpha=alpha,  # type: ignore[arg-type]
+        temperature=1.0 if temperature is None else temperature,  # type: ignore[arg-type]
+        top_k=top_k,  # type: ignore[arg-type]
+        top_p=top_p,  # type: ignore[arg-type]
+        min_p=min_p,  # type: ignore[arg-type]
+    )

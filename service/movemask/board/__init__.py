@@ -1,0 +1,1 @@
+"""Positions, moves and rules: python-chess, and its vectorised twin."""

@@ -1,0 +1,182 @@
+"""Games from PGN, by python-chess: main lines of standard chess and Chess960, each played through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, TextIO, cast
+
+import chess
+import chess.pgn
+
+from movemask.board.encoded import Elo
+from movemask.board.fen import check_counters, check_length
+from movemask.board.line import Line
+from movemask.board.position import Position, status_names
+from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
+
+
+@dataclass(frozen=True, slots=True)
+class Ply:
+    """A position of a game, with all that led to it, and the move that was played there."""
+
+    position: Position
+    played: chess.Move
+    elo: Elo | None
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """A game that can be played through; `headers` as in the PGN."""
+
+    headers: dict[str, str]
+    chess960: bool
+    plies: tuple[Ply, ...]
+
+
+class Lines(Protocol):
+    """A text, line by line."""
+
+    def readline(self) -> str: ...
+
+
+def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
+    """The games of a PGN in order; in the place of one that cannot be played through, an InvalidPgn that says where.
+
+    A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
+    moves have been read in all, however long the game that holds them.
+    """
+    number = 0
+    left = [max_moves]
+    lines = _Lines(stream)
+    while True:
+        try:
+            found = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: _MainLine(left))
+            if found is None:
+                break
+            game: Game | MovemaskError = _game(found, number + 1)
+        except LimitExceeded:
+            raise
+        except MovemaskError as error:
+            game = error
+        except Exception as error:  # python-chess's: a $ followed by more digits than Python reads, and whatever else
+            lines.end_game()
+            game = InvalidPgn(f"pgn: game {number + 1}: cannot be read: {type(error).__name__}: {str(error)[:200]}")
+        number += 1
+        yield game
+    if not number:
+        yield InvalidPgn("pgn: there is no game in it")
+
+
+class _Lines:
+    """A PGN line by line, which is all that python-chess asks for; it knows where the game that is being read ends."""
+
+    def __init__(self, stream: Lines) -> None:
+        self._stream = stream
+        self._in_comment = self._ended = False
+
+    def readline(self) -> str:
+        line = self._stream.readline()
+        self._ended = not line or (line.isspace() and not self._in_comment)
+        if self._in_comment or not line.startswith(("[", "%")):
+            self._in_comment = ends_in_comment(line, self._in_comment)
+        return line
+
+    def end_game(self) -> None:
+        """Reads on to the blank line that ends the game."""
+        while not self._ended:
+            self.readline()
+        self._in_comment = False
+
+
+def ends_in_comment(line: str, inside: bool) -> bool:
+    """Whether a comment in braces is open at the end of a line of moves; what follows a semicolon is none."""
+    place = 0
+    while True:
+        if inside:
+            place = line.find("}", place) + 1
+            if not place:
+                return True
+        else:
+            begin, rest = line.find("{", place), line.find(";", place)
+            if begin < 0 or 0 <= rest < begin:
+                return False
+            place = begin + 1
+        inside = not inside
+
+
+class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Builds the main line alone, keeps what is wrong with a game in the game and out of the log, and counts
+    moves down."""
+
+    def __init__(self, left: list[int | None]) -> None:
+        super().__init__()
+        self._left = left
+
+    def end_headers(self) -> chess.pgn.SkipType | None:
+        try:
+            check_length(self.game.headers.get("FEN", ""))
+        except ValueError as error:
+            self.handle_error(ValueError(f"FEN: {error}"))
+            return chess.pgn.SKIP
+        return None
+
+    def visit_comment(self, comment: str) -> None:
+        """Comments are not kept: python-chess joins those of a move anew with each."""
+
+    def visit_nag(self, nag: int) -> None:
+        """Nor are glyphs."""
+
+    def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may, the builder does not
+        return chess.pgn.SKIP
+
+    def end_variation(self) -> None:
+        """Nothing to end: none is begun."""
+
+    def visit_move(self, board: chess.Board, move: chess.Move) -> None:
+        if self._left[0] is not None:
+            if self._left[0] == 0:
+                raise LimitExceeded("pgn: more moves than are taken at once; send fewer games")
+            self._left[0] -= 1
+        super().visit_move(board, move)
+
+    def handle_error(self, error: Exception) -> None:
+        self.game.errors.append(error)
+
+
+def _game(found: chess.pgn.Game, number: int) -> Game:
+    headers = dict(found.headers)
+    name = f"pgn: game {number}"
+    if found.errors:
+        raise InvalidPgn(f"{name}: {found.errors[0]}")
+    try:
+        board = found.board()
+        check_counters(board)
+    except ValueError as error:
+        raise InvalidPgn(f"{name}: {error}") from None
+    if type(board) is not chess.Board:
+        raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')!r} is not standard chess or Chess960")
+    if not board.is_valid():
+        raise InvalidPgn(f"{name}: {board.fen()!r} is not a valid position: {', '.join(status_names(board.status()))}")
+    moves = list(found.mainline_moves())
+    if not moves:
+        raise InvalidPgn(f"{name}: no moves")
+    white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
+    line = Line(board)
+    elos = []
+    for index, move in enumerate(moves):
+        board = line.last
+        if not move or not board.is_legal(move):
+            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {board.fen()!r}")
+        elo = None
+        if white is not None and black is not None:
+            elo = Elo(white, black) if board.turn == chess.WHITE else Elo(black, white)
+        elos.append(elo)
+        line.play(move)
+    line.ended()
+    plies = (Ply(Position.along(line, ply), move, elo) for ply, (move, elo) in enumerate(zip(moves, elos, strict=True)))
+    return Game(headers, board.chess960, tuple(plies))
+
+
+def _rating(header: str | None) -> float | None:
+    return float(header) if header and header.isascii() and header.isdigit() and len(header) <= 4 else None

@@ -1,0 +1,39 @@
+"""The phase of a game, by what a position alone tells: its move number and what is left on the board."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import chess
+import numpy as np
+
+from movemask.board.boards import Boards
+
+OPENING_PLIES = 20
+ENDGAME_PIECES = 6  # queens, rooks, bishops and knights of both sides
+
+
+class Phase(Enum):
+    """Part of a game."""
+
+    OPENING = "opening"  # the first ten moves of both sides
+    MIDDLEGAME = "middlegame"
+    ENDGAME = "endgame"  # six pieces or fewer beside kings and pawns
+
+
+def phase_of(board: chess.Board) -> Phase:
+    """The phase; a FEN without move numbers counts as move one."""
+    return _phase((board.queens | board.rooks | board.bishops | board.knights).bit_count(), board.ply())
+
+
+def phases_of(boards: Boards) -> list[Phase]:
+    """The phase of each."""
+    knights, bishops, rooks, queens = boards.kinds[1:5]
+    pieces = np.bitwise_count(knights | bishops | rooks | queens)
+    return [_phase(count, ply) for count, ply in zip(pieces.tolist(), boards.ply.tolist(), strict=True)]
+
+
+def _phase(pieces: int, ply: int) -> Phase:
+    if pieces <= ENDGAME_PIECES:
+        return Phase.ENDGAME
+    return Phase.OPENING if ply < OPENING_PLIES else Phase.MIDDLEGAME

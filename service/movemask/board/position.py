@@ -1,0 +1,238 @@
+"""A `Position`: what a request names, read by python-chess, or as it would, and known to be valid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import chess
+
+from movemask.board.boards import Boards
+from movemask.board.fen import board_of
+from movemask.board.fen_batch import plain_boards
+from movemask.board.line import Line, SamePosition
+from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded, MovemaskError
+
+#: A FEN's fields in order; the two counters may be left out (as in EPD), the others say what is legal.
+FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant square")
+
+START_FEN = chess.STARTING_FEN
+
+#: The word for the start position, which stands for a FEN (as in UCI's `position startpos`).
+START_WORD = "startpos"
+
+#: The positions before the last that any network sees, itself counted.
+_HISTORY = 8
+
+#: Fewer FENs are read one by one: numpy's calls cost more than they save.
+_WORTH_IT = 8
+
+
+class Known(NamedTuple):
+    """A position of a known game, after `ply` moves; `earlier` is the ply at which it last occurred before that."""
+
+    board: chess.Board
+    ply: int
+    earlier: int | None
+
+
+class Position:
+    """A valid position with the game that led to it, as far as it is known.
+
+    One of a batch is a row of its `Boards`; python-chess's board is made of it when it is asked for.
+    """
+
+    __slots__ = ("_board", "_boards", "_fen", "_line", "_ply", "_row", "black")
+
+    def __init__(self, board: chess.Board) -> None:
+        """From a valid board; its move stack is the game that led to it."""
+        self.black = board.turn == chess.BLACK  # to move
+        self._board: chess.Board | None = board
+        self._fen: str | None = None
+        self._boards: Boards | None = None
+        self._row = 0
+        self._line: Line | None = None  # made of the board's move stack when it is asked for
+        self._ply = len(board.move_stack)
+
+    def __repr__(self) -> str:
+        return f"Position({self.fen!r})"
+
+    @classmethod
+    def _of_batch(cls, fen: str, boards: Boards, row: int, black: bool) -> Position:
+        found = cls.__new__(cls)
+        found.black, found._board, found._fen, found._boards, found._row = black, None, fen, boards, row
+        found._line, found._ply = None, 0
+        return found
+
+    @classmethod
+    def along(cls, line: Line, ply: int) -> Position:
+        """The position of a game after `ply` moves; the line is shared."""
+        found = cls(line.board(ply))
+        found._line, found._ply = line, ply
+        return found
+
+    @classmethod
+    def read(
+        cls,
+        fen: str | None = None,
+        moves: Sequence[str] = (),
+        *,
+        chess960: bool = False,
+        max_moves: int | None = None,
+    ) -> Position:
+        """The position after `moves` (UCI) from `fen`, or from the start position.
+
+        Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves` moves.
+        """
+        if max_moves is not None and len(moves) > max_moves:
+            raise LimitExceeded(f"moves: {len(moves)} moves, at most {max_moves} are taken")
+        board = _board(START_FEN if fen is None else fen, chess960=chess960)
+        if not moves:
+            return cls(board)
+        line = Line(board, keep=_HISTORY)
+        for ply, uci in enumerate(moves):
+            try:
+                move = line.last.parse_uci(uci)
+                if not move:  # python-chess lets the null move, 0000, pass as legal
+                    raise chess.IllegalMoveError
+            except ValueError as error:
+                why = "is not a UCI move" if isinstance(error, chess.InvalidMoveError) else "is not legal"
+                where = line.last.fen(en_passant="fen")
+                raise IllegalMove(f"moves[{ply}]: {uci!r} {why} in {where!r}") from None
+            line.play(move)
+        return cls.along(line.ended(), line.plies)
+
+    @classmethod
+    def read_all(cls, fens: Sequence[str]) -> list[Position | MovemaskError]:
+        """What `read` gives for each FEN alone, or raises for it."""
+        found: dict[int, Position | MovemaskError] = {}
+        if len(fens) >= _WORTH_IT:
+            boards, places = plain_boards(fens)
+            black = boards.black.tolist()
+            found = {place: cls._of_batch(fens[place], boards, row, black[row]) for row, place in enumerate(places)}
+        for place, fen in enumerate(fens):
+            if place not in found:
+                try:
+                    found[place] = cls.read(fen)
+                except MovemaskError as error:
+                    found[place] = error
+        return [found[place] for place in range(len(fens))]
+
+    @property
+    def board(self) -> chess.Board:
+        """python-chess's board, never to be changed; what came before is in `history`, not in its move stack."""
+        if self._board is None:
+            assert self._fen is not None
+            self._board = board_of(self._fen)
+        return self._board
+
+    @property
+    def fen(self) -> str:
+        """FEN with the en-passant field as given (not only where a capture is legal), so that it reads back
+        the same."""
+        if self._fen is None:
+            self._fen = self.board.fen(en_passant="fen")
+        return self._fen
+
+    @property
+    def chess960(self) -> bool:
+        return self._board is not None and self._board.chess960
+
+    @property
+    def has_history(self) -> bool:
+        """Whether moves are known that led here."""
+        return self._ply > 0
+
+    @property
+    def line(self) -> Line | None:
+        """The game that led here, which may go on from here; None if no move is known."""
+        if self._line is None and self._ply:
+            self._line = Line.of(self.board, keep=_HISTORY)
+        return self._line
+
+    @property
+    def history_key(self) -> bytes:
+        """The same for two positions only if the same moves are known to have led to them."""
+        return b"" if self.line is None or not self._ply else self.line.digest(self._ply)
+
+    def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
+        """How often the position has been on the board in the known game, now included."""
+        return 1 if self.line is None else self.line.occurrences(self._ply, same)
+
+    @property
+    def turn(self) -> str:
+        """`white` or `black`."""
+        return "black" if self.black else "white"
+
+    def status(self, *, has_legal_moves: bool) -> str:
+        """`ongoing`, `checkmate` or `stalemate`, given whether a legal move exists."""
+        if has_legal_moves:
+            return "ongoing"
+        return "checkmate" if self.board.is_check() else "stalemate"
+
+    def history(self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS) -> list[Known]:
+        """The known positions up to this one, newest first, at most `limit` (8 or fewer)."""
+        line = self.line
+        if line is None:
+            return [Known(self.board, self._ply, None)]
+        oldest = max(self._ply - limit + 1, 0)
+        return [Known(line.board(ply), ply, line.earlier(ply, same)) for ply in range(self._ply, oldest - 1, -1)]
+
+
+def boards_of(positions: Sequence[Position]) -> Boards:
+    """All as bitboards, `[B]`."""
+    sources: dict[int, tuple[Boards, list[int], list[int]]] = {}
+    loose: list[int] = []
+    for place, position in enumerate(positions):
+        boards = position._boards
+        if boards is None:
+            loose.append(place)
+        else:
+            _, rows, places = sources.setdefault(id(boards), (boards, [], []))
+            rows.append(position._row)
+            places.append(place)
+    parts, order = [], []
+    for boards, rows, places in sources.values():
+        parts.append(boards if rows == list(range(len(boards))) else boards.rows(rows))
+        order += places
+    if loose:
+        made = Boards.of([positions[place].board for place in loose])
+        for row, place in enumerate(loose):  # kept: it is asked for more than once on the way
+            positions[place]._row = row  # first: whoever sees the boards, in another thread, sees their row
+            positions[place]._boards = made
+        parts.append(made)
+        order += loose
+    joined = Boards.joined(parts) if parts else Boards.of([])
+    if order == sorted(order):
+        return joined
+    back = [0] * len(order)
+    for row, place in enumerate(order):
+        back[place] = row
+    return joined.rows(back)
+
+
+def _board(fen: str, *, chess960: bool) -> chess.Board:
+    if fen == START_WORD:
+        fen = START_FEN
+    fields = fen.split()
+    if 0 < len(fields) < len(FEN_FIELDS):
+        missing = ", ".join(FEN_FIELDS[len(fields) :])
+        raise InvalidFen(f"fen: {fen!r} is cut short: no {missing}")
+    try:
+        board = board_of(fen, chess960=chess960)
+    except ValueError as error:
+        raise InvalidFen(f"fen: {error}") from None
+    status = board.status()
+    if status != chess.STATUS_VALID:
+        names = status_names(status)
+        hint = ""
+        if not chess960 and "BAD_CASTLING_RIGHTS" in names:
+            other = chess.Board(fen, chess960=True).status()
+            hint = "; valid as Chess960: ask with chess960 true" if other == chess.STATUS_VALID else ""
+        raise InvalidPosition(f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names)
+    return board
+
+
+def status_names(status: chess.Status) -> tuple[str, ...]:
+    """python-chess's names for the flags in `status`, such as `TOO_MANY_KINGS`."""
+    return tuple(flag.name for flag in chess.Status if flag and flag & status and flag.name is not None)

@@ -1,0 +1,243 @@
+"""`movemask audit FILE…`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from movemask import __version__
+from movemask.errors import AuditError, SourceError
+from movemask.extras import require
+from movemask.inference.registry import Registry, load_registry
+from movemask.leakage.kinds import KINDS
+from movemask.settings import Settings, available_cores
+
+#: A threshold was exceeded: not the 1 of an error, not the 2 of a wrong command line.
+EXCEEDED = 3
+
+
+@click.command(epilog=f"Kinds: {', '.join(KINDS)}.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.option(
+    "--model",
+    "names",
+    multiple=True,
+    help="Network by name or contract file; several to compare. [default: the default]",
+)
+@click.option(
+    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="audit", show_default=True, help="Folder that is written."
+)
+@click.option("--format", "form", type=click.Choice(["pgn", "fen"]), help="Told by name and content if left out.")
+@click.option("--chess960", is_flag=True, help="Read lines as Chess960; a PGN says so itself.")
+@click.option("--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings for positions that have none.")
+@click.option(
+    "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="Of a game; leaves out openings."
+)
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take each N-th ply of a game.")
+@click.option("--limit", type=click.IntRange(min=1), help="Games and lines at most.")
+@click.option("--kinds", default="all", show_default=True, help="Kinds of leakage, separated by commas.")
+@click.option(
+    "--threshold", type=click.FloatRange(0, 1, min_open=True), default=1e-4, show_default=True,
+    help="Probability from which an illegal move is named and its cause found.",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: the cores there are]")
+@click.option(
+    "--fail-above",
+    multiple=True,
+    metavar="KIND.STATISTIC=VALUE",
+    help="Exit with 3 if above or not measured, as raw.p99=0.1.",
+)
+@click.option("--restart", is_flag=True, help="Drop what an earlier run has written to the folder.")
+def audit(
+    files: tuple[str, ...],
+    names: tuple[str, ...],
+    models_dir: Path | None,
+    out: Path,
+    form: str | None,
+    chess960: bool,
+    elo: tuple[float, float] | None,
+    first_ply: int,
+    every: int,
+    limit: int | None,
+    kinds: str,
+    threshold: float,
+    jobs: int | None,
+    fail_above: tuple[str, ...],
+    restart: bool,
+) -> None:
+    """Measure what leaks over whole FILEs: games (.pgn) or positions (.epd, a FEN a line), each also .zst or .gz; - is
+    standard input.
+
+    Writes positions.parquet, summary.json and report.html into --out. Stopped halfway, the same command goes on.
+    """
+    require("audit", "movemask audit")
+    # They bring pyarrow and matplotlib, which the other commands do not wait for.
+    from movemask.board.encoded import Elo
+    from movemask.tasks.bulk import run as running
+    from movemask.tasks.bulk.report import Audited, page
+    from movemask.tasks.bulk.rows import Choice
+    from movemask.tasks.bulk.sources import Form, check, chunks, total_bytes
+    from movemask.tasks.bulk.streams import STDIN
+    from movemask.tasks.bulk.summary import Threshold, checked, summarised
+
+    thresholds = [Threshold.read(text) for text in fail_above]
+    chosen = _kinds(kinds)
+    checked(thresholds, chosen)
+    for name in files:
+        if name != STDIN and (Path(name).is_dir() or not Path(name).exists()):
+            raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
+    if files.count(STDIN) > 1:
+        raise SourceError("-: standard input can be read once")
+    chosen_form = Form(form) if form else None
+    check(list(files), chosen_form)
+    contracts, digests = _networks(names, models_dir)
+    choice = Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None)
+    job = running.Job(contracts, choice, out)
+    # With --limit it is not known which part of the files that is.
+    total = total_bytes(list(files)) if limit is None else None
+    with _writing(out):
+        if running.begin(job, digests, restart=restart):
+            click.echo(f"{out}: going on from an earlier run", err=True)
+        with _progress(total) as done:
+            parts = chunks(list(files), chosen_form, games=40, lines=2_000, limit=limit)
+            try:
+                count = running.run(job, parts, jobs or available_cores(), done)
+            except KeyboardInterrupt:
+                click.echo(f"\nstopped; the same command goes on from here ({out})", err=True)
+                sys.exit(130)
+        left_out = running.merge(out, count, chosen)
+        models = summarised(out / running.POSITIONS)
+    _say_left_out(left_out.reasons, left_out.examples)
+    if not models:
+        raise AuditError(f"{', '.join(files)}: no position to audit")
+    command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
+    told = Audited(command, files, left_out, thresholds, chosen, threshold)
+    summary = {
+        "movemask": __version__,
+        "command": command,
+        "files": list(files),
+        "left_out": dict(left_out.reasons),
+        "models": {model.name: model.told() for model in models},
+    }
+    report = page(models, told)
+    with _writing(out):
+        (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        (out / "report.html").write_text(report)
+        (out / running.ASKED).unlink()
+    for model in models:
+        click.echo(_line(model))
+    click.echo(f"written: {out / running.POSITIONS}, {out / 'summary.json'}, {out / 'report.html'}")
+    failed = False
+    measured = {model.name for model in models}
+    for name in digests:
+        if name not in measured:
+            failed = failed or bool(thresholds)
+            click.echo(f"{name}: no position could be measured", err=True)
+    for limit_of in thresholds:
+        for model in models:
+            if not limit_of.applies(model):
+                click.echo(f"{model.name}: {limit_of} is not asked: trained with the mask", err=True)
+            elif limit_of.exceeded(model):
+                failed = True
+                found = limit_of.found(model)
+                why = f"is {found:.4g}, above {limit_of.value:g}" if found is not None else "could not be measured"
+                click.echo(f"{model.name}: {limit_of.kind}.{limit_of.statistic} {why}", err=True)
+    if failed:
+        sys.exit(EXCEEDED)
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if asked == ["all"]:
+        return KINDS
+    for name in asked:
+        if name not in KINDS:
+            raise AuditError(f"--kinds: no {name!r}; there are {', '.join(KINDS)}, or all")
+    if not asked:
+        raise AuditError("--kinds: names none")
+    return tuple(kind for kind in KINDS if kind in asked)
+
+
+def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Path, ...], dict[str, str]]:
+    """The contract files of the networks, checked, and their digests by name."""
+    settings = Settings.read(models_dir=models_dir)
+    registry: Registry | None = None
+    contracts: list[Path] = []
+    digests: dict[str, str] = {}
+    for name in names or (None,):
+        if name is not None and name.endswith(".toml"):
+            file = Path(name)
+            entry = load_registry(file.parent, None, settings.threads).entry(file.stem)
+        else:
+            registry = registry or load_registry(settings.models_dir, settings.default_model, settings.threads)
+            entry = registry.entry(name)
+            file = settings.models_dir / f"{entry.name}.toml"
+        model = entry.model
+        if model is None:
+            raise AuditError(f"--model {entry.name}: failed its check: {entry.failure}")
+        if model.name in digests:
+            raise AuditError(f"--model {model.name}: twice")
+        contracts.append(file.resolve())
+        digests[model.name] = model.digest
+    return tuple(contracts), digests
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Makes AuditError, in one line, of a folder that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise AuditError(f"--out {out}: cannot be written: {error.strerror or error}") from None
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
+    """A bar of the bytes of the files, as they lie on the disk, whose positions are done, with positions a second; on a
+    terminal or not at all."""
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit="B", unit_scale=True, disable=None, smoothing=0.1, file=sys.stderr) as bar:
+        started = time.monotonic()
+        positions = fresh = 0
+
+        def done(part: Any) -> None:
+            nonlocal positions, fresh
+            positions += part.positions
+            fresh += part.positions if part.fresh else 0
+            rate = fresh / max(time.monotonic() - started, 1e-9)
+            bar.update(part.size)
+            bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
+
+        yield done
+        if total is not None:
+            bar.update(total - bar.n)  # what follows the last position, such as a checksum
+
+
+def _say_left_out(reasons: dict[str, int], examples: list[str]) -> None:
+    for reason, times in reasons.items():
+        click.echo(f"left out: {reason}: {times:,}", err=True)
+    for example in examples[:5]:
+        click.echo(f"  {example}", err=True)
+
+
+def _line(model: Any) -> str:
+    raw, multiplied = model.of("raw"), model.of("multiplied")
+    said = [f"{model.name}: {model.positions:,} positions"]
+    for name, cell in (("raw", raw), ("multiplied", multiplied)):
+        if cell.count:
+            said.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles()['p99']:.3g}, max {cell.max:.3g}")
+    if model.trained_with_mask:
+        said.append("trained with the mask: raw means nothing")
+    return "; ".join(said)

@@ -1,0 +1,41 @@
+"""A diagnosis as a table for a terminal, ending in words that say what to do."""
+
+from __future__ import annotations
+
+from movemask.tasks.diagnosis import Diagnosis, Finding
+
+
+def diagnosis_table(found: Diagnosis) -> str:
+    """The declared contract by kind of position, the alternatives ranked, and the verdict."""
+    lines: list[str] = []
+    if found.unreadable:
+        lines += ["", f"  as declared it cannot be read: {found.unreadable}"]
+    if found.kinds:
+        lines += ["", f"  {'as declared':<12} {'positions':>9} {'raw mean':>9} {'raw max':>9} {'perplexity':>10}"]
+        for kind in found.kinds:
+            perplexity = "" if kind.perplexity is None else f"{kind.perplexity:.2f}"
+            lines.append(
+                f"  {kind.name:<12} {kind.positions:>9} {kind.raw_mean:>9.2g} {kind.raw_max:>9.2g} {perplexity:>10}"
+            )
+    lines += ["", f"  {'read otherwise':<26} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits"]
+    lines += [_row(finding) for finding in found.findings]
+    what = (
+        "leakage: mean change of ln raw leakage; "
+        if found.uses_leakage
+        else "trained with the mask: leakage not used; "
+    )
+    lines += ["  z above 5 is clear. " + what + "moves, result: of ln probability of what happened", ""]
+    if found.better:
+        lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in found.better[:3]]
+    else:
+        lines.append("  no alternative is clearly better than what the contract says")
+    return "\n".join(lines)
+
+
+def _row(finding: Finding) -> str:
+    def number(value: float | None) -> str:
+        return f"{value:+8.4f}" if value is not None else " " * 8
+
+    figures = f"{number(finding.leakage)} {number(finding.moves)} {number(finding.result)}"
+    verdict = finding.verdict if finding.impossible is None else f"impossible: {finding.impossible[:70]}"
+    return f"  {finding.name:<26} {finding.positions:>9} {finding.z:>6.1f} {figures}  {verdict}"

@@ -1,0 +1,172 @@
+"""`movemask models list | check | import | add`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from movemask.cli.diagnosis_text import diagnosis_table
+from movemask.errors import SettingsError
+from movemask.extras import require
+from movemask.inference.guess import KINDS
+from movemask.inference.onnx import provider_named
+from movemask.inference.registry import Registry, load_registry, open_model
+from movemask.settings import Settings
+from movemask.tasks import diagnosis
+
+if TYPE_CHECKING:
+    from movemask.tasks.installation import Installed
+
+
+def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
+    """The flag `--models-dir`."""
+    return click.option(
+        "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+    )(command)
+
+
+def registry_of(models_dir: Path | None) -> Registry:
+    """The models of that folder, or of the settings'."""
+    settings = Settings.read(models_dir=models_dir)
+    return load_registry(
+        settings.models_dir, settings.default_model, settings.threads, provider_named(settings.provider)
+    )
+
+
+def own_models_dir(models_dir: Path | None) -> Path:
+    """The folder to write models to: the flag's or the setting's; SettingsError for the shipped one.
+
+    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` names it.
+    """
+    settings = Settings.read(models_dir=models_dir)
+    folder, package = settings.models_dir, Path(__file__).parent
+    if "models_dir" not in settings.model_fields_set or folder.resolve().is_relative_to(package.resolve()):
+        raise SettingsError(
+            f"{folder}: the shipped models are not written to; name a folder of your own with --models-dir "
+            "(for a shipped model, copy its NAME.toml and NAME.onnx there first)"
+        )
+    return folder
+
+
+@click.group()
+def models() -> None:
+    """The networks of a folder."""
+
+
+@models.command("list")
+@models_dir_option
+@click.option("--json", "as_json", is_flag=True)
+def list_models(models_dir: Path | None, as_json: bool) -> None:
+    """List the models, whether each keeps its contract, and which is the default."""
+    registry = registry_of(models_dir)
+    rows = [
+        {
+            "name": entry.name,
+            "default": entry.name == registry.default,
+            "served": entry.model is not None,
+            "planes": entry.contract.contract.planes if entry.contract else None,
+            "vocabulary": entry.contract.contract.vocabulary if entry.contract else None,
+            "digest": entry.model.digest if entry.model else None,
+            "failure": entry.failure,
+        }
+        for entry in registry
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        mark = "*" if row["default"] else " "
+        said = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
+        click.echo(f"{mark} {row['name']:<24} {said}")
+
+
+@models.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", help="Name of the model; the file's if left out.")
+@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
+@models_dir_option
+def import_model(file: Path, name: str | None, replace: bool, models_dir: Path | None) -> None:
+    """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
+    require("import", "movemask models import")
+    from movemask.tasks import installation  # it brings onnx, which serving does not wait for
+
+    _told(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace), models_dir)
+
+
+@models.command("add")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--contract", "kind", type=click.Choice(list(KINDS)), help="Kind of network; guessed if left out.")
+@click.option("--name", help="Name of the model; the file's if left out.")
+@click.option("--trained-with-mask", is_flag=True, default=None, help="What it puts on illegal moves means nothing.")
+@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
+@models_dir_option
+def add_model(
+    file: Path,
+    kind: str | None,
+    name: str | None,
+    trained_with_mask: bool | None,
+    replace: bool,
+    models_dir: Path | None,
+) -> None:
+    """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
+    require("import", "movemask models add")
+    from movemask.tasks import installation
+
+    folder = own_models_dir(models_dir)
+    _told(
+        installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace),
+        models_dir,
+    )
+
+
+def _told(installed: Installed, models_dir: Path | None) -> None:
+    for line in installed.told:
+        click.echo(line)
+    entry = installed.entry
+    for step in entry.steps:
+        click.echo(f"  {step.name:<11} {step.found}")
+    assert entry.model is not None
+    command = ["movemask", "predict", "--model", entry.name]
+    command += ["--models-dir", str(models_dir)] if models_dir else []
+    click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
+
+
+@models.command("check")
+@click.argument("name", required=False)
+@click.option("--diagnose", is_flag=True, help="Compare the contract with its plausible alternatives, on real games.")
+@models_dir_option
+def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> None:
+    """Check NAME, or every model, against its contract.
+
+    Exits with 1 if one fails, or, with --diagnose, if another way to read it clearly fits better.
+    """
+    settings = Settings.read(models_dir=models_dir)
+    registry = registry_of(models_dir)
+    entries = list(registry) if name is None else [registry.entry(name)]
+    misread = False
+    for entry in entries:
+        click.echo(f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}")
+        for step in entry.steps:
+            click.echo(f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}")
+        if not entry.steps:
+            click.echo(f"  FAIL {entry.failure}")
+        if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
+            model = entry.model or open_model(
+                settings.models_dir / f"{entry.name}.toml", settings.threads, provider_named(settings.provider)
+            )
+            found = diagnosis.diagnose(model, _reading)
+            click.echo(diagnosis_table(found))
+            misread = misread or bool(found.better)
+    if misread or any(entry.model is None for entry in entries):
+        sys.exit(1)
+
+
+def _reading(name: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\rreading {name:<32}", nl=False, err=True)

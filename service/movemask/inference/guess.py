@@ -1,0 +1,188 @@
+"""A contract from what an ONNX file says of itself: names and shapes, and what its value looks like when it runs.
+
+Each guess is told in words, so that a user can see what was taken for granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from movemask.board.position import Position
+from movemask.errors import ContractError
+from movemask.inference.session import Session, TensorInfo
+from movemask.planes.encoders import PlaneEncoder, plane_encoder, plane_encoder_names
+from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is known of a family of networks beside its shapes; `planes` are the encoders it may have."""
+
+    name: str
+    planes: tuple[str, ...]
+    vocabulary: str
+    value_order: str = "win_draw_loss"
+    elo: Mapping[str, Any] | None = None
+
+
+_MAIA2_ELO = {"default": 1500, "minimum": 0, "maximum": 5000, "scale": "lichess", "edges": list(range(1100, 2001, 100))}
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("lc0", ("lc0-112",), "lc0-1858"),
+        Kind("maia1", ("lc0-112",), "lc0-1858"),
+        Kind("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
+        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", {"scale": "lichess"}),
+        Kind("alphazero", ("pgx-119",), "alphazero-4672"),
+        Kind("searchless", ("fen-77",), "uci-1968"),
+        Kind("movemask", ("movemask-18",), "movemask-1880", elo={"scale": "lichess"}),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A contract's tables, without `network` and `card`, and the guesses in words."""
+
+    table: Table
+    told: tuple[str, ...]
+
+
+def guess(session: Session, kind_name: str | None = None, trained_with_mask: bool | None = None) -> Guess:
+    """The contract of the network in `session`, of the kind of that name or of the only kind that fits.
+
+    Raises ContractError that says what the network has where nothing, or more than one thing, fits.
+    """
+    told: list[str] = []
+    if kind_name is not None and kind_name not in KINDS:
+        raise ContractError(f"no kind of contract {kind_name!r}; there are {', '.join(KINDS)}")
+    for info in session.inputs:
+        if info.shape and info.shape[0] is not None:
+            raise ContractError(f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a free one")
+    kind, encoder, planes = _kind(session, kind_name)
+    if kind_name is None:
+        told.append(f"a network of the kind {kind.name}, by its shapes: {_shapes(session)}")
+    logits = _logits(session, kind)
+    told.append(f"input {planes!r} takes {encoder.name}; output {logits!r} holds the logits of {kind.vocabulary}")
+    inputs: Table = {"planes": planes}
+    table: Table = {"contract": {"planes": encoder.name, "vocabulary": kind.vocabulary}, "inputs": inputs}
+    ratings = [info for info in session.inputs if info.name != planes]
+    if ratings:
+        inputs |= _elos(ratings, told)
+        edges = ratings[0].dtype == "int64"
+        if edges and not (kind.elo or {}).get("edges"):
+            raise ContractError(f"input {ratings[0].name!r} is int64, buckets of a rating; write elo.edges in a TOML")
+        table["elo"] = dict(kind.elo or {})
+        if not edges:
+            table["elo"].pop("edges", None)
+    outputs: Table = {"logits": logits}
+    value = _value(session, kind, logits, planes, encoder, ratings, told)
+    if value is not None:
+        outputs["value"] = value
+    table["outputs"] = outputs
+    unused = [info.name for info in session.outputs if info.name not in (logits, (value or {}).get("name"))]
+    if unused:
+        told.append(f"not used: {', '.join(unused)}")
+    masked = bool(trained_with_mask)
+    if trained_with_mask is None:
+        told.append("trained_with_mask = false: a network trained over its legal moves alone needs --trained-with-mask")
+    table["contract"]["trained_with_mask"] = masked
+    return Guess(table, tuple(told))
+
+
+def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
+    """The one kind, encoder and input that fit."""
+    fits = []
+    for kind in KINDS.values():
+        if name not in (None, kind.name) or (name is None and kind.name == "maia1"):
+            continue
+        size = len(vocabulary(kind.vocabulary))
+        if not any(info.shape[1:] == (size,) for info in session.outputs):
+            continue
+        for encoder in map(plane_encoder, kind.planes):
+            named = [i.name for i in session.inputs if i.shape[1:] == encoder.shape and i.dtype == encoder.dtype]
+            buckets = any(info.dtype == "int64" for info in session.inputs)
+            if len(named) == 1 and not (name is None and buckets != bool((kind.elo or {}).get("edges"))):
+                fits.append((kind, encoder, named[0]))
+    if len(fits) == 1:
+        return fits[0]
+    wanted = "no known kind of network" if name is None else f"not a network of the kind {name!r}"
+    known = ", ".join(f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names())
+    sizes = ", ".join(vocabulary_names())
+    several = f"fits {', '.join(kind.name for kind, _, _ in fits)}: say which with --contract; " if fits else ""
+    raise ContractError(f"{several or wanted + ': '}it has {_shapes(session)}. Inputs known: {known}; outputs: {sizes}")
+
+
+def _logits(session: Session, kind: Kind) -> str:
+    size = len(vocabulary(kind.vocabulary))
+    named = [info.name for info in session.outputs if info.shape[1:] == (size,)]
+    if len(named) > 1:
+        raise ContractError(f"outputs {', '.join(named)} all have {size} numbers: write a TOML that says which")
+    return named[0]
+
+
+def _elos(ratings: Sequence[TensorInfo], told: list[str]) -> Table:
+    """Which of the remaining inputs is the mover's rating and which the opponent's, by their names."""
+    flat = [info for info in ratings if len(info.shape) == 1]
+    if len(flat) != len(ratings) or len(flat) > 2:
+        names = ", ".join(info.name for info in ratings)
+        raise ContractError(
+            f"inputs {names}: not one or two ratings of shape [B]; write a TOML, or export without them"
+        )
+    opponent = [info.name for info in flat if "opp" in info.name.lower()]
+    own = [info.name for info in flat if info.name not in opponent]
+    if len(opponent) > 1 or len(own) > 1:
+        names = ", ".join(info.name for info in flat)
+        raise ContractError(f"inputs {names}: cannot tell the mover's rating from the opponent's; write a TOML")
+    found = {"elo_self": own[0]} if own else {}
+    if opponent:
+        found["elo_opponent"] = opponent[0]
+    told.append("; ".join(f"input {name!r} is {key}" for key, name in found.items()))
+    return found
+
+
+def _value(
+    session: Session,
+    kind: Kind,
+    logits: str,
+    planes: str,
+    encoder: PlaneEncoder,
+    ratings: Sequence[TensorInfo],
+    told: list[str],
+) -> Table | None:
+    """The output that tells how the game will end, and in what form; by its shape, its name and what it gives."""
+    others = [info for info in session.outputs if info.name != logits]
+    threes = [info.name for info in others if info.shape[1:] == (3,)]
+    ones = [info.name for info in others if info.shape[1:] in ((), (1,)) and "mlh" not in info.name.lower()]
+    if len(threes) == 1:
+        feeds = {planes: np.stack([encoder.encode(Position.read(moves=moves)) for moves in ((), ("e2e4",))])}
+        for info in ratings:
+            feeds[info.name] = np.zeros(2, dtype=info.dtype)
+        value = np.asarray(session.run(feeds, threes)[0], dtype=np.float64)
+        softmaxed = bool((value >= 0).all() and np.allclose(value.sum(1), 1, atol=1e-3))
+        form = "probabilities" if softmaxed else "logits"
+        told.append(f"output {threes[0]!r} holds {kind.value_order.replace('_', ', ')} as {form}, for the side to move")
+        return {"name": threes[0], "order": kind.value_order, "softmaxed": softmaxed}
+    if len(ones) == 1 and not threes:
+        told.append(f"output {ones[0]!r} is the expected score from -1 to 1, for the side to move")
+        return {"name": ones[0], "order": "score"}
+    if threes or ones:
+        told.append(f"no value: {', '.join(threes + ones)} could each be one; write it into the TOML")
+    return None
+
+
+def _shapes(session: Session) -> str:
+    def words(infos: Sequence[TensorInfo]) -> str:
+        return ", ".join(
+            f"{info.name} {info.dtype} [{', '.join('B' if size is None else str(size) for size in info.shape)}]"
+            for info in infos
+        )
+
+    return f"inputs {words(session.inputs)}; outputs {words(session.outputs)}"

@@ -1,0 +1,172 @@
+"""A `Model`: a session under its contract. Position → EncodedPosition → logits `[B, A]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.encoded import Elo, EncodedPosition
+from movemask.board.position import Position
+from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
+from movemask.inference.contract import Contract
+from movemask.inference.session import Array, Session, TensorInfo
+from movemask.planes.encoders import PlaneEncoder, plane_encoder
+from movemask.planes.variations import varied_encoder, varied_vocabulary
+from movemask.vocabulary.legal_slots import legal_slots
+from movemask.vocabulary.vocabularies import vocabulary
+from movemask.vocabulary.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What the network said of a batch: logits `[B, A]` as they came, and the value, if it has one.
+
+    Value: float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
+    """
+
+    logits: NDArray[np.floating]
+    value: NDArray[np.float64] | None
+
+    def part(self, rows: slice) -> Evaluation:
+        """The same of some of the positions."""
+        return Evaluation(self.logits[rows], None if self.value is None else self.value[rows])
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network that is read by its contract."""
+
+    name: str
+    digest: str
+    contract: Contract
+    session: Session
+    encoder: PlaneEncoder = field(init=False)
+    vocabulary: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        terms = self.contract.contract
+        encoder = varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
+        object.__setattr__(self, "encoder", encoder)
+        object.__setattr__(self, "vocabulary", varied_vocabulary(vocabulary(terms.vocabulary), terms.variations))
+
+    @property
+    def trained_with_mask(self) -> bool:
+        return self.contract.contract.trained_with_mask
+
+    def elo(self, asked: Elo | None) -> Elo | None:
+        """The ratings that the network is given: those asked for, clamped to what it knows, or the contract's
+        default."""
+        if not self.contract.takes_elo:
+            return None
+        known = self.contract.elo
+        if asked is None:
+            return Elo(known.default, known.default)
+        clamped = (min(max(rating, known.minimum), known.maximum) for rating in (asked.self, asked.opponent))
+        return Elo(*clamped)
+
+    def calibrated_temperature(self) -> float:
+        """The contract's fitted temperature; raises NotCalibrated."""
+        if self.contract.calibration is None:
+            raise NotCalibrated(
+                f"temperature: model {self.name!r} is not calibrated; `movemask calibrate` writes it into its contract"
+            )
+        return self.contract.calibration.temperature
+
+    def ignored(self, position: Position, asked: Elo | None) -> tuple[str, ...]:
+        """The inputs of a request that this network cannot use."""
+        names = []
+        if position.has_history and not self.contract.takes_history:
+            names.append("history")
+        if asked is not None and not self.contract.takes_elo:
+            names.append("elo")
+        return tuple(names)
+
+    def encode(self, position: Position, elo: Elo | None = None) -> EncodedPosition:
+        """Legal moves and slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
+        found = self.encode_all([position], [elo])[0]
+        if isinstance(found, MovemaskError):
+            raise found
+        return found
+
+    def encode_all(
+        self, positions: Sequence[Position], elos: Sequence[Elo | None]
+    ) -> list[EncodedPosition | MovemaskError]:
+        """The same of many positions, or what `encode` raises for one; the legal moves of all are found at once."""
+        return [
+            found
+            if isinstance(found, MovemaskError)
+            else EncodedPosition(position, found.codes, found.slots, found.in_check, self.elo(elo))
+            for position, elo, found in zip(positions, elos, legal_slots(positions, self.vocabulary), strict=True)
+        ]
+
+    def evaluate(self, batch: Sequence[EncodedPosition], *, alone: bool = True) -> Evaluation:
+        """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape.
+
+        `alone` as in `Session.run`.
+        """
+        outputs = self.contract.outputs
+        names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
+        logits, *rest = self.session.run(self.feeds(batch), names, alone=alone)
+        if logits.shape != (len(batch), len(self.vocabulary)):
+            raise InferenceFailed(
+                f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "
+                f"expected [B, A] = {(len(batch), len(self.vocabulary))}"
+            )
+        return Evaluation(logits, self._value(rest[0], batch) if outputs.value else None)
+
+    def feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
+        """What the network is given for a batch, by the names of its inputs."""
+        inputs = self.contract.inputs
+        feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all([encoded.position for encoded in batch])}
+        if inputs.elo_self is not None:
+            feeds[inputs.elo_self] = self._ratings([e.elo.self if e.elo else 0 for e in batch])
+        if inputs.elo_opponent is not None:
+            feeds[inputs.elo_opponent] = self._ratings([e.elo.opponent if e.elo else 0 for e in batch])
+        return feeds
+
+    def _ratings(self, ratings: Sequence[float]) -> Array:
+        edges = self.contract.elo.edges
+        if edges:
+            return np.searchsorted(edges, ratings, side="right").astype(np.int64)
+        return np.array(ratings, dtype=np.float32)
+
+    def _value(self, raw: Array, batch: Sequence[EncodedPosition]) -> NDArray[np.float64]:
+        """The value as `Evaluation` has it, whatever the order, form and point of view in the network."""
+        terms = self.contract.outputs.value
+        assert terms is not None
+        rows, size = len(batch), 1 if terms.order == "score" else 3
+        if raw.shape not in ((rows, size), (rows,) if size == 1 else (rows, size)):
+            raise InferenceFailed(
+                f"model {self.name}: output {terms.name!r} came as {raw.shape}, expected {(rows, size)}"
+            )
+        value = raw.astype(np.float64).reshape(rows, size)
+        if not np.isfinite(value).all():
+            raise InferenceFailed(f"model {self.name}: output {terms.name!r} holds NaN or infinity")
+        if terms.order == "score":
+            value = (np.clip(value, -1, 1) + 1) / 2
+        elif not terms.softmaxed:
+            value = np.exp(value - value.max(axis=1, keepdims=True))
+            value /= value.sum(axis=1, keepdims=True)
+        if terms.order == "loss_draw_win":
+            value = value[:, ::-1]
+        if terms.point_of_view == "white":
+            black = np.array([encoded.position.black for encoded in batch])[:, None]
+            value = np.where(black, 1 - value if size == 1 else value[:, ::-1], value)
+        return np.ascontiguousarray(value)
+
+
+def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """The inputs and outputs that a contract asks of an ONNX file."""
+    encoder = plane_encoder(contract.contract.planes)
+    inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
+    for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
+        if name is not None:
+            inputs.append(TensorInfo(name, "int64" if contract.elo.edges else "float32", (None,)))
+    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, contract.slots))]
+    if contract.outputs.value:
+        size = 1 if contract.outputs.value.order == "score" else 3
+        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))
+    return inputs, outputs

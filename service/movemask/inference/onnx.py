@@ -1,0 +1,109 @@
+"""onnxruntime, the only module that imports it.
+
+From 1.29 its official builds tell their maker about each session (model file name, graph hashes and the like) unless an
+environment variable says no before it is imported. This service sends nothing anywhere, so it says no.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+import onnxruntime as ort
+
+from movemask.errors import ContractError, InferenceFailed, SettingsError
+from movemask.inference.session import Array, TensorInfo
+
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+}
+
+
+class Provider(Enum):
+    """What onnxruntime runs a network on."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+_PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
+
+#: Runs at once on a GPU: one computes while the other's positions are brought to it.
+_GPU_RUNS = 2
+
+
+def provider_named(name: str) -> Provider:
+    """The provider of the settings; raises SettingsError if the onnxruntime that is installed has it not."""
+    provider, there = Provider(name), ort.get_available_providers()
+    if _PROVIDERS[provider] not in there:
+        raise SettingsError(
+            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has {', '.join(there)}; "
+            "install onnxruntime-gpu in place of onnxruntime"
+        )
+    return provider
+
+
+class OnnxSession:
+    """One network in onnxruntime.
+
+    On the CPU `threads` runs at once on a thread each, or one run on all of them: two sessions, which hold the weights
+    twice, for a session's number of threads is fixed when it is made. On a GPU one session, two runs at once.
+    """
+
+    def __init__(self, file: Path, threads: int, provider: Provider = Provider.CPU) -> None:
+        gpu = provider is not Provider.CPU
+        self.at_once = _GPU_RUNS if gpu else threads
+        self._session = _opened(file, 1, provider)
+        self._alone = self._session if gpu or threads == 1 else _opened(file, threads, provider)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(_info(node) for node in self._session.get_inputs())
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return tuple(_info(node) for node in self._session.get_outputs())
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
+        session = self._alone if alone else self._session
+        try:
+            return list(session.run(list(outputs), dict(feeds)))
+        except Exception as error:
+            raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
+
+
+def _opened(file: Path, threads: int, provider: Provider) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what goes wrong is raised; the runtime need not print it too
+    # Threads that have finished their part spin for the next: within a run that halves its time, after it they would
+    # take a core from everything else for milliseconds.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    try:
+        session = ort.InferenceSession(str(file), options, providers=[_PROVIDERS[provider]])
+    except Exception as error:  # onnxruntime's exceptions share no base of their own
+        raise ContractError(f"{file.name}: onnxruntime cannot load it: {_first_line(error)}") from None
+    if _PROVIDERS[provider] not in session.get_providers():  # it takes the CPU, and says so in its log alone
+        raise ContractError(
+            f"{file.name}: onnxruntime cannot run it on {provider.value} (MOVEMASK_PROVIDER): the driver, CUDA or "
+            "cuDNN is missing or of another version"
+        )
+    return session
+
+
+def _info(node: ort.NodeArg) -> TensorInfo:
+    shape = tuple(size if isinstance(size, int) else None for size in node.shape)
+    return TensorInfo(node.name, _DTYPES.get(node.type, node.type), shape)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

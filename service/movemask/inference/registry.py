@@ -1,0 +1,156 @@
+"""The models of a folder, by name, each with its contract and what its check found; one of them is the default."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from movemask.errors import ContractError, ModelError, ModelUnavailable, SettingsError, UnknownModel
+from movemask.inference.check import Step, check
+from movemask.inference.contract import Backend, Contract, read_contract
+from movemask.inference.model import Model, expected_tensors
+from movemask.inference.onnx import OnnxSession, Provider
+from movemask.inference.session import FakeSession, Session
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model of the folder: served unless `failure` says why not. `model` is None too where it is not loaded."""
+
+    name: str
+    contract: Contract | None
+    model: Model | None
+    failure: str | None
+    steps: tuple[Step, ...] = ()  # of the contract check, as far as it came
+    digest: str | None = None
+    rejected: str | None = None  # why the files that are there now did not take the place of those served
+
+    @property
+    def served(self) -> bool:
+        """Whether requests for it are answered."""
+        return self.failure is None
+
+
+class Registry:
+    """Entries by name, read once; `get(None)` is the default model."""
+
+    def __init__(self, entries: Mapping[str, Entry], default: str) -> None:
+        self._entries = dict(entries)
+        self.default = default
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Entry], default: str | None) -> Registry:
+        """Entries (at least one) sorted by name, with a default chosen where None is given. A default that is not there
+        is let be: asking for it says so."""
+        for entry in entries.values():
+            if entry.failure:
+                log.error("model %s is not served: %s", entry.name, entry.failure)
+        in_order = dict(sorted(entries.items()))
+        return cls(in_order, default or _chosen(in_order))
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def entry(self, name: str | None) -> Entry:
+        """The entry of that name, the default's if None; raises UnknownModel."""
+        wanted = self.default if name is None else name
+        if wanted not in self._entries:
+            there = ", ".join(self._entries)
+            raise UnknownModel(f"model: no model {wanted!r}; there are {there}")
+        return self._entries[wanted]
+
+    def get(self, name: str | None) -> Model:
+        """The served model of that name; raises UnknownModel or ModelUnavailable."""
+        entry = self.entry(name)
+        if entry.model is None:
+            raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
+        return entry.model
+
+
+def contract_files(folder: Path, default: str | None) -> dict[str, Path]:
+    """The `NAME.toml` files of a models folder by name; raises SettingsError if there is none, or not the default."""
+    try:
+        files = {file.stem: file for file in map(folder.joinpath, sorted(os.listdir(folder))) if file.suffix == ".toml"}
+    except (FileNotFoundError, NotADirectoryError):
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder") from None
+    except OSError as error:
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
+    if not files:
+        raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx")
+    if default is not None and default not in files:
+        raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(files)}")
+    return files
+
+
+def load_registry(folder: Path, default: str | None, threads: int, provider: Provider = Provider.CPU) -> Registry:
+    """Loads and checks each `NAME.toml` of `folder`; raises SettingsError if there is none, or not the default."""
+    files = contract_files(folder, default)
+    return Registry.of({name: load_entry(file, threads, provider) for name, file in files.items()}, default)
+
+
+def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
+    """The model of one TOML file, not checked; raises ModelError."""
+    return _opened(file, read_contract(file), threads, provider)
+
+
+def _opened(file: Path, contract: Contract, threads: int, provider: Provider) -> Model:
+    session, digest = _session(file, contract, threads, provider)
+    return Model(file.stem, digest, contract, session)
+
+
+def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU) -> Entry:
+    """Loads the model of one TOML file through its check; what fails is told in the entry, not raised."""
+    contract = None
+    try:
+        contract = read_contract(file)
+        model = _opened(file, contract, threads, provider)
+    except ModelError as error:
+        return Entry(file.stem, contract, None, str(error))
+    steps = check(model)
+    if not steps[-1].passed:
+        return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
+    return Entry(file.stem, contract, model, None, steps, model.digest)
+
+
+def network_file(file: Path, contract: Contract | None) -> Path | None:
+    """The network beside a TOML file; None for the fake, which has no file."""
+    if contract is None:
+        return file.with_suffix(".onnx")
+    if contract.network.backend is Backend.FAKE:
+        return None
+    return file.with_name(contract.network.file or f"{file.stem}.onnx")
+
+
+def _session(file: Path, contract: Contract, threads: int, provider: Provider) -> tuple[Session, str]:
+    if contract.network.backend is Backend.FAKE:
+        inputs, outputs = expected_tensors(contract)
+        if contract.outputs.value is not None:
+            raise ContractError(f"{file.name}: outputs.value: the fake has no value")
+        return FakeSession(inputs, outputs[0]), "sha256:" + hashlib.sha256(b"fake").hexdigest()
+    network = network_file(file, contract)
+    assert network is not None
+    try:
+        with open(network, "rb") as stream:
+            digest = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ContractError(f"{file.name}: network.file: {network.name}: {error.strerror}") from None
+    if contract.network.digest not in (None, digest):
+        raise ContractError(
+            f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
+        )
+    return OnnxSession(network, threads, provider), digest
+
+
+def _chosen(entries: Mapping[str, Entry]) -> str:
+    """The first served model by name, where the settings name none."""
+    served = [name for name, entry in entries.items() if entry.served]
+    chosen = served[0] if served else next(iter(entries))
+    if len(entries) > 1:
+        log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", chosen, ", ".join(entries))
+    return chosen

@@ -1,0 +1,1 @@
+"""Measuring: kinds of leakage, counterfactuals, causes, other people's outputs."""

@@ -1,0 +1,22 @@
+"""Policies as a mistake would have made them: for the audit and its tests, never to be served."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from movemask.numeric import checks
+from movemask.numeric.ragged import Float
+
+
+def multiplied_softmax(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
+    """The mistake `softmax(z * mask)`, which gives every illegal slot the weight `e^0`: `[B, A]` → float64 `[B, A]`.
+
+    `leakage.multiplied` is what this puts on illegal slots, found without forming it. ValueError for shapes
+    that do not fit.
+    """
+    z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
+    mask = checks.legal_mask(legal_mask, z)
+    mistaken = np.where(mask, z, 0.0)
+    weights = np.exp(mistaken - mistaken.max(axis=1, keepdims=True, initial=-np.inf))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

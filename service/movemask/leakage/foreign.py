@@ -1,0 +1,250 @@
+"""Someone else's numbers for a position, audited: logits, probabilities in a vocabulary, or a map of moves to
+probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.attacks import BIT
+from movemask.board.move_codes import codes_of
+from movemask.board.position import Position, boards_of
+from movemask.errors import InvalidAudit
+from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
+from movemask.leakage.kinds import KINDS, RAW, SERVED
+from movemask.leakage.leakage import Batch, measure
+from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped_moves, swapped_slots
+from movemask.leakage.reasons import Heavy, explained
+from movemask.leakage.record import Figure, IllegalMass
+from movemask.numeric.ragged import Float
+from movemask.vocabulary.vocabulary import Castling, Vocabulary
+
+#: The kind of what was given as probabilities.
+GIVEN = "given"
+
+#: Sums that rounding, or a mask after the softmax, can explain; anything else is no distribution.
+_LEAST_SUM, _LARGEST_SUM = 1e-6, 1.1
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What leaks, of numbers that came from elsewhere.
+
+    `figures` by kind: of logits every kind but `served`; of probabilities `given`, whose `leaked` is the illegal share
+    of their sum. `total` is that sum, None for logits; `top` the move with the most; `missing` the legal moves that
+    were given nothing; `causes` hold all of the illegal share, `illegal` the moves that have most of it, and `patterns`
+    the known mistakes it looks like. A slot is named by its own squares.
+    """
+
+    figures: Mapping[str, Figure]
+    total: float | None
+    top: str
+    top_is_legal: bool
+    missing: tuple[str, ...]
+    causes: Mapping[Cause, float]
+    illegal: tuple[IllegalMass, ...]
+    patterns: tuple[Pattern, ...]
+
+
+def audited_logits(
+    position: Position, vocabulary: Vocabulary, logits: Sequence[float], *, least: float, named: int
+) -> Verdict:
+    """The verdict on logits `[A]`; raises InvalidAudit naming the slot that is at fault."""
+    moves, slots = _legal(position, vocabulary)
+    z = _of_size("logits", logits, vocabulary)
+    for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
+        raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
+    for slot, move in zip(slots.tolist(), moves, strict=True):
+        if np.isnan(z[slot]) or z[slot] == np.inf:
+            raise InvalidAudit(f"logits[{slot}]: {move.uci()} is legal, and its logit is {z[slot]}")
+    if np.isneginf(z[slots]).all():
+        raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
+    black = np.array([position.black])
+    kinds = [kind for kind in KINDS if kind != SERVED]
+    measured = measure(kinds, Batch(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
+    figures = {kind: of.figures()[0] for kind, of in measured.items()}
+    share = np.zeros(len(z))
+    if figures[RAW].leaked is not None:
+        share = np.exp(z - z.max())
+        share /= share.sum()
+    best = int(np.argmax(np.where(np.isnan(z), -np.inf, z)))
+    return _verdict(position, vocabulary, slots, share, figures, None, best, np.isneginf(z[slots]), least, named)
+
+
+def audited_probabilities(
+    position: Position, vocabulary: Vocabulary, probabilities: Sequence[float], *, least: float, named: int
+) -> Verdict:
+    """The verdict on probabilities `[A]`; raises InvalidAudit naming the slot that is at fault."""
+    _, slots = _legal(position, vocabulary)
+    p = _of_size("probabilities", probabilities, vocabulary)
+    total = _sum_of("probabilities", dict(enumerate(p.tolist())))
+    figures = {GIVEN: _given(p[slots], np.delete(p, slots))}
+    best, nothing = int(np.argmax(p)), p[slots] == 0
+    return _verdict(position, vocabulary, slots, p / total, figures, total, best, nothing, least, named)
+
+
+def _verdict(
+    position: Position,
+    vocabulary: Vocabulary,
+    slots: NDArray[np.intp],
+    share: Float,
+    figures: Mapping[str, Figure],
+    total: float | None,
+    best: int,
+    nothing: NDArray[np.bool_],
+    least: float,
+    named: int,
+) -> Verdict:
+    """The verdict on shares `[A]` of slots; `nothing` `[L]` says which legal slots were given nothing."""
+    illegal = np.ones(len(share), dtype=np.bool_)
+    illegal[slots] = False
+    reached = np.flatnonzero(illegal & (share > 0))
+    reached = reached[np.lexsort((reached, -share[reached]))]
+    heavy = Heavy(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
+    ((heaviest, causes),) = explained(
+        heavy, [position], vocabulary, [codes_of(list(position.board.legal_moves))], named
+    )
+    return Verdict(
+        figures=figures,
+        total=total,
+        top=names_of_slots(position, vocabulary, np.array([best]))[0],
+        top_is_legal=not illegal[best],
+        missing=tuple(names_of_slots(position, vocabulary, slots[nothing])),
+        causes=causes,
+        illegal=tuple(one for one in heaviest if one.probability >= least),
+        patterns=(*flat(share[illegal], share[slots]), *swapped_slots(position, vocabulary, share)),
+    )
+
+
+def audited_policy(
+    position: Position, policy: Mapping[str, float], *, castling: Castling | None = None, least: float, named: int
+) -> Verdict:
+    """The verdict on a map of UCI moves to probabilities; raises InvalidAudit.
+
+    Castling is written in the one form of `castling`, or in either (e1g1, e1h1) where that is None.
+    """
+    board = position.board
+    if castling is Castling.KING_TWO_SQUARES and board.chess960:
+        raise InvalidAudit("castling: in Chess960 it is written king_takes_rook")
+    total = _sum_of("policy", policy)
+    playable = {_key(board, move, None): move for move in board.legal_moves}
+    if not playable:
+        raise _finished(position)
+    found: dict[object, str] = {}
+    wrong: list[tuple[str, chess.Move, float]] = []
+    right = dict.fromkeys(playable, 0.0)
+    for uci, p in policy.items():
+        move = _move(uci)
+        key = _key(board, move, castling)
+        if p > 0 and key in found:
+            raise InvalidAudit(
+                f"policy: {found[key]!r} and {uci!r} may both stand for castling; say which with "
+                f'"castling": "{Castling.KING_TWO_SQUARES.value}" or "{Castling.KING_TAKES_ROOK.value}"'
+            )
+        if p > 0:
+            found[key] = uci
+        if key in right:
+            right[key] += p
+        elif p > 0:
+            wrong.append((uci, move, p / total))
+    wrong.sort(key=lambda one: (-one[2], one[0]))
+    reasons = _causes([move for _, move, _ in wrong], position, castling, codes_of(list(board.legal_moves)))
+    illegal = [IllegalMass(uci, p, cause) for (uci, _, p), cause in zip(wrong, reasons, strict=True)]
+    causes: dict[Cause, float] = {}
+    for one in illegal:
+        causes[one.cause] = causes.get(one.cause, 0.0) + one.probability
+    top = max(policy, key=lambda uci: policy[uci])
+    legal_p, illegal_p = np.array(list(right.values())), np.array([p for _, _, p in wrong])
+    share = {uci: p / total for uci, p in policy.items()}
+    return Verdict(
+        figures={GIVEN: _given(legal_p / total, illegal_p)},
+        total=total,
+        top=top,
+        top_is_legal=_key(board, _move(top), castling) in playable,
+        missing=tuple(name_in_map(board, move, castling) for key, move in playable.items() if right[key] == 0),
+        causes=causes,
+        illegal=tuple(one for one in illegal if one.probability >= least)[:named],
+        patterns=(*flat(illegal_p, legal_p / total), *swapped_moves(board, share, castling)),
+    )
+
+
+def _causes(
+    moves: Sequence[chess.Move], position: Position, castling: Castling | None, legal: NDArray[np.intp]
+) -> list[Cause]:
+    """Why moves that are told by their squares are illegal; without `castling`, castling is whatever it looks like."""
+    boards, turned = boards_of([position]), 56 if position.black else 0
+    source = np.array([move.from_square ^ turned for move in moves], dtype=np.intp)
+    target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
+    promotion = np.array([move.promotion or 0 for move in moves], dtype=np.intp)
+    if castling is None:
+        takes_rook = boards.kinds[3] & boards.ours & BIT[target] != 0
+    else:
+        takes_rook = np.full(len(moves), castling is Castling.KING_TAKES_ROOK)
+    written = Written(boards, np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook)
+    return [CAUSES[cause] for cause in causes_of(written, [legal]).tolist()]
+
+
+def _given(right: Float, wrong: Float) -> Figure:
+    """The illegal share, whether an illegal move is the best, and the divergence from the legal part made whole."""
+    on_right, on_wrong = float(right.sum()), float(wrong.sum())
+    flipped = bool(wrong.max(initial=0.0) > right.max(initial=0.0))
+    kl = float(np.log1p(on_wrong / on_right)) if on_right > 0 else None
+    return Figure(on_wrong / (on_right + on_wrong), flipped, kl)
+
+
+def _legal(position: Position, vocabulary: Vocabulary) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
+    moves, slots = vocabulary.legal_slots(position)
+    if not moves:
+        raise _finished(position)
+    return moves, slots
+
+
+def _finished(position: Position) -> InvalidAudit:
+    return InvalidAudit(f"fen: {position.fen!r} has no legal move; there is nothing to audit")
+
+
+def _of_size(name: str, numbers: Sequence[float], vocabulary: Vocabulary) -> Float:
+    if len(numbers) != len(vocabulary):
+        raise InvalidAudit(
+            f"{name}: {len(numbers)} numbers; the vocabulary {vocabulary.name} has {len(vocabulary)} slots"
+        )
+    return np.array(numbers, dtype=np.float64)
+
+
+def _sum_of(name: str, numbers: Mapping[Any, float]) -> float:
+    """The sum of probabilities; raises InvalidAudit naming the one, or the sum, that cannot be."""
+    for key, p in numbers.items():
+        if not 0 <= p <= 1 + _ROUNDING:
+            raise InvalidAudit(f"{name}[{key}]: {p} is no probability; it must be from 0 to 1")
+    total = math.fsum(numbers.values())
+    if total == 0:
+        raise InvalidAudit(f"{name}: nothing is above 0")
+    if not _LEAST_SUM <= total <= _LARGEST_SUM:
+        raise InvalidAudit(f"{name}: the sum is {total:g}, too far from 1; divide by it, or send the logits")
+    return total
+
+
+def _move(uci: str) -> chess.Move:
+    try:
+        move = chess.Move.from_uci(uci)
+    except ValueError:
+        raise InvalidAudit(f"policy: {uci!r} is not a UCI move") from None
+    if not move or move.drop is not None:
+        raise InvalidAudit(f"policy: {uci!r} is not a move of chess")
+    return move
+
+
+def _key(board: chess.Board, move: chess.Move, castling: Castling | None) -> object:
+    """The same for two ways to write one move: castling by the king's two squares or onto the rook, or, with
+    `castling`, in that form alone."""
+    can_castle = board.is_castling(move) and board.is_legal(move)
+    if can_castle and (castling is None or board.chess960 or move == form_of(board, move, castling)):
+        return "kingside" if board.is_kingside_castling(move) else "queenside"
+    return move

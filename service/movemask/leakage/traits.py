@@ -1,0 +1,71 @@
+"""What is known of a position beside its leakage, and the groups it is counted in by each."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cache
+
+from movemask.board.phase import Phase
+
+#: What figures can be told by, beside `cause` and `model`; each position is in one group of each.
+DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
+
+_MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
+_ELO_FROM = (0, *range(1000, 2500, 200))
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """Of one position; `elo` is the rating of the side to move, None if none was given."""
+
+    turn: str
+    in_check: bool
+    phase: Phase
+    legal_moves: int
+    elo: float | None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The group that the position is counted in, of each of DIMENSIONS."""
+        checked = "true" if self.in_check else "false"
+        return self.phase.value, self.turn, checked, legal_moves_group(self.legal_moves), elo_group(self.elo)
+
+
+@cache
+def legal_moves_group(legal_moves: int) -> str:
+    """The group of a number of legal moves, at least 1."""
+    return _band(legal_moves, _MOVES_FROM)
+
+
+def elo_group(elo: float | None) -> str:
+    """The group of a rating."""
+    return "unknown" if elo is None else _band(elo, _ELO_FROM)
+
+
+def groups(dimension: str) -> tuple[str, ...]:
+    """Every group of a dimension in its natural order."""
+    match dimension:
+        case "phase":
+            return tuple(phase.value for phase in Phase)
+        case "side":
+            return ("white", "black")
+        case "in_check":
+            return ("true", "false")
+        case "legal_moves":
+            return tuple(_band(start, _MOVES_FROM) for start in _MOVES_FROM)
+        case "elo":
+            return (*(_band(start, _ELO_FROM) for start in _ELO_FROM), "unknown")
+    raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+
+
+def _band(value: float, starts: tuple[int, ...]) -> str:
+    """The band of whole numbers that a value is in, such as `10-19`; the last one is open."""
+    place = bisect_right(starts, value) - 1
+    if place < 0:
+        raise ValueError(f"{value} is below {starts[0]}")
+    start = starts[place]
+    if place == len(starts) - 1:
+        return f"{start}+"
+    last = starts[place + 1] - 1
+    return str(start) if last == start else f"{start}-{last}"

@@ -1,0 +1,123 @@
+"""Sparse alternatives to softmax: sparsemax, 1.5-entmax and α-entmax over the rows of a ragged batch.
+
+All solve `argmax_p  p·z + H_α(p)` over distributions `p`, with Tsallis' entropy `H_α`; the answer is
+`p = [(α - 1) z - τ]_+ ^ (1 / (α - 1))`, so that moves far below the best get exactly 0. α = 1 is softmax, α =
+2 sparsemax. All are unchanged when a constant is added to a row.
+
+Sources: Martins & Astudillo, "From softmax to sparsemax" (2016), arXiv:1602.02068; Peters, Niculae & Martins, "Sparse
+sequence-to-sequence models" (2019), arXiv:1905.05702 (exact threshold of 1.5-entmax, bisection).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from movemask.numeric import checks
+from movemask.numeric.ragged import Float, Index, padded, row_lengths, row_sum, spread
+from movemask.numeric.softmax import softmax
+
+#: Nothing this far below a row's best (after scaling) can be in the support, whose threshold is within 1 of it.
+_FLOOR = -2.0
+_BISECTIONS = 64  # halvings of an interval of length 1: past float64's last bit
+
+
+def sparsemax(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> NDArray[np.floating]:
+    """Euclidean projection of each row onto the distributions, by the exact threshold.
+
+    legal_logits `[N]` below +inf (no row of -inf alone), indptr `[B + 1]`, temperature a number or `[B]` →
+    `[N]`; each row
+    sums to 1 within 1e-12, an empty row stays empty. ValueError for shapes, temperatures and logits that cannot be.
+    """
+    z, bounds = _scaled(legal_logits, indptr, temperature, 1.0)
+    ordered = _descending(z, bounds)
+    counts = np.arange(1, ordered.shape[1] + 1)
+    cumulated = np.cumsum(ordered, axis=1)
+    support = np.count_nonzero(1 + counts * ordered > cumulated, axis=1)
+    threshold = (_at(cumulated, support) - 1) / np.maximum(support, 1)
+    p = np.maximum(z - spread(threshold, bounds), 0.0)
+    return checks.result(_normalised(p, bounds), legal_logits, keep_dtype)
+
+
+def entmax15(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> NDArray[np.floating]:
+    """1.5-entmax by its exact threshold; arguments as in `sparsemax`."""
+    z, bounds = _scaled(legal_logits, indptr, temperature, 0.5)
+    ordered = _descending(z, bounds)
+    counts = np.arange(1, ordered.shape[1] + 1)
+    mean = np.cumsum(ordered, axis=1) / counts
+    mean_square = np.cumsum(ordered**2, axis=1) / counts
+    slack = np.maximum((1 - counts * (mean_square - mean**2)) / counts, 0.0)
+    thresholds = mean - np.sqrt(slack)
+    support = np.count_nonzero((thresholds <= ordered) & (ordered > _FLOOR), axis=1)
+    p = np.maximum(z - spread(_at(thresholds, support), bounds), 0.0) ** 2
+    return checks.result(_normalised(p, bounds), legal_logits, keep_dtype)
+
+
+def entmax(
+    legal_logits: ArrayLike,
+    indptr: ArrayLike,
+    alpha: ArrayLike,
+    temperature: ArrayLike = 1.0,
+    *,
+    keep_dtype: bool = False,
+) -> NDArray[np.floating]:
+    """α-entmax by bisection on the threshold, for `alpha` (a number or `[B]`) from 1, softmax, upwards.
+
+    Other arguments as in `sparsemax`. A second way to sparsemax and 1.5-entmax, which it meets within 1e-12.
+    Above α = 2 a probability near 0 is known to about `1e-16 ** (1 / (α - 1))` only, for its curve is vertical there.
+    """
+    values, bounds, _ = checks.logits(legal_logits, indptr)
+    rows = len(bounds) - 1
+    alphas = checks.per_row("alpha", alpha, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
+    plain = alphas == 1.0
+    power = np.where(plain, 1.0, alphas - 1)  # a row of softmax is computed apart and put in its place below
+    z, _ = _scaled(values, bounds, temperature, power)
+    exponents = spread(1 / power, bounds)
+    low = np.full(rows, -1.0)
+    high = -(np.maximum(row_lengths(bounds), 1).astype(np.float64) ** -power)
+    with np.errstate(under="ignore"):
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            mass = row_sum(np.maximum(z - spread(middle, bounds), 0.0) ** exponents, bounds)
+            low = np.where(mass >= 1, middle, low)
+            high = np.where(mass >= 1, high, middle)
+        p = _normalised(np.maximum(z - spread(low, bounds), 0.0) ** exponents, bounds)
+    if plain.any():
+        p = np.where(spread(plain.astype(np.float64), bounds) > 0, softmax(values, bounds, temperature), p)
+    return checks.result(p, legal_logits, keep_dtype)
+
+
+def _scaled(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike, scale: float | Float
+) -> tuple[Float, Index]:
+    """`scale * (z - max z) / T`, not below _FLOOR."""
+    values, bounds, top = checks.logits(legal_logits, indptr)
+    temperatures = checks.temperature(temperature, len(bounds) - 1)
+    factor = np.broadcast_to(np.asarray(scale), (len(bounds) - 1,))
+    with np.errstate(over="ignore"):
+        shifted = (values - spread(top, bounds)) / spread(
+            np.broadcast_to(np.asarray(temperatures), factor.shape), bounds
+        )
+        return np.maximum(shifted * spread(factor, bounds), _FLOOR), bounds
+
+
+def _descending(values: Float, indptr: Index) -> Float:
+    """`[N]` → `[B, longest]`, each row from its largest value down, filled up with _FLOOR."""
+    return -np.sort(-padded(values, indptr, _FLOOR), axis=1)
+
+
+def _at(values: Float, count: NDArray[np.integer]) -> Float:
+    """`values[b, count[b] - 1]` for each row; 0 where the count is 0."""
+    if not values.shape[1]:
+        return np.zeros(len(values))
+    picked = np.take_along_axis(values, np.maximum(count - 1, 0)[:, None], axis=1)[:, 0]
+    return np.where(count > 0, picked, 0.0)
+
+
+def _normalised(p: Float, indptr: Index) -> Float:
+    """The threshold is exact to rounding; dividing by the sum takes the rounding out of the sum too."""
+    return np.asarray(p / spread(row_sum(p, indptr), indptr))

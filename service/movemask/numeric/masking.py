@@ -1,0 +1,109 @@
+"""Three ways to keep a softmax to the legal slots, dense `[B, A]`; and, for weights, ragged `[N]`.
+
+| way | formula | fails where |
+|---|---|---|
+| gather (`dense.masked_softmax`) | softmax of the legal logits alone | nowhere; an illegal logit is not read |
+| log-mask (`log_mask_softmax`) | softmax of `z + log m` | an illegal logit of NaN or +inf: `inf - inf` is NaN |
+| softmax, mask, renormalise (`softmax_then_mask`) | `m s / sum m s` with `s = softmax(z)` | all legal mass
+underflows: 0 / 0 |
+
+The wrong way, `softmax(z * m)`, is not here but among the audit's counterfactuals: it gives an illegal move the weight
+`e^0`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from movemask.numeric import checks
+from movemask.numeric.ragged import Float, row_max, row_sum, spread
+
+
+def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
+    """Softmax of `z + log w`: the definition of a masked softmax where the weights are a mask of 0 and 1.
+
+    Parameters
+    ----------
+    logits : float `[B, A]`
+    weights : bool or float `[B, A]`, at least 0: a mask, or prior weights (`w e^z / sum w e^z`)
+
+    Returns
+    -------
+    float `[B, A]`; 0 where the weight is 0, and throughout a row without weight. NaN in a row where an illegal logit is
+    NaN or +inf: this is the definition, not the way the service does it.
+    """
+    z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
+    w = _weights(weights, z.shape)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        shifted = z + np.log(w)
+        top = shifted.max(axis=1, keepdims=True, initial=-np.inf)
+        mass = np.exp(shifted - np.where(top == -np.inf, 0.0, top))
+        total = mass.sum(axis=1, keepdims=True)
+        policy = np.where(total == 0, 0.0, mass / total)
+    return checks.result(policy, logits, keep_dtype)
+
+
+def ragged_log_mask_softmax(
+    values: ArrayLike, indptr: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False
+) -> NDArray[np.floating]:
+    """The same over the rows of a ragged batch: values `[N]`, indptr `[B + 1]`, weights `[N]`."""
+    z, bounds = checks.ragged("values", values, indptr)
+    w = _weights(weights, z.shape)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        shifted = z + np.log(w)
+        top = row_max(shifted, bounds)
+        mass = np.exp(shifted - spread(np.where(top == -np.inf, 0.0, top), bounds))
+        total = spread(row_sum(mass, bounds), bounds)
+        policy = np.where(total == 0, 0.0, mass / total)
+    return checks.result(policy, values, keep_dtype)
+
+
+def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
+    """Plain softmax, illegal slots set to 0, what is left divided by its sum.
+
+    Right while the legal mass does not underflow. Where the best illegal logit is more than 745 above every
+    legal one (104
+    in float32), all legal mass is 0 and the row is NaN: kept so, not mended, for that is what this way does.
+
+    Parameters
+    ----------
+    logits : float `[B, A]`
+    legal_mask : bool `[B, A]`, True = legal
+    """
+    z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
+    mask = checks.legal_mask(legal_mask, z)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
+        s = np.exp(z - z.max(axis=1, keepdims=True, initial=-np.inf))
+        s /= s.sum(axis=1, keepdims=True)
+        legal = np.where(mask, s, 0.0)
+        policy = legal / legal.sum(axis=1, keepdims=True)
+    policy[~mask.any(axis=1)] = 0.0
+    return checks.result(policy, logits, keep_dtype)
+
+
+def ragged_softmax_then_mask(
+    values: ArrayLike, indptr: ArrayLike, legal: ArrayLike, *, keep_dtype: bool = False
+) -> NDArray[np.floating]:
+    """The same over the rows of a ragged batch: values `[N]`, indptr `[B + 1]`, legal bool `[N]`."""
+    z, bounds = checks.ragged("values", values, indptr)
+    mask = np.asarray(legal)
+    if mask.dtype != np.bool_ or mask.shape != z.shape:
+        raise ValueError(f"legal: expected bool of shape {z.shape}, got {mask.dtype} of shape {mask.shape}")
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
+        s = np.exp(z - spread(row_max(z, bounds), bounds))
+        s /= spread(row_sum(s, bounds), bounds)
+        kept = np.where(mask, s, 0.0)
+        policy = kept / spread(row_sum(kept, bounds), bounds)
+    some = spread(row_sum(mask.astype(np.float64), bounds), bounds) > 0
+    return checks.result(np.where(some, policy, 0.0), values, keep_dtype)
+
+
+def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:
+    array = np.asarray(weights)
+    if array.shape != shape or array.dtype.kind not in "bf":
+        raise ValueError(f"weights: expected bool or floats of shape {shape}, got {array.dtype} of shape {array.shape}")
+    result = array.astype(np.float64)
+    if not (result >= 0).all():
+        raise ValueError(f"weights: must be at least 0, got {result[~(result >= 0)][0]}")
+    return result

@@ -1,0 +1,102 @@
+"""Softmax and its kin over the rows of a ragged batch of legal logits: the main path.
+
+The policy is computed from the legal logits alone (`gather.gather_legal`), so nothing that stands in an
+illegal slot can
+reach it. Adding `log(mask)` to the logits and taking a plain softmax is the definition (`masking.log_mask_softmax`);
+gathering first gives the same numbers without `inf - inf` and without reading the `A - |L|` illegal ones. The dense
+`[B, A]` forms are in `dense`.
+
+Source: the shifted log-sum-exp of Blanchard, Higham & Higham, "Accurately computing the log-sum-exp and softmax
+functions", IMA J. Numer. Anal. 41 (2021), doi:10.1093/imanum/draa038.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from movemask.numeric import checks
+from movemask.numeric.ragged import Float, Index, row_sum, spread
+
+
+def softmax(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> NDArray[np.floating]:
+    """Probabilities of each row of a ragged batch.
+
+    Parameters
+    ----------
+    legal_logits : float `[N]`, below +inf, as `gather_legal` returns them; no row of -inf alone
+    indptr : int `[B + 1]`
+    temperature : float, or float `[B]`; finite and above 0
+    keep_dtype : return the dtype that came in; float64 otherwise, and inside always
+
+    Returns
+    -------
+    float `[N]`; each row sums to 1 within 1e-12, an empty row stays empty
+
+    Raises
+    ------
+    ValueError : shapes that do not fit, a temperature that cannot be, a row with NaN or +inf or of -inf alone
+    """
+    values, bounds, top = checks.logits(legal_logits, indptr)
+    weights = np.exp(_shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1)))
+    return checks.result(weights / spread(row_sum(weights, bounds), bounds), legal_logits, keep_dtype)
+
+
+def log_softmax(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> NDArray[np.floating]:
+    """Log-probabilities, finite where the probability itself underflows; arguments as in `softmax`."""
+    values, bounds, top = checks.logits(legal_logits, indptr)
+    shifted = _shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1))
+    with np.errstate(divide="ignore"):
+        log_total = np.log(row_sum(np.exp(shifted), bounds))
+    return checks.result(shifted - spread(log_total, bounds), legal_logits, keep_dtype)
+
+
+def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
+    """`log(sum(exp(row)))` of each row `[B]`; -inf for an empty row or one of -inf alone."""
+    array, bounds, top = checks.logits(values, indptr, all_low=True)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(under="ignore", divide="ignore"):
+        return np.asarray(shift + np.log(row_sum(np.exp(array - spread(shift, bounds)), bounds)))
+
+
+def softmax_one(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> tuple[NDArray[np.floating], Float]:
+    """Softmax with a 1 in the denominator, `e^z / (1 + sum e^z)`: a row may leave mass unassigned.
+
+    The same as a softmax over the row and one more logit that is always 0, so large logits of either sign are
+    shifted by `max(0, max z)`. Unlike softmax, it changes when a constant is added to all logits.
+
+    Parameters as in `softmax`; a row of -inf alone is allowed.
+
+    Returns
+    -------
+    probabilities `[N]`, and abstention float64 `[B]`, the mass left over: 1 for an empty row
+
+    Source: Miller, "Attention is off by one" (2023), https://www.evanmiller.org/attention-is-off-by-one.html.
+    """
+    values, bounds, top = checks.logits(legal_logits, indptr, all_low=True)
+    temperatures = checks.temperature(temperature, len(bounds) - 1)
+    top = np.maximum(top, 0.0)
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp((values - spread(top, bounds)) / _each(temperatures, bounds))
+        one = np.exp(-top / temperatures)
+    total = one + row_sum(weights, bounds)
+    return checks.result(weights / spread(total, bounds), legal_logits, keep_dtype), one / total
+
+
+def _shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
+    """`(z - max z) / T` of each row: at most 0, and 0 somewhere. Far below the maximum is -inf, as it should be."""
+    with np.errstate(over="ignore"):
+        shifted = values - spread(top, indptr)
+        if isinstance(temperature, float):
+            return shifted if temperature == 1.0 else shifted / temperature
+        return np.asarray(shifted / spread(temperature, indptr))
+
+
+def _each(temperature: Float | float, indptr: Index) -> Float | float:
+    return temperature if isinstance(temperature, float) else spread(temperature, indptr)

@@ -1,0 +1,194 @@
+"""Softmax of the rows of a sparse matrix, with the row maximum found four ways.
+
+Only the explicit elements take part, as if the others were -inf. A softmax is stable when each row is shifted by about
+its maximum; where a library has no segmented maximum, sums and elementwise powers can stand in for it. `Exact` is what
+this project uses. The others are kept to be studied (docs/numerics.md), and may give NaN or rows that do not sum to 1:
+that is what the study shows, so nothing is corrected here.
+
+`epsilon` is added to every row sum, in the search for the maximum and in the softmax. The source's text does not
+mention it, but its code does so with SOURCE_EPSILON: a row that underflows then gives 0 instead of 0 / 0.
+
+Source of PNorm and Iterative: Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax;
+its code: https://github.com/pbloem/blog/tree/master/2019/week27 (`utils.py`, function `sum`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from movemask.numeric import checks
+from movemask.numeric.ragged import Index, row_of_each
+
+Floating = NDArray[np.floating]
+
+#: What the source's code adds to every row sum.
+SOURCE_EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Segment reduction: the maximum itself."""
+
+
+@dataclass(frozen=True)
+class Naive:
+    """No shift at all: 0."""
+
+
+@dataclass(frozen=True)
+class PNorm:
+    """`(sum |x|^p)^(1/p)`: at least the largest magnitude, so it errs upwards, most where a row has many or
+    negative values."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        _above_one("p", self.p)
+
+
+@dataclass(frozen=True)
+class Iterative:
+    """`k` times: raise to the power `p` and divide by the row's sum; what is left weighs the elements.
+
+    After k steps the weights are `h^(p^k) / sum h^(p^k)`, near one-hot at the maximum. `h` is the elements made
+    positive: `softplus`, or shifted by the matrix's minimum; shifted, a row of that minimum alone is 0 / 0.
+    `normalised` divides by the row's sum once before the first power, too: the source's text does not, its code does.
+    """
+
+    p: float
+    k: int
+    positive: Literal["softplus", "shift"] = "softplus"
+    normalised: bool = False
+
+    def __post_init__(self) -> None:
+        _above_one("p", self.p)
+        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+            raise ValueError(f"k: must be an integer of at least 1, got {self.k!r}")
+        if self.positive not in ("softplus", "shift"):
+            raise ValueError(f"positive: must be 'softplus' or 'shift', got {self.positive!r}")
+
+
+RowMaximum = Exact | Naive | PNorm | Iterative
+
+
+def row_maximum(
+    values: ArrayLike, indptr: ArrayLike, method: RowMaximum, *, epsilon: float = 0.0, inside: DTypeLike = np.float64
+) -> Floating:
+    """The maximum of each row, or what `method` takes for it: `[N]`, `[B + 1]` → `[B]` of dtype `inside`.
+
+    An empty row gives -inf with Exact, and with the others 0, or what `epsilon`, at least 0, makes of an empty sum.
+    """
+    x, bounds = checks.ragged("values", values, indptr)
+    return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
+
+
+def sparse_softmax(
+    values: ArrayLike,
+    indptr: ArrayLike,
+    method: RowMaximum | None = None,
+    *,
+    epsilon: float = 0.0,
+    inside: DTypeLike = np.float64,
+    keep_dtype: bool = False,
+) -> Floating:
+    """Softmax of each row's explicit elements, shifted by the row maximum that `method` finds (Exact if None).
+
+    Parameters
+    ----------
+    values : float `[N]`; with Exact, a row of -inf alone gives NaN
+    indptr : int `[B + 1]`; an empty row stays empty
+    epsilon : added to every row sum; finite and at least 0
+    inside : dtype of all arithmetic; float32 shows what a GPU library would see
+    """
+    x, bounds = checks.ragged("values", values, indptr)
+    narrowed = x.astype(inside)
+    rows, added = row_of_each(bounds), _epsilon(epsilon)
+    with np.errstate(all="ignore"):
+        weights = np.exp(narrowed - _maximum(narrowed, bounds, method or Exact(), added)[rows])
+        policy = weights / _sums(weights, bounds, added)[rows]
+    return policy.astype(np.asarray(values).dtype) if keep_dtype else policy
+
+
+def coalesced(
+    rows: ArrayLike,
+    columns: ArrayLike,
+    values: ArrayLike,
+    height: int,
+    *,
+    duplicates: Literal["refuse", "sum"] = "refuse",
+) -> tuple[Floating, Index, Index]:
+    """Coordinates in any order → CSR: values `[N]`, indptr `[height + 1]`, columns `[N]`, each row by rising column.
+
+    Two values in one place are refused (ValueError that names the place) or, on request, added.
+    """
+    i, j, x = np.asarray(rows), np.asarray(columns), checks.floats("values", values, 1)
+    for name, index in (("rows", i), ("columns", j)):
+        if index.shape != x.shape or (index.size and index.dtype.kind not in "iu"):
+            raise ValueError(f"{name}: expected integers of shape {x.shape}, got {index.dtype} of shape {index.shape}")
+        if index.size and index.min() < 0:
+            raise ValueError(f"{name}: must be at least 0, got {index.min()}")
+    if i.size and i.max() >= height:
+        raise ValueError(f"rows: must be below height = {height}, got {i.max()}")
+    if duplicates not in ("refuse", "sum"):
+        raise ValueError(f"duplicates: must be 'refuse' or 'sum', got {duplicates!r}")
+    order = np.lexsort((j, i))
+    i, j, x = i[order], j[order], x[order]
+    first = np.ones(len(x), dtype=bool)
+    first[1:] = (i[1:] != i[:-1]) | (j[1:] != j[:-1])
+    if not first.all():
+        if duplicates == "refuse":
+            at = int(np.argmin(first))
+            raise ValueError(f"values: two at row {i[at]}, column {j[at]}; ask for duplicates='sum' to add them")
+        x = np.add.reduceat(x, np.flatnonzero(first))
+        i, j = i[first], j[first]
+    indptr = np.zeros(height + 1, dtype=np.intp)
+    np.cumsum(np.bincount(i.astype(np.intp), minlength=height), out=indptr[1:])
+    return x, indptr, j.astype(np.intp)
+
+
+def _maximum(x: Floating, indptr: Index, method: RowMaximum, epsilon: float) -> Floating:
+    rows = row_of_each(indptr)
+    with np.errstate(all="ignore"):
+        match method:
+            case Naive():
+                return np.zeros(len(indptr) - 1, dtype=x.dtype)
+            case PNorm(p):
+                return np.asarray(_sums(np.abs(x) ** x.dtype.type(p), indptr, epsilon) ** x.dtype.type(1 / p))
+            case Iterative(p, k, positive, normalised):
+                h = np.logaddexp(x, x.dtype.type(0)) if positive == "softplus" else x - x.min(initial=0)
+                if normalised:
+                    h = h / _sums(h, indptr, epsilon)[rows]
+                for _ in range(k):
+                    h = h ** x.dtype.type(p)
+                    h = h / _sums(h, indptr, epsilon)[rows]
+                return _sums(x * h, indptr, epsilon)
+            case Exact():
+                result = np.full(len(indptr) - 1, -np.inf, dtype=x.dtype)
+                some = indptr[:-1] < indptr[1:]
+                if some.any():
+                    result[some] = np.maximum.reduceat(x, indptr[:-1][some])
+                return result
+
+
+def _sums(x: Floating, indptr: Index, epsilon: float) -> Floating:
+    """Row sums plus epsilon, in the dtype of `x`."""
+    result = np.zeros(len(indptr) - 1, dtype=x.dtype)
+    some = indptr[:-1] < indptr[1:]
+    if some.any():
+        result[some] = np.add.reduceat(x, indptr[:-1][some])
+    return result + x.dtype.type(epsilon)
+
+
+def _epsilon(value: float) -> float:
+    if not (np.isfinite(value) and value >= 0):
+        raise ValueError(f"epsilon: must be finite and at least 0, got {value!r}")
+    return value
+
+
+def _above_one(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 1):
+        raise ValueError(f"{name}: must be finite and above 1, got {value!r}")

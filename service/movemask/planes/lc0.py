@@ -1,0 +1,112 @@
+"""`lc0-112`: the input of lc0's classical networks and of Maia-1 (lc0 `src/neural/encoder.cc`).
+
+Eight blocks of 13 planes, newest first: ours P N B R Q K, theirs P N B R Q K, ones if the position occurred before.
+
+| plane | what |
+|---|---|
+| 104, 105 | we may castle O-O-O, O-O |
+| 106, 107 | they may castle O-O-O, O-O |
+| 108 | ones if Black is to move |
+| 109 | half-move clock, the raw number |
+| 110 | zeros |
+| 111 | ones |
+
+All blocks are seen by the side to move *now*: with Black to move the ranks are flipped (square ^ 56) and the
+colours swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.attacks import ONE, Bits
+from movemask.board.bitboards import mirrored, piece_bitboards, unpacked
+from movemask.board.boards import Boards
+from movemask.board.line import SamePosition
+from movemask.board.position import Position, boards_of
+
+PLANES = 112
+BLOCKS = 8
+_BLOCK = 13
+_REPEATED = 12
+_THEIR_PAWNS = 6
+_OTHER_SIDE = [*range(6, 12), *range(6), 12]
+_LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
+_ALL = 0xFFFF_FFFF_FFFF_FFFF
+_ALL_CASTLING = np.uint64(chess.BB_CORNERS)
+_START = np.array([*piece_bitboards(chess.Board()), 0], dtype=np.uint64)
+
+
+class HistoryFill(Enum):
+    """What stands in for positions before the oldest known one; the names are lc0's."""
+
+    NO = "no"  # zeros
+    FEN_ONLY = "fen_only"  # the oldest known position, but zeros if that is the start position, all rights kept
+    ALWAYS = "always"  # the oldest known position, whatever it is
+
+
+def encode_all(positions: Sequence[Position], fill: HistoryFill = HistoryFill.FEN_ONLY) -> NDArray[np.float32]:
+    """float32 `[B, 112, 8, 8]` of positions with the games that led to them, made in one array."""
+    boards = boards_of(positions)
+    blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
+    blocks[:, 0] = _pieces(boards)
+    blocks[:, 1:] = _earlier(boards, fill)[:, None]
+    for row, position in enumerate(positions):
+        if position.has_history:
+            blocks[row] = _history(position, fill)
+    planes = np.empty((len(boards), PLANES, 8, 8), dtype=np.float32)
+    planes[:, : BLOCKS * _BLOCK] = unpacked(blocks.reshape(-1, BLOCKS * _BLOCK))
+    planes[:, BLOCKS * _BLOCK :] = _rest(boards)[:, :, None, None]
+    return planes
+
+
+def _pieces(boards: Boards) -> Bits:
+    """The block of each position `[B, 13]`, as if it had not occurred before."""
+    found = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
+    found[:6], found[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
+    return found.T
+
+
+def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
+    """The block that stands before the oldest known position `[B, 13]`: itself, with a double-pushed pawn put back.
+
+    lc0 does so wherever the FEN has an en-passant square, capture or not: that much of the past is known.
+    """
+    found = _pieces(boards)
+    if fill is HistoryFill.NO:
+        return np.zeros_like(found)
+    if fill is HistoryFill.FEN_ONLY:  # lc0's boards are equal with the same pieces, side to move and castling rights
+        start = (found == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
+        found[start] = 0
+    landed, start = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
+    found[:, _THEIR_PAWNS] ^= landed | start
+    return found
+
+
+def _history(position: Position, fill: HistoryFill) -> Bits:
+    """The eight blocks of a position whose game is known, `[8, 13]`, all seen by who is to move now."""
+    known = position.history(BLOCKS, SamePosition.BY_LC0)
+    boards = Boards.of([one.board for one in known])
+    blocks = np.concatenate([_pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
+    blocks[: len(known), _REPEATED] = [0 if one.earlier is None else _ALL for one in known]
+    theirs = np.arange(BLOCKS).clip(max=len(known) - 1) % 2 == 1  # where the opponent was to move
+    blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
+    return blocks
+
+
+def _rest(boards: Boards) -> NDArray[np.float32]:
+    """Planes 104 to 111, each of one number, `[B, 8]`."""
+    found = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
+    for side, own in enumerate((boards.ours, boards.theirs)):
+        king, rooks = boards.kinds[5] & own, boards.castling & own
+        found[2 * side] = rooks & (king - ONE) != 0
+        found[2 * side + 1] = rooks & ~(king | king - ONE) != 0
+    found[4] = boards.black
+    found[5] = np.minimum(boards.clock, np.uint64(_LONGEST_CLOCK))
+    found[7] = 1.0
+    return found.T

@@ -1,0 +1,167 @@
+"""The one `Settings`: MOVEMASK_* variables, which `movemask serve` has as flags too. docs/settings.md lists
+them; a test holds it to that. Read here and nowhere else; handed down to what needs them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from movemask.errors import SettingsError
+
+PREFIX = "MOVEMASK_"
+
+
+def shipped_models() -> Path:
+    """The folder of the shipped network: inside an installed package, or `models/` of a checkout."""
+    package = Path(__file__).parent
+    installed = package / "shipped_models"
+    return installed if installed.is_dir() else package.parents[1] / "models"
+
+
+#: Where a container's share of the processors stands: microseconds it may run, in how many (or `max`).
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cores(cpu_max: Path = _CPU_MAX) -> int:
+    """Cores that this process may use: those it may run on, or its container's share of them if that is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed, period = cpu_max.read_text().split()
+        return cores if allowed == "max" else max(1, min(cores, -(-int(allowed) // int(period))))
+    except (OSError, ValueError):  # no cgroup, or of the first version
+        return cores
+
+
+_BATCH_CPU, _BATCH_GPU = 32, 512
+
+
+class Settings(BaseSettings):
+    """Each field is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    workers: int = Field(1, ge=1, le=64, description="Worker processes, each with its own copy of the models.")
+    worker_timeout_seconds: float = Field(
+        30, ge=2, description="Of several workers, one that is stuck for this long is killed and replaced."
+    )
+    log_level: Annotated[str, Field(pattern="^(critical|error|warning|info|debug)$")] = Field(
+        "info", description="critical, error, warning, info or debug."
+    )
+    log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
+        "text", description="Log lines as text, or as json: one object a line."
+    )
+
+    models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
+    default_model: str | None = Field(None, description="Model for requests that name none; else the first by name.")
+    models_poll_seconds: float = Field(
+        1, ge=0, le=3600, description="How often the models folder is looked at for changes; 0 for never."
+    )
+    models_memory_mb: int = Field(
+        0, ge=0, description="Megabytes of network files loaded at once; 0 for no limit. Idle models are unloaded."
+    )
+    provider: Annotated[str, Field(pattern="^(cpu|cuda)$")] = Field(
+        "cpu", description="What networks run on: cpu, or cuda with onnxruntime-gpu."
+    )
+    threads: int = Field(
+        default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, a thread each."
+    )
+
+    database_url: str = Field(
+        "sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE or postgresql://USER@HOST/NAME."
+    )
+    judge_share: float = Field(
+        0.05, ge=0, le=1, description="Share of answers that are checked against python-chess's legal moves as well."
+    )
+    audit_kinds: str = Field(
+        "raw,multiplied,served",
+        description="Kinds of leakage measured for every request, separated by commas, or all.",
+    )
+    audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests that all kinds are measured for.")
+    audit_cause_threshold: float = Field(
+        0.001, gt=0, le=1, description="Probability from which an illegal move is named and its cause found."
+    )
+    audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest that an audit record waits to be written.")
+    audit_buffer: int = Field(
+        100_000, ge=1, description="Audit records that wait while the database cannot be written."
+    )
+    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals are for good.")
+    audit_keep_positions: int = Field(1_000_000, ge=1, description="Single positions kept at most, the newest.")
+    audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
+
+    max_batch: int | None = Field(
+        None, ge=1, le=4096, description="Positions in one run of the network; else 32, on a GPU 512."
+    )
+    cache_mb: int = Field(
+        0, ge=0, description="Megabytes of what networks said, kept for when it is asked again; 0 keeps nothing."
+    )
+    max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
+    max_readers: int = Field(
+        16, ge=1, description="Requests for figures of the audit that run or wait at once; more get a 503."
+    )
+    max_positions: int = Field(
+        1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."
+    )
+    max_moves: int = Field(1024, ge=0, description="Moves in the `moves` of one position.")
+    max_plies: int = Field(65_536, ge=0, description="Moves in one request, in the `moves` of all its positions.")
+    max_body_bytes: int = Field(
+        8 * 2**20, ge=1024, description="Bytes in one request's body; less where a route needs less."
+    )
+    drain_seconds: int = Field(20, ge=1, description="How long requests under way get to finish at shutdown.")
+
+    @property
+    def positions_a_run(self) -> int:
+        """`max_batch`, or what suits the provider: docs/performance.md has the curve."""
+        return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
+
+    @classmethod
+    def default_shown(cls, name: str) -> str:
+        """The default of a setting, or in words how it is found."""
+        field = cls.model_fields[name]
+        return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
+
+    @classmethod
+    def read(cls, **flags: object) -> Settings:
+        """From the environment, with flags (those that are not None) before it; raises SettingsError naming
+        the variable, and for a variable of our prefix that is no setting."""
+        for name, value in os.environ.items():
+            if name.upper().startswith(PREFIX) and not _is_service_link(name, value):
+                _refuse_unknown(name)
+        try:
+            return cls(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = PREFIX + str(first["loc"][0]).upper()
+            raise SettingsError(f"{name}: {first['msg']}, got {first['input']!r}") from None
+
+
+#: Defaults that depend on the machine or the models.
+_DEFAULTS_IN_WORDS = {
+    "models_dir": "the shipped network's folder",
+    "default_model": "the first served model by name",
+    "threads": "the cores the process may use",
+    "max_batch": "32, on a GPU 512",
+}
+
+_LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes or Docker set a variable for a service named `movemask…`, and not a person."""
+    return bool(_LINK_NAME.fullmatch(name) or _LINK_VALUE.match(value))
+
+
+def _refuse_unknown(variable: str) -> None:
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    if variable.upper() not in known:
+        nearest = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0)[0]
+        raise SettingsError(f"{variable}: there is no such setting; the nearest is {nearest} (movemask serve --help)")

@@ -1,0 +1,222 @@
+"""The database behind the store, SQLite or PostgreSQL: opened, brought up to date, come back to when it had gone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    OperationalError,
+    ProgrammingError,
+    SQLAlchemyError,
+    StatementError,
+)
+
+from movemask.errors import StoreError, StoreUnreachable
+
+log = logging.getLogger(__name__)
+
+#: The newest of `migrations/versions`; a test holds it to that.
+HEAD = "2"
+
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+
+_VARIABLE = "MOVEMASK_DATABASE_URL"
+_READING = "movemask_reading"
+_MIGRATING = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes the tables
+
+#: Seconds that a connection, a lock and a statement may take before the database counts as out of order.
+_CONNECT_SECONDS, _LOCK_SECONDS, _STATEMENT_SECONDS = 5, 5, 30
+
+
+class Database:
+    """A database by its URL; nothing is opened before it is needed. Raises StoreError for a URL that cannot be."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = sa.engine.make_url(url)
+        except ArgumentError:
+            raise StoreError(f"{_VARIABLE}: {url!r} is not a database URL") from None
+        self.shown = parsed.render_as_string(hide_password=True)
+        self.dialect = parsed.get_backend_name()
+        if self.dialect == SQLITE:
+            if parsed.database in (None, "", ":memory:"):
+                raise StoreError(f"{_VARIABLE}: {self.shown!r} names no file; write sqlite:///FILE")
+            self._file: Path | None = Path(str(parsed.database))
+            self._engine = sa.create_engine(parsed)
+            sa.event.listen(self._engine, "connect", _set_up_sqlite)
+            sa.event.listen(self._engine, "begin", _begin_sqlite)
+        elif self.dialect == POSTGRESQL:
+            self._file = None
+            options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
+            self._engine = sa.create_engine(
+                parsed.set(drivername="postgresql+psycopg"),
+                pool_pre_ping=True,  # a server that came back is a new server
+                pool_size=2,
+                max_overflow=6,
+                connect_args={"connect_timeout": _CONNECT_SECONDS, "options": options, "application_name": "movemask"},
+            )
+        else:
+            raise StoreError(f"{_VARIABLE}: {self.shown!r}: sqlite:///FILE and postgresql://… are supported")
+        self._lock = threading.Lock()
+        self._inode: int | None = None
+        self._ready = False
+
+    @contextmanager
+    def writing(self) -> Iterator[sa.Connection]:
+        """A transaction that writes. StoreError if there is none to be had now; what can never be written is let
+        through as SQLAlchemy's own error."""
+        with self._told("written"), self._prepared().begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads; StoreError."""
+        with self._told("read"), self._prepared().connect().execution_options(**{_READING: True}) as connection:
+            yield connection
+
+    def open(self) -> None:
+        """Opens the database and brings its tables up to date; StoreError if that cannot be, StoreUnreachable for a
+        server that does not answer."""
+        try:
+            self._prepared()
+        except SQLAlchemyError as error:
+            unreachable = self.dialect == POSTGRESQL and isinstance(error, OperationalError)
+            kind = StoreUnreachable if unreachable else StoreError
+            raise kind(f"{_VARIABLE}: {self.shown!r} cannot be opened: {self._reason(error)}") from None
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    @contextmanager
+    def _told(self, done: str) -> Iterator[None]:
+        """Makes the driver's errors ours; after one, tables and file are looked at again before they are used."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            self._ready = False
+            if _never(error):
+                raise
+            raise StoreError(f"the audit store cannot be {done}: {self._reason(error)}") from error
+
+    def _prepared(self) -> sa.Engine:
+        """The engine, on a database whose tables are there."""
+        if self._ready and self._inode == self._inode_now():
+            return self._engine
+        with self._lock:
+            if self._inode is not None and self._inode != self._inode_now():
+                self._engine.dispose()  # connections to a file that is no longer there write into nothing
+            with self._engine.connect().execution_options(**{_READING: True}) as connection:
+                version = _version(connection)
+            if version != HEAD:
+                with self._engine.begin() as connection:
+                    _migrate(connection, self.shown)
+            self._inode = self._inode_now()
+            self._ready = True
+        return self._engine
+
+    def _reason(self, error: SQLAlchemyError) -> str:
+        """The driver's own words, without SQLAlchemy's frame and the statement; and what is in the way of a file."""
+        said = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+        obstacle = None
+        if self._file is not None and isinstance(error, OperationalError):
+            obstacle = _obstacle(self._file.absolute())
+        return f"{said}: {obstacle}" if obstacle else said
+
+    def _inode_now(self) -> int | None:
+        try:
+            return None if self._file is None else os.stat(self._file).st_ino
+        except OSError:
+            return -1
+
+
+def _version(connection: sa.Connection) -> str | None:
+    """The version of the tables that are there, None of none; version 1 kept it in a table of its own."""
+    tables = sa.inspect(connection).get_table_names()
+    if "alembic_version" in tables:
+        return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    if "schema_version" in tables:
+        return str(connection.execute(sa.text("SELECT max(version) FROM schema_version")).scalar())
+    return None
+
+
+def _migrate(connection: sa.Connection, shown: str) -> None:
+    """Runs what the database lacks, in this transaction. alembic is loaded only where there is something to run."""
+    if connection.dialect.name == POSTGRESQL:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
+    version = _version(connection)
+    if version == HEAD:  # another process was first
+        return
+    if version is not None and (not version.isdigit() or int(version) > int(HEAD)):
+        raise StoreError(f"{_VARIABLE}: {shown!r} has tables of version {version}, this service of {HEAD}; it is older")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # else eleven lines at the first start
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    config.attributes["connection"] = connection
+    if version is not None and not sa.inspect(connection).has_table("alembic_version"):
+        command.stamp(config, version)
+    command.upgrade(config, "head")
+    log.info("audit database %s: tables of version %s", shown, HEAD)
+
+
+#: PostgreSQL's classes of errors that what is written is at fault for: a bad value, a constraint, a limit such as the
+#: size of an index row, which psycopg counts among the operational errors.
+_AT_FAULT = ("22", "23", "54")
+
+
+def _never(error: SQLAlchemyError) -> bool:
+    """Whether a statement can never succeed, for what it says; a table or a right that is missing may come back."""
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    if isinstance(error, ProgrammingError):
+        return not (state and state.startswith("42"))
+    if state and state.startswith(_AT_FAULT):
+        return True
+    return isinstance(error, StatementError) and (
+        isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
+    )
+
+
+def _obstacle(file: Path) -> str | None:
+    """Why a SQLite file cannot be opened or written, and what to do about it; None if nothing is found."""
+    folder, user = file.parent, os.geteuid()
+    if not os.access(folder, os.F_OK, effective_ids=True):
+        return f"there is no folder {folder}, or user {user} may not enter it; make it, or name another file"
+    if not folder.is_dir():
+        return f"{folder} is not a folder; name another file"
+    if os.path.isdir(file):
+        return f"{file} is a folder; name a file in it"
+    for path in (folder, file):  # SQLite keeps two more files beside its own
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+            if os.statvfs(path).f_flag & os.ST_RDONLY:
+                return f"{path} is on a read-only file system; mount a volume there that can be written"
+            return f"user {user} cannot read and write {path}; give it to that user (chown -R {user} {path})"
+    return None
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    """WAL, so that readers and a writer do not wait for each other; and transactions that we begin ourselves."""
+    connection.isolation_level = None  # else the driver begins them late, and making the tables would not be in one
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    """A writer takes the lock at the start, where waiting for it works; a lock asked for later fails at once."""
+    reads = connection.get_execution_options().get(_READING, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

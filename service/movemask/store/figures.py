@@ -1,0 +1,290 @@
+"""The audit's store, read: figures by model, time and group, their history, the worst positions and single ones."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from movemask.leakage.kinds import KINDS
+from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.store.cells import ALL, CAUSE, Cell
+from movemask.store.database import Database
+from movemask.store.schema import CELL, MODEL, POSITION, WORST
+from movemask.store.sketch import Sketch
+from movemask.store.store import EVER
+
+#: What figures can be told by.
+BY = (*DIMENSIONS, CAUSE)
+
+Kinds = dict[str, Cell]  # cells by kind
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A span of time in seconds since 1970, from `since` to before `until`; None for no bound."""
+
+    since: float | None = None
+    until: float | None = None
+
+    @property
+    def everything(self) -> bool:
+        return self.since is None and self.until is None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFigures:
+    """Figures of one model, the network that answered last under its name, and of its groups where asked for."""
+
+    name: str
+    digest: str
+    trained_with_mask: bool
+    kinds: Kinds
+    groups: dict[str, Kinds] | None = None
+    covered: tuple[int, int] | None = None  # with a span: from when to when was counted
+
+    @property
+    def positions(self) -> int:
+        """How many positions were audited."""
+        return max((cell.positions for cell in self.kinds.values()), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The figures of one span of a history."""
+
+    start: int
+    seconds: int
+    kinds: Kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Illegal:
+    """An illegal move, the probability that plain softmax gives it, and why it is illegal (None in old rows)."""
+
+    uci: str
+    probability: float
+    cause: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFigure:
+    """One kind of one position, as `record.Figure` has it."""
+
+    leaked: float | None
+    flipped: bool
+    kl: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """An audited position as the store has it; what version 1 did not keep is None or empty."""
+
+    id: int | None
+    fen: str
+    chess960: bool
+    model: str
+    digest: str
+    trained_with_mask: bool
+    time: float
+    turn: str
+    in_check: bool | None
+    phase: str | None
+    legal_moves: int
+    elo: float | None
+    raw: float | None
+    multiplied: float
+    served: float
+    figures: dict[str, StoredFigure]
+    causes: dict[str, float]
+    illegal: tuple[Illegal, ...]
+
+
+class Figures:
+    """Reads a database; every method raises StoreError if it cannot."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def models(self, model: str | None = None, span: Span = Span(), by: str | None = None) -> list[ModelFigures]:
+        """Figures by model, or of one alone, in order of name; with `by`, by the groups of it too.
+
+        With a span, what was kept by ten minutes, hours or days is counted whole if it overlaps it.
+        """
+        with self._database.reading() as connection:
+            found = []
+            for row in connection.execute(_latest_models(model)).all():
+                kinds = _cells(connection, row.id, ALL, span).get("", {})
+                told = None
+                if by is not None:
+                    by_group = _cells(connection, row.id, by, span)
+                    told = {group: by_group[group] for group in _in_order(by, by_group)}
+                if kinds or span.everything:
+                    covered = None if span.everything else _covered(connection, row.id, span)
+                    found.append(ModelFigures(row.name, row.digest, bool(row.trained_with_mask), kinds, told, covered))
+            return found
+
+    def history(self, model: str | None, span: Span, seconds: int) -> list[tuple[ModelFigures, list[Bucket]]]:
+        """Figures by model and spans of `seconds`, in order of time; what is kept coarser is told coarser."""
+        with self._database.reading() as connection:
+            found = []
+            for row in connection.execute(_latest_models(model)).all():
+                parts: dict[tuple[int, int], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *_TOLD)
+                for tier, start, *cell in connection.execute(query):
+                    length = max(seconds, tier)
+                    parts[start // length * length, length][cell[1]].append(cell)
+                buckets = [
+                    Bucket(start, length, _by_kind({kind: _merged(cells) for kind, cells in kinds.items()}))
+                    for (start, length), kinds in sorted(parts.items())
+                ]
+                found.append((ModelFigures(row.name, row.digest, bool(row.trained_with_mask), {}), buckets))
+            return found
+
+    def worst(self, kind: str, limit: int, model: str | None = None, span: Span = Span()) -> list[StoredPosition]:
+        """The positions with the most leakage of a kind, worst first; with a span, those of the kept ones in it."""
+        query = (
+            sa.select(WORST, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask)
+            .join(MODEL)
+            .where(WORST.c.kind == kind, *_within(WORST.c.time, span))
+            .order_by(WORST.c.value.desc(), WORST.c.fen)
+            .limit(limit)
+        )
+        if model is not None:
+            query = query.where(MODEL.c.name == model)
+        with self._database.reading() as connection:
+            return [_stored(row) for row in connection.execute(query).mappings()]
+
+    def positions(
+        self, limit: int, *, before: int | None = None, model: str | None = None, span: Span = Span()
+    ) -> list[StoredPosition]:
+        """Single positions, newest first, those with ids below `before`: rows that arrive meanwhile move nothing."""
+        query = (
+            sa.select(POSITION, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask)
+            .join(MODEL)
+            .where(*_within(POSITION.c.time, span))
+            .order_by(POSITION.c.id.desc())
+            .limit(limit)
+        )
+        if before is not None:
+            query = query.where(POSITION.c.id < before)
+        if model is not None:
+            query = query.where(MODEL.c.name == model)
+        with self._database.reading() as connection:
+            return [_stored(row) for row in connection.execute(query).mappings()]
+
+    def all_positions(
+        self, *, before: int | None = None, model: str | None = None, span: Span = Span(), at_once: int = 1000
+    ) -> Iterator[StoredPosition]:
+        """All of them, newest first, read a page at a time, so that neither memory nor a lock is held."""
+        while page := self.positions(at_once, before=before, model=model, span=span):
+            yield from page
+            before = page[-1].id
+
+
+def _latest_models(name: str | None) -> sa.Select[Any]:
+    """For each name the network that answered last under it: figures of two networks are never mixed."""
+    place = sa.func.row_number().over(partition_by=MODEL.c.name, order_by=(MODEL.c.last_time.desc(), MODEL.c.id.desc()))
+    ranked = sa.select(MODEL, place.label("place")).subquery()
+    query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.name)
+    return query if name is None else query.where(ranked.c.name == name)
+
+
+def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
+    """The cells of a model that overlap a span, or those of all time where it has no bounds."""
+    query = sa.select(CELL).where(CELL.c.model == model, CELL.c.dimension == dimension, CELL.c.tier != EVER)
+    if span.since is not None:
+        query = query.where(CELL.c.start + CELL.c.tier > span.since)
+    if span.until is not None:
+        query = query.where(CELL.c.start < span.until)
+    return query
+
+
+def _cells(connection: sa.Connection, model: int, dimension: str, span: Span) -> dict[str, Kinds]:
+    """By group and kind."""
+    query = _spans(model, dimension, span)
+    if span.everything:
+        query = sa.select(CELL).where(CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension)
+    parts: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for row in connection.execute(query.with_only_columns(*_TOLD)):
+        parts[row[0], row[1]].append(row)
+    found: dict[str, Kinds] = defaultdict(dict)
+    for (group, kind), rows in parts.items():
+        found[group][kind] = _merged(rows)
+    return {group: _by_kind(kinds) for group, kinds in found.items()}
+
+
+#: What is read of a cell: its group and kind, then as `_merged` takes them.
+_TOLD = tuple(
+    CELL.c[name] for name in ("group", "kind", "count", "unmeasured", "flips", "infinite", "sum", "max", "kl", "sketch")
+)
+
+
+def _merged(rows: Sequence[Any]) -> Cell:
+    """The cell of all these rows, as `Cell.merged` would make it, without a cell for each."""
+    _, _, counts, unmeasured, flips, infinite, sums, highest, kls, sketches = zip(*rows, strict=True)
+    return Cell(
+        count=sum(counts),
+        unmeasured=sum(unmeasured),
+        flips=sum(flips),
+        infinite=sum(infinite),
+        sum=math.fsum(sums),
+        max=max(highest),
+        kl=math.fsum(kls),
+        sketch=Sketch.merged_bytes([bytes(sketch) for sketch in sketches]),
+    )
+
+
+def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:
+    cells = _spans(model, ALL, span).subquery()
+    bounds = sa.select(sa.func.min(cells.c.start), sa.func.max(cells.c.start + cells.c.tier))
+    start, end = connection.execute(bounds).one()
+    return None if start is None else (int(start), int(end))
+
+
+def _by_kind(cells: Kinds) -> Kinds:
+    return {kind: cells[kind] for kind in KINDS if kind in cells}
+
+
+def _in_order(by: str, found: dict[str, Kinds]) -> Sequence[str]:
+    """Groups in their natural order; causes by mass."""
+    if by == CAUSE:
+        return sorted(found, key=lambda group: -max(cell.sum for cell in found[group].values()))
+    return [group for group in groups(by) if group in found]
+
+
+def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[bool]]:
+    bounds = []
+    if span.since is not None:
+        bounds.append(time >= span.since)
+    if span.until is not None:
+        bounds.append(time < span.until)
+    return bounds
+
+
+def _stored(row: Any) -> StoredPosition:
+    return StoredPosition(
+        id=row.get("id"),
+        fen=row["fen"],
+        chess960=bool(row["chess960"]),
+        model=row["name"],
+        digest=row["digest"],
+        trained_with_mask=bool(row["trained_with_mask"]),
+        time=row["time"],
+        turn=row["turn"],
+        in_check=None if row["in_check"] is None else bool(row["in_check"]),
+        phase=row["phase"],
+        legal_moves=row["legal_moves"],
+        elo=row["elo"],
+        raw=row["raw"],
+        multiplied=row["multiplied"],
+        served=row["served"],
+        figures={kind: StoredFigure(*found) for kind, found in json.loads(row["figures"] or "{}").items()},
+        causes=json.loads(row["causes"] or "{}"),
+        illegal=tuple(Illegal(uci, mass, *(why or [None])) for uci, mass, *why in json.loads(row["illegal"])),
+    )

@@ -1,0 +1,213 @@
+"""The recorder: takes records without waiting, and a thread of its own writes them to the store in batches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from movemask.errors import StoreError
+from movemask.leakage.record import AuditRecord
+from movemask.store.store import Store
+
+log = logging.getLogger(__name__)
+
+#: Records in one transaction: long enough to be cheap, short enough not to hold the lock for long.
+_PER_WRITE = 2_000
+_PRUNE_EVERY = 600.0  # seconds
+_LONGEST_RETRY = 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How fresh the stored figures are: they hold what this process answered before `as_of`, in seconds since 1970;
+    `waiting` records are not written yet."""
+
+    as_of: float
+    waiting: int
+
+
+class Recorder:
+    """Writes what `record` is given within `flush_seconds`, and the rest when closed.
+
+    While the store cannot be written, records wait, up to `max_waiting`; past that the newest are dropped and counted.
+    A record that can never be written is dropped and counted alone, whatever batch it is in.
+
+    Parameters
+    ----------
+    watch : called with how many records wait and how many were just dropped, whenever either changes
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        flush_seconds: float,
+        max_waiting: int,
+        watch: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._flush_seconds = flush_seconds
+        self._max_waiting = max_waiting
+        self._watch = watch
+        self._wake = threading.Condition()
+        self._waiting: deque[AuditRecord] = deque()
+        self._batch: Sequence[AuditRecord] = ()  # being written
+        self._flush_asked = False
+        self._closing = False
+        self._pruned = 0.0
+        self.failure = store.unreachable
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._work, name="audit-recorder", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Records that are not written yet."""
+        return len(self._waiting) + len(self._batch)
+
+    def freshness(self) -> Freshness:
+        """How fresh figures are that are read from the store after this call."""
+        with self._wake:
+            oldest = self._batch[0] if self._batch else self._waiting[0] if self._waiting else None
+            return Freshness(time.time() if oldest is None else oldest.time, self.waiting)
+
+    def record(self, records: Sequence[AuditRecord], failed: int = 0) -> None:
+        """Takes records to be written, and how many could not be made, which count as dropped; returns at once,
+        whatever the store does."""
+        with self._wake:
+            room = max(0, self._max_waiting - self.waiting)
+            idle = not self._waiting
+            self._waiting.extend(records[:room])
+            lost = failed + len(records) - len(records[:room])
+            self.dropped += lost
+            if idle or len(self._waiting) >= _PER_WRITE:  # in between the thread only lets them gather
+                self._wake.notify_all()
+        self._tell(lost)
+
+    def flush(self, timeout: float) -> bool:
+        """Waits until all that was recorded before is written; False if that takes longer than `timeout` seconds."""
+        with self._wake:
+            self._flush_asked = True
+            self._wake.notify_all()
+            return (
+                self._wake.wait_for(lambda: self.waiting == 0 or self.failure is not None, timeout) and not self.waiting
+            )
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Writes what waits and ends the thread; what the store does not take within `timeout` seconds is
+        lost, and said."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._thread.join(timeout)
+        if self.waiting:
+            log.error("%d audit records were not written: %s", self.waiting, self.failure)
+
+    def _work(self) -> None:
+        retry = 0.1
+        while True:
+            batch = self._next_batch()
+            if batch is None:
+                return
+            if not batch:
+                self._prune()
+                continue
+            try:
+                self._write(batch)
+            except StoreError as error:
+                if self.failure is None:
+                    log.error("%s; %d audit records wait", error, self.waiting)
+                self._put_back(str(error))
+                if self._closing:
+                    return
+                with self._wake:
+                    self._wake.wait_for(lambda: self._closing, retry)
+                retry = min(2 * retry, _LONGEST_RETRY)
+                continue
+            retry = 0.1
+            self._prune()
+
+    def _next_batch(self) -> list[AuditRecord] | None:
+        """Waits for records, lets them gather for `flush_seconds`, and takes some; None when closed and
+        nothing waits."""
+        with self._wake:
+            idle = _PRUNE_EVERY if self.failure is None else _LONGEST_RETRY
+            self._wake.wait_for(lambda: self._waiting or self._closing, idle)
+            if not self._waiting:
+                return None if self._closing else []
+            self._wake.wait_for(
+                lambda: self._flush_asked or self._closing or len(self._waiting) >= _PER_WRITE, self._flush_seconds
+            )
+            self._flush_asked = self._flush_asked and len(self._waiting) > _PER_WRITE
+            batch = [self._waiting.popleft() for _ in range(min(_PER_WRITE, len(self._waiting)))]
+            self._batch = batch
+            return batch
+
+    def _write(self, batch: Sequence[AuditRecord]) -> None:
+        """Writes a batch, in halves where it cannot be written whole, until each record that can never be written
+        stands alone and is dropped. StoreError leaves in `_batch` what is not written yet."""
+        parts, lost = [batch], 0
+        while parts:
+            part = parts.pop()
+            try:
+                self._store.write(part)
+            except StoreError:
+                raise
+            except Exception:  # a bug; what can never be written must not stop what can
+                if len(part) > 1:
+                    middle = len(part) // 2
+                    parts += [part[middle:], part[:middle]]
+                    continue
+                if not lost:
+                    log.exception("an audit record can never be written")
+                lost += 1
+                self._finished(part, dropped=True)
+            else:
+                self._finished(part, dropped=False)
+        if lost:
+            log.error("%d audit records cannot be written and are dropped", lost)
+
+    def _finished(self, part: Sequence[AuditRecord], *, dropped: bool) -> None:
+        """Takes the first records of `_batch`, written or dropped, off it."""
+        with self._wake:
+            self._batch = self._batch[len(part) :]
+            if dropped:
+                self.dropped += len(part)
+            elif self.failure is not None:
+                self.failure = None
+                log.warning("the audit store can be written again")
+            self._wake.notify_all()
+        self._tell(len(part) if dropped else 0)
+
+    def _tell(self, lost: int) -> None:
+        if self._watch is not None:
+            try:
+                self._watch(self.waiting, lost)
+            except Exception:  # who counts must not stop who writes
+                log.exception("the audit's counts cannot be told")
+
+    def _put_back(self, failure: str) -> None:
+        with self._wake:
+            self._waiting.extendleft(reversed(self._batch))
+            self._batch = ()
+            self.failure = failure
+            self._wake.notify_all()
+
+    def _prune(self) -> None:
+        """Prunes when it is time to, or to see whether a database that had failed is back."""
+        if self.failure is None and time.monotonic() - self._pruned < _PRUNE_EVERY:
+            return
+        self._pruned = time.monotonic()
+        try:
+            self._store.prune()
+        except StoreError as error:
+            if self.failure is None:
+                log.warning("%s", error)
+        except Exception:  # a bug; records are written all the same
+            log.exception("the audit store cannot be pruned")
+        else:
+            self.failure = None

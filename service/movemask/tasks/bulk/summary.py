@@ -1,0 +1,181 @@
+"""The table of an audit, added up: cells by model and group, the worst positions, and what a threshold says of them."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from movemask.errors import AuditError
+from movemask.leakage.causes import Cause
+from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
+from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key, grouped, merged, of_causes
+from movemask.tasks.bulk.columns import floats, members_of_table
+from movemask.tasks.bulk.quantiles import exact
+
+#: Kinds whose worst positions are shown.
+SHOWN = (RAW, MULTIPLIED)
+
+#: Positions shown for each of them.
+WORST = 20
+
+_AT_ONCE = 10_000  # rows
+
+
+@dataclass(slots=True)
+class ModelSummary:
+    """What was found of one network."""
+
+    name: str
+    digest: str
+    trained_with_mask: bool
+    positions: int = 0
+    cells: dict[Key, Cell] = field(default_factory=dict)
+    worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of the table, by kind
+
+    def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
+        """The cell; an empty one if nothing was counted in it."""
+        return self.cells.get(Key(kind, dimension, group), Cell())
+
+    def groups(self, dimension: str) -> list[str]:
+        """The groups that positions were found in, in their natural order; causes by mass."""
+        there = {key.group for key in self.cells if key.dimension == dimension}
+        if dimension == CAUSE:
+            return sorted(there, key=lambda group: -self.of(RAW, CAUSE, group).sum)
+        return [group for group in groups(dimension) if group in there]
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        kinds = [kind for kind in KINDS if Key(kind, ALL, "") in self.cells]
+        by: dict[str, Any] = {}
+        for dimension in DIMENSIONS:
+            by[dimension] = {
+                group: {kind: self.of(kind, dimension, group).figures() for kind in kinds}
+                for group in self.groups(dimension)
+            }
+        total = self.of(RAW).sum
+        by[CAUSE] = {
+            group: {
+                "share": self.of(RAW, CAUSE, group).sum / total if total else None,
+                RAW: self.of(RAW, CAUSE, group).mass_figures(),
+            }
+            for group in self.groups(CAUSE)
+        }
+        return {
+            "digest": self.digest,
+            "trained_with_mask": self.trained_with_mask,
+            "positions": self.positions,
+            "kinds": {kind: self.of(kind).figures() for kind in kinds},
+            "by": by,
+            "worst": self.worst,
+        }
+
+
+def summarised(file: Path, told: Callable[[int], None] | None = None) -> list[ModelSummary]:
+    """The networks of a table in the order of their first rows, with exact quantiles; read some rows at a time; `told`
+    hears how many."""
+    found: dict[str, ModelSummary] = {}
+    with pq.ParquetFile(file) as table:
+        for batch in table.iter_batches(_AT_ONCE):
+            rows = pa.Table.from_batches([batch])
+            for name in pc.unique(rows["model"]).to_pylist():
+                _add(found, name, rows.filter(pc.equal(rows["model"], name)))
+            if told is not None:
+                told(batch.num_rows)
+    for name, cells in exact(file, {name: model.cells for name, model in found.items()}).items():
+        found[name].cells = cells
+    return list(found.values())
+
+
+def _add(found: dict[str, ModelSummary], name: str, rows: pa.Table) -> None:
+    if name not in found:
+        found[name] = ModelSummary(name, rows["digest"][0].as_py(), rows["trained_with_mask"][0].as_py())
+    model = found[name]
+    model.positions += rows.num_rows
+    model.cells = merged([model.cells, cells_of_table(rows)])
+    for kind in SHOWN:
+        if kind in rows.column_names:
+            model.worst[kind] = _worst(kind, model.worst.get(kind, []), rows)
+
+
+def cells_of_table(rows: pa.Table) -> dict[Key, Cell]:
+    """The cells that a table's positions are counted in, of one network."""
+    members = members_of_table(rows)
+    found: dict[Key, Cell] = {}
+    for kind in KINDS:
+        if kind in rows.column_names:
+            flipped = rows[f"{kind}_flipped"].to_numpy(zero_copy_only=False).astype(np.bool_)
+            found |= grouped(kind, (floats(rows[kind]), flipped, floats(rows[f"{kind}_kl"])), members)
+    masses = {cause.value: floats(rows[f"cause_{cause.value}"]) for cause in Cause}
+    return found | of_causes({cause: mass[mass > 0] for cause, mass in masses.items()})
+
+
+def _worst(kind: str, known: Sequence[dict[str, Any]], rows: pa.Table) -> list[dict[str, Any]]:
+    """The worst of the known rows and of these, each position once, worst first."""
+    leaked = np.nan_to_num(floats(rows[kind]), nan=-1.0)
+    some = np.argpartition(-leaked, min(5 * WORST, len(leaked)) - 1)[: 5 * WORST]  # a position may stand there often
+    columns = [name for name in rows.column_names if not name.startswith("cause_")]
+    best: dict[str, dict[str, Any]] = {}
+    for row in [*known, *rows.select(columns).take(pa.array(some)).to_pylist()]:
+        if row[kind] and (row["fen"] not in best or best[row["fen"]][kind] < row[kind]):
+            best[row["fen"]] = row
+    return heapq.nsmallest(WORST, best.values(), key=lambda row: (-row[kind], row["fen"]))
+
+
+_STATISTICS = ("mean", "max", *QUANTILES, "mean_kl", "flips", "infinite_kl")
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """`KIND.STATISTIC=VALUE`: a check fails if the statistic is above the value."""
+
+    kind: str
+    statistic: str
+    value: float
+
+    @classmethod
+    def read(cls, text: str) -> Threshold:
+        """From its text; raises AuditError that names it."""
+        found = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
+        try:
+            if found is None or found[1] not in KINDS or found[2] not in _STATISTICS:
+                raise ValueError
+            return cls(found[1], found[2], float(found[3]))
+        except ValueError:
+            raise AuditError(
+                f"--fail-above {text!r}: write KIND.STATISTIC=VALUE, such as raw.p99=0.1; "
+                f"kinds: {', '.join(KINDS)}; statistics: {', '.join(_STATISTICS)}"
+            ) from None
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.statistic}={self.value:g}"
+
+    def applies(self, model: ModelSummary) -> bool:
+        """Whether the kind means anything for the network."""
+        return not (model.trained_with_mask and self.kind in MASK_BLIND)
+
+    def found(self, model: ModelSummary) -> float | None:
+        """The statistic; None where nothing was measured."""
+        value = model.of(self.kind).figures()[self.statistic]
+        return None if value is None else float(value)
+
+    def exceeded(self, model: ModelSummary) -> bool:
+        """Whether the check fails for the network: the statistic is above the value, or could not be measured."""
+        found = self.found(model)
+        return self.applies(model) and (found is None or found > self.value)
+
+
+def checked(thresholds: Iterable[Threshold], kinds: Sequence[str]) -> None:
+    """Raises AuditError for a threshold on a kind that is not measured: it would never fail."""
+    for threshold in thresholds:
+        if threshold.kind not in kinds:
+            raise AuditError(f"--fail-above {threshold}: {threshold.kind} is not among --kinds {','.join(kinds)}")

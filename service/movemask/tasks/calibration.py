@@ -1,0 +1,125 @@
+"""Fits a model's temperature to the moves of games and writes it into the model's contract."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from movemask.board.pgn import Game, Lines, Ply, read_games
+from movemask.errors import ContractError, InvalidPgn, MovemaskError
+from movemask.inference.model import Model
+from movemask.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
+from movemask.policy import legal_of
+
+#: Fewer played moves than these are not written: with so many, movemask-2's standard error is about 4 %.
+MINIMUM_MOVES = 500
+#: A standard error above this share of the temperature is not written either.
+LARGEST_ERROR = 0.1
+
+_BATCH = 256
+_DIGITS = 6  # of the temperature that is written; the loss is flat around its minimum
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The calibration, what it was fitted to, and the games that were left out, with the reason of each."""
+
+    calibration: Calibration
+    games: int
+    positions: int
+    left_out: tuple[str, ...]
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this fit is no calibration; None for a good one."""
+        fit = self.calibration
+        if self.positions < MINIMUM_MOVES:
+            return f"{self.positions} moves are too few, at least {MINIMUM_MOVES} are needed; give more games"
+        if fit.at_bound:
+            return (
+                f"the fit ended at {fit.temperature:.4g}, a bound of the search ({COLDEST:g} to {HOTTEST:g}); these "
+                "are not moves of players, or the contract misreads the network (`movemask models check --diagnose`)"
+            )
+        if fit.standard_error > LARGEST_ERROR * fit.temperature:
+            return f"the standard error is above {LARGEST_ERROR:.0%} of the temperature; give more games"
+        return None
+
+
+def fitted(
+    model: Model,
+    stream: Lines,
+    *,
+    first_ply: int = 0,
+    limit: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Fitted:
+    """Evaluates the positions of a PGN, from `first_ply` of each game and up to `limit` in all, and fits the
+    temperature.
+
+    A game that cannot be played through is left out and told. `progress` is called with the positions done so
+    far. Raises InvalidPgn if no position is left, or a ModelError.
+    """
+    counted = _Counted()
+    logits: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
+    lengths: list[int] = []
+    targets: list[int] = []
+    plies = islice(counted.plies(stream, first_ply), limit)
+    while part := list(islice(plies, _BATCH)):
+        batch = [model.encode(ply.position, ply.elo) for ply in part]
+        legal = legal_of(batch, model.evaluate(batch).logits)
+        logits.append(legal.logits)
+        lengths += np.diff(legal.indptr).tolist()
+        targets += [encoded.moves.index(ply.played) for encoded, ply in zip(batch, part, strict=True)]
+        if progress is not None:
+            progress(len(targets))
+    if not targets:
+        raise InvalidPgn(f"games: no position to fit to; {'; '.join(counted.left_out[:3]) or 'no game in it'}")
+    indptr = np.cumsum([0, *lengths])
+    found = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
+    return Fitted(found, counted.games, len(targets), tuple(counted.left_out))
+
+
+def write(contract: Path, found: Fitted, source: str) -> None:
+    """Puts `[calibration]` into a contract, in the place of an older one, and leaves the rest of the file as it is.
+
+    Written beside and renamed, so that no reader sees half a file. Raises ContractError.
+    """
+    try:
+        table = tomlkit.parse(contract.read_text(encoding="utf-8"))
+        section = tomlkit.table()
+        section["temperature"] = round(found.calibration.temperature, _DIGITS)
+        section["standard_error"] = round(found.calibration.standard_error, _DIGITS)
+        section["positions"] = found.positions
+        section["cross_entropy_before"] = round(found.calibration.cross_entropy_before, _DIGITS)
+        section["cross_entropy_after"] = round(found.calibration.cross_entropy_after, _DIGITS)
+        section["source"] = source
+        table["calibration"] = section
+        half = contract.with_suffix(".toml.part")
+        half.write_text(tomlkit.dumps(table), encoding="utf-8")
+        os.replace(half, contract)
+    except (OSError, TOMLKitError) as error:
+        raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
+
+
+class _Counted:
+    """Plies of games, with count kept of the games and of what is left out."""
+
+    def __init__(self) -> None:
+        self.games = 0
+        self.left_out: list[str] = []
+
+    def plies(self, stream: Lines, first_ply: int) -> Iterator[Ply]:
+        for game in read_games(stream):
+            if isinstance(game, MovemaskError):
+                self.left_out.append(str(game))
+                continue
+            assert isinstance(game, Game)
+            self.games += 1
+            yield from game.plies[first_ply:]

@@ -1,0 +1,146 @@
+"""Puts a network into a models folder: made and checked beside its place, then moved into it in one step.
+
+What fails leaves the folder as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import tomlkit
+from google.protobuf.message import DecodeError
+
+from movemask.errors import ContractError
+from movemask.inference.guess import guess
+from movemask.inference.onnx import OnnxSession
+from movemask.inference.registry import Entry, load_entry
+from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
+from movemask.tasks.conversion.lc0_weights import Network, Outcome, read_network
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The model as it was checked, and what was taken for granted or left out, in words."""
+
+    entry: Entry
+    told: tuple[str, ...]
+
+
+def import_lc0(file: Path, folder: Path, name: str | None = None, *, replace: bool = False) -> Installed:
+    """Converts an lc0 weight file; raises WeightsError, or ContractError if what comes out fails its check."""
+    named = _named(name or file.name.removesuffix(".gz").removesuffix(".pb"))
+    _refuse_taken(folder, named, replace)
+    network = read_network(file)
+    model = graph(network)
+    told = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"]
+    told += [f"left out: {part}" for part in network.left_out]
+    table = _lc0_table(network)
+    table["card"] = {"source": f"{file.name}, converted by movemask models import", "lc0": network.facts}
+    entry = _placed(folder, named, model.SerializeToString(), table, replace)
+    return Installed(entry, tuple(told))
+
+
+def add_onnx(
+    file: Path,
+    folder: Path,
+    name: str | None = None,
+    *,
+    kind: str | None = None,
+    trained_with_mask: bool | None = None,
+    replace: bool = False,
+) -> Installed:
+    """Copies an ONNX file and writes its contract, guessed where `kind` does not say; raises ContractError."""
+    named = _named(name or file.stem)
+    _refuse_taken(folder, named, replace)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise ContractError(f"{file}: cannot be read: {error.strerror}") from None
+    _refuse_external(file, raw)
+    found = guess(OnnxSession(file, threads=1), kind, trained_with_mask)
+    table = dict(found.table)
+    table["card"] = {"source": f"{file.name}, added by movemask models add"}
+    return Installed(_placed(folder, named, raw, table, replace), found.told)
+
+
+def _placed(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
+    """Writes both files into a folder beside, checks the model there, and moves them into place; the TOML last."""
+    digest = "sha256:" + hashlib.sha256(network).hexdigest()
+    whole = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
+    beside: Path | None = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+        (beside / f"{name}.onnx").write_bytes(network)
+        (beside / f"{name}.toml").write_text(tomlkit.dumps(whole), encoding="utf-8")
+        entry = load_entry(beside / f"{name}.toml", threads=1)
+        if entry.model is None:
+            raise ContractError(f"{name} is not added: {entry.failure}")
+        _refuse_taken(folder, name, replace)
+        for ending in (".onnx", ".toml"):
+            os.replace(beside / f"{name}{ending}", folder / f"{name}{ending}")
+    except OSError as error:
+        reason = "it is not a folder" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
+        raise ContractError(f"{folder}: cannot be written: {reason}; --models-dir names another folder") from None
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+    return entry
+
+
+def _lc0_table(network: Network) -> dict[str, Any]:
+    value: dict[str, Any] = {"name": VALUE, "order": "score"}
+    if network.outcome is Outcome.WDL:
+        value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
+    return {
+        "contract": {"planes": "lc0-112", "vocabulary": "lc0-1858", "trained_with_mask": False},
+        "inputs": {"planes": PLANES},
+        "outputs": {"logits": POLICY, "value": value},
+    }
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
+    return name
+
+
+def _refuse_taken(folder: Path, name: str, replace: bool) -> None:
+    taken = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
+    if taken and not replace:
+        raise ContractError(f"{folder / name}{taken[0]} is there already: --replace, or another --name")
+
+
+def _refuse_external(file: Path, raw: bytes) -> None:
+    """A network must be whole in its file: weights elsewhere would be read from a path that the file chooses."""
+    try:
+        model = onnx.load_model_from_string(raw)
+    except DecodeError:
+        raise ContractError(f"{file.name}: not an ONNX file") from None
+    if not model.graph.node:
+        raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
+    graphs = [model.graph]
+    while graphs:
+        one = graphs.pop()
+        tensors = list(one.initializer)
+        for node in one.node:
+            for attribute in node.attribute:
+                tensors += [attribute.t, *attribute.tensors]
+                graphs += [inner for inner in (attribute.g, *attribute.graphs) if inner.node]
+        for tensor in tensors:
+            if tensor.data_location == onnx.TensorProto.EXTERNAL:
+                where = next((entry.value for entry in tensor.external_data if entry.key == "location"), "?")
+                raise ContractError(
+                    f"{file.name}: the weights {tensor.name!r} are in another file, {where!r}; save it as one file "
+                    "(onnx.save with save_as_external_data=False)"
+                )

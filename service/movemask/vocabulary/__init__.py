@@ -1,0 +1,1 @@
+"""The moves that networks have logits for, and how each vocabulary writes them."""

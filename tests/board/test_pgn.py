@@ -1,0 +1,82 @@
+"""What a user would lose: the good games of a file, beside one that cannot be read."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.board.pgn import Game, read_games
+from movemask.errors import InvalidPgn, MovemaskError
+
+GOOD = "1. e4 e5 2. Nf3 *"
+HEADERS = '[Event "x"]\n[White "y"]\n\n'
+FEN_HEADER = '[SetUp "1"]\n[FEN "{}"]\n\n'
+
+
+def read(pgn: str) -> list[Game | MovemaskError]:
+    return list(read_games(StringIO(pgn)))
+
+
+def shapes(pgn: str) -> list[int]:
+    """Plies of each game, -1 in the place of one that is wrong."""
+    found = read(pgn)
+    assert all(isinstance(game, Game | InvalidPgn) for game in found)
+    return [len(game.plies) if isinstance(game, Game) else -1 for game in found]
+
+
+BROKEN = {
+    "glyph of 4,301 digits": "1. e4 $" + "1" * 4301 + " e5 *",
+    "the same before a comment with blank lines": "1. e4 $" + "1" * 4301 + " {a\n\n[b]\n\nc} e5 *",
+    "the same on the second line": "1. e4\n$" + "1" * 4301 + " e5\n2. Nf3 *",
+    "illegal move": "1. e4 e5 2. Ke3 *",
+    "no move": "*",
+}
+
+
+@pytest.mark.parametrize("headers", ["", HEADERS])
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_a_game_that_cannot_be_read_costs_only_itself(broken: str, headers: str) -> None:
+    games = [GOOD, broken, GOOD, broken, broken, GOOD]
+    assert shapes("\n\n".join(headers + game for game in games)) == [3, -1, 3, -1, -1, 3]
+    errors = [
+        str(error) for error in read("\n\n".join(headers + game for game in games)) if not isinstance(error, Game)
+    ]
+    assert [error.split(":")[1] for error in errors] == [" game 2", " game 4", " game 5"]
+    assert max(map(len, errors)) < 400
+
+
+@given(st.lists(st.sampled_from([GOOD, *BROKEN.values()]), min_size=1, max_size=6))
+def test_any_order_of_good_and_broken_games(games: list[str]) -> None:
+    assert shapes("\n\n".join(HEADERS + game for game in games)) == [3 if game == GOOD else -1 for game in games]
+
+
+@given(st.text('e4N$1{}();%[]\n *"', max_size=60))
+def test_whatever_is_sent_as_a_pgn_is_games_or_errors(text: str) -> None:
+    assert len(shapes(text)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("fen", "words"),
+    [
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + "1" * 4300, "at most 200 are taken"),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 " + "1" * 30, "the move number is"),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 1000001 1", "the half-move clock is"),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + " " * 12_600, "at most 200 are taken"),
+    ],
+)
+def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> None:
+    games = read(FEN_HEADER.format(fen) + "1. Kd2 *\n\n" + HEADERS + GOOD)
+    assert isinstance(games[0], InvalidPgn)
+    assert words in str(games[0])
+    assert len(str(games[0])) < 300
+    assert isinstance(games[1], Game)
+
+
+@pytest.mark.parametrize("rating", ["²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""])
+def test_what_is_no_rating_is_left_out(rating: str) -> None:
+    (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "1500"]\n\n1. e4 *\n')
+    assert isinstance(game, Game)
+    assert game.plies[0].elo is None

@@ -1,0 +1,164 @@
+"""What a user would lose: a FEN read as it is meant, and an error that says what is wrong with it."""
+
+from __future__ import annotations
+
+import tracemalloc
+from io import StringIO
+
+import chess
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.board.line import Line, SamePosition
+from movemask.board.pgn import read_games
+from movemask.board.position import START_FEN, Position
+from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
+from tests.ground_truth import tricky
+
+
+@st.composite
+def games(draw: st.DrawFn) -> chess.Board:
+    """A board after random legal moves."""
+    board = chess.Board()
+    for _ in range(draw(st.integers(0, 60))):
+        moves = list(board.legal_moves)
+        if not moves:
+            break
+        back = [
+            move for move in moves if len(board.move_stack) > 1 and board.move_stack[-2].to_square == move.from_square
+        ]
+        turning_back: bool = draw(st.booleans())
+        board.push(draw(st.sampled_from(back if back and turning_back else moves)))
+    return board
+
+
+@given(games())
+def test_fen_to_position_to_fen_is_stable(board: chess.Board) -> None:
+    fen = board.fen(en_passant="fen")
+    assert Position.read(fen).fen == fen
+
+
+@given(games())
+def test_moves_lead_where_the_fen_says(board: chess.Board) -> None:
+    position = Position.read(moves=[move.uci() for move in board.move_stack])
+    assert position.fen == board.fen(en_passant="fen")
+    assert position.turn == ("white" if board.turn else "black")
+
+
+def test_without_a_fen_it_is_the_start() -> None:
+    assert Position.read().fen == START_FEN
+
+
+@pytest.mark.parametrize(
+    ("fen", "words"),
+    [
+        ("", "fen: empty fen"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR", "is cut short: no side to move, castling rights, en-passant"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP w KQkq - 0 1", "expected 8 rows"),
+        ("rnbqkbnr/pppppppp/9/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", "invalid character"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR x KQkq - 0 1", "expected 'w' or 'b'"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq e9 0 1", "invalid en passant"),
+        ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - -1 1", "half-move clock cannot be negative"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 " + "1" * 200, "228 characters, at most 200 are taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 1000001 1", "the half-move clock is 1000001, at most 1000000 is taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 1000001", "the move number is 1000001, at most 1000000 is taken"),
+    ],
+)
+def test_what_is_not_a_fen_is_refused_with_what_it_was(fen: str, words: str) -> None:
+    with pytest.raises(InvalidFen, match=words):
+        Position.read(fen)
+
+
+@pytest.mark.parametrize(
+    ("fen", "status"),
+    [
+        ("8/8/8/8/8/8/8/8 w - - 0 1", "EMPTY"),
+        ("4k3/8/8/8/8/8/8/8 w - - 0 1", "NO_WHITE_KING"),
+        ("kk6/8/8/8/8/8/8/K6K w - - 0 1", "TOO_MANY_KINGS"),
+        ("P3k3/8/8/8/8/8/8/4K3 w - - 0 1", "PAWNS_ON_BACKRANK"),
+        ("4k3/8/8/8/8/8/8/4K3 w KQ - 0 1", "BAD_CASTLING_RIGHTS"),
+        ("4k3/8/8/8/8/8/8/4K3 w - e6 0 1", "INVALID_EP_SQUARE"),
+        ("4k2R/8/8/8/8/8/8/4K3 w - - 0 1", "OPPOSITE_CHECK"),
+    ],
+)
+def test_why_a_position_is_invalid_is_said_in_python_chess_names(fen: str, status: str) -> None:
+    with pytest.raises(InvalidPosition, match=status) as caught:
+        Position.read(fen)
+    assert status in caught.value.statuses
+
+
+def test_chess960_castling_rights_are_pointed_out() -> None:
+    with pytest.raises(InvalidPosition, match="ask with chess960 true"):
+        Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1")
+    assert Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True).board.chess960
+
+
+@pytest.mark.parametrize(
+    ("uci", "words"),
+    [("e2e5", "is not legal"), ("0000", "is not legal"), ("e2", "is not a UCI move"), ("", "is not a UCI")],
+)
+def test_a_bad_move_is_named_with_its_place(uci: str, words: str) -> None:
+    with pytest.raises(IllegalMove, match=rf"moves\[1\]: '{uci}' {words}.* in '.* b KQkq e3 0 1'"):
+        Position.read(moves=["e2e4", uci])
+
+
+def test_more_moves_than_the_limit_are_refused() -> None:
+    with pytest.raises(LimitExceeded, match="2 moves, at most 1"):
+        Position.read(moves=["e2e4", "e7e5"], max_moves=1)
+
+
+def test_status_of_mates_and_stalemates_of_the_suite() -> None:
+    for fen, moves, flags in tricky():
+        if any(flag.startswith("python-chess-status") for flag in flags):
+            continue
+        position = Position.read(fen)
+        assert position.board.legal_moves.count() == moves
+        status = position.status(has_legal_moves=moves > 0)
+        assert (status == "checkmate") == ("checkmate" in flags)
+        assert (status == "stalemate") == ("stalemate" in flags)
+
+
+def test_history_is_newest_first_and_knows_repetitions() -> None:
+    shuffle = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3"]
+    seen = Position.read(moves=shuffle).history(8)
+    assert [known.ply for known in seen] == [5, 4, 3, 2, 1, 0]
+    assert [known.earlier for known in seen] == [1, 0, None, None, None, None]
+    assert seen[-1].board == chess.Board()
+    assert len(Position.read(moves=shuffle).history(3)) == 3
+
+
+@pytest.mark.parametrize("keep", [None, 8])
+@given(games())
+def test_a_line_knows_what_python_chess_finds_by_taking_moves_back(keep: int | None, board: chess.Board) -> None:
+    line = Line.of(board, keep)
+    replayed = board.root()
+    for ply in range(line.plies + 1):
+        if ply:
+            replayed.push(board.move_stack[ply - 1])
+        count = line.occurrences(ply, SamePosition.BY_LAWS)
+        assert replayed.is_repetition(count)
+        assert not replayed.is_repetition(count + 1)
+    for ply in range(max(0, line.plies - 7), line.plies + 1):
+        along = Position.along(line, ply)
+        alone = Position.read(moves=[move.uci() for move in board.move_stack[:ply]])
+        assert along.fen == alone.fen
+        assert along.history_key == alone.history_key
+        assert along.occurrences() == alone.occurrences()
+        if keep is None:
+            assert along.history() == alone.history()
+
+
+def test_positions_of_one_game_share_it() -> None:
+    """Each used to hold a copy of all moves before it: 64 games of 1,024 plies took 6.6 GB."""
+    plies = ["g1f3", "g8f6", "f3g1", "f6g8"] * 256
+
+    tracemalloc.start()
+    sizes = []
+    for count in (128, 1024):
+        before = tracemalloc.get_traced_memory()[0]
+        kept = list(read_games(StringIO(" ".join(plies[:count]))))
+        sizes.append(tracemalloc.get_traced_memory()[0] - before)
+        del kept
+    tracemalloc.stop()
+    assert sizes[1] < 10 * sizes[0]

@@ -1,0 +1,164 @@
+"""What a user would lose at the terminal: a table to read, JSON for machines, and errors of one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from subprocess import PIPE
+
+import chess
+import pytest
+from click.testing import CliRunner, Result
+
+from movemask.cli.main import main
+from movemask.settings import Settings, shipped_models
+from tests.disks import file_system
+from tests.networks import write_fake
+from tests.processes import started
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> str:
+    write_fake(tmp_path / "m", "rated", elo=True)
+    return str(tmp_path / "m")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def test_predict_shows_moves_and_leakage(models: str) -> None:
+    result = run("predict", chess.STARTING_FEN, "--models-dir", models, "--top", "3", "--elo", "1200", "1300")
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == chess.STARTING_FEN
+    assert lines[1] == "white to move, ongoing; rated, Elo 1200 against 1300"
+    assert sum(" % " in line for line in lines[3:6]) == 3
+    assert lines[6].startswith("17 more")
+    assert "leakage: raw" in result.output
+
+
+def test_predict_as_json_is_what_the_web_answers(models: str) -> None:
+    result = run("predict", "--moves", "e2e4 e7e5", "--models-dir", models, "--json")
+    answer = json.loads(result.output)
+    assert answer["turn"] == "white"
+    assert len(answer["moves"]) == 29
+    assert abs(sum(move["probability"] for move in answer["moves"]) - 1) < 1e-12
+    assert answer["moves"][0]["san"]
+    assert answer["elo"] == {"self": 1500, "opponent": 1500}
+
+
+def test_predict_takes_the_word_for_the_start_and_the_documented_default_of_min_p(models: str) -> None:
+    plain, said = (
+        json.loads(run("predict", *asked, "--models-dir", models, "--json").output)
+        for asked in ((chess.STARTING_FEN,), ("startpos", "--min-p", "0"))
+    )
+    assert said["moves"] == plain["moves"]
+    assert said["fen"] == chess.STARTING_FEN
+
+
+def test_predict_of_a_mate(models: str) -> None:
+    mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
+    assert "black to move, checkmate" in run("predict", mate, "--models-dir", models).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("predict", "x"), "Error: fen: 'x' is cut short"),
+        (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
+        (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
+        (("predict", "--temperature", "0"), "Invalid value for '--temperature'"),
+        (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
+        (
+            ("serve", "--port", "99999"),
+            "Error: MOVEMASK_PORT: Input should be less than or equal to 65535, got '99999'",
+        ),
+        (("serve", "--workers", "none"), "Error: MOVEMASK_WORKERS: "),
+        (("serve", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
+        (("serve", "--database-url", "mysql://x"), "Error: MOVEMASK_DATABASE_URL: 'mysql://x': sqlite:///FILE and"),
+        (("serve", "--log-level", "loud"), "Error: MOVEMASK_LOG_LEVEL: "),
+    ],
+)
+def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], words: str) -> None:
+    if arguments[0] == "predict" and "--models-dir" not in arguments:
+        arguments = (*arguments, "--models-dir", models)
+    result = run(*arguments)
+    assert result.exit_code != 0
+    assert words in result.output
+
+
+def test_models_list(models: str) -> None:
+    (Path(models) / "bad.toml").write_text("[contract]\n")
+    result = run("models", "list", "--models-dir", models)
+    assert "* rated" in result.output
+    assert "bad.toml: contract.planes: this key is missing" in result.output
+    rows = json.loads(run("models", "list", "--models-dir", models, "--json").output)
+    assert [(row["name"], row["served"], row["default"]) for row in rows] == [
+        ("bad", False, False),
+        ("rated", True, True),
+    ]
+
+
+def test_serve_has_a_flag_for_every_setting_and_shows_its_default() -> None:
+    shown = " ".join(run("serve", "--help").output.split())
+    for name, field in Settings.model_fields.items():
+        assert f"--{name.replace('_', '-')} " in shown
+        found = re.search(rf"\[env var: MOVEMASK_{name.upper()}; default: (.*?)\]", shown)
+        assert found, name
+        if field.default_factory is None and field.default is not None:
+            assert found[1] == str(field.default)
+        else:
+            assert len(found[1]) > 5, name  # said in words
+
+
+def test_the_command_after_an_import_works_as_it_is_printed(models: str, tmp_path: Path) -> None:
+    folder = tmp_path / "my models"
+    result = run(
+        "models", "add", str(shipped_models() / "movemask-2.onnx"), "--name", "mine", "--models-dir", str(folder)
+    )
+    assert result.exit_code == 0, result.output
+    printed = re.search(r"try `movemask (.*)`", result.output)
+    assert printed
+    assert "white to move, ongoing; mine" in run(*shlex.split(printed[1])).output
+
+
+@pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
+def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
+    network = str(shipped_models() / "movemask-2.onnx")
+    (tmp_path / "file").touch()
+    folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
+    options = {"read-only": "ro", "full": "size=64k"}
+    with file_system(folder, options[where]) if where in options else nullcontext():
+        result = run("models", "add", network, "--name", "mine", "--models-dir", str(folder))
+        left = list(folder.iterdir()) if folder.is_dir() else []
+    assert result.exit_code == 1
+    reason = {"read-only": "Read-only file system", "full": "No space left on device"}.get(where, "it is not a folder")
+    assert result.output == f"Error: {folder}: cannot be written: {reason}; --models-dir names another folder\n"
+    assert left == []
+
+
+@pytest.mark.parametrize("command", [["predict"], ["models", "list"], ["models", "check"], ["serve", "--help"]])
+def test_output_that_cannot_be_written_is_no_traceback(models: str, command: list[str]) -> None:
+    whole = [sys.executable, "-m", "movemask", *command, *(() if "--help" in command else ("--models-dir", models))]
+    with open("/dev/full", "wb") as full, started(whole, stdout=full, stderr=PIPE) as process:
+        assert process.communicate()[1] == b"Error: No space left on device\n"
+        assert process.returncode == 1
+    reader, writer = os.pipe()
+    os.close(reader)  # as after `| head -1`
+    with started(whole, stdout=writer, stderr=PIPE) as process:
+        os.close(writer)
+        assert process.communicate()[1] == b""
+        assert process.returncode == 1
+
+
+def test_the_shipped_network_answers() -> None:
+    answer = json.loads(run("predict", "--json").output)
+    assert len(answer["moves"]) == 20
+    best = {move["uci"] for move in answer["moves"][:4]}
+    assert best & {"e2e4", "d2d4"}

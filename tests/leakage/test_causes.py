@@ -1,0 +1,306 @@
+"""What a researcher would lose: knowing why a network's illegal moves are illegal. python-chess is the judge.
+
+Every illegal slot of every vocabulary, in positions of the suites and of games: each cause is checked by another way to
+the same answer, on boards that are set up for the question.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from movemask.board.boards import Boards
+from movemask.board.move_codes import codes_of, names_of
+from movemask.board.position import Position
+from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
+from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
+from movemask.vocabulary.vocabulary import Castling, Vocabulary
+from tests.ground_truth import perft, tricky
+
+
+def causes(slots: list[int], board: chess.Board, words: Vocabulary) -> list[Cause]:
+    written = Written.of_slots(Boards.of([board]), np.zeros(len(slots), dtype=np.intp), np.array(slots), words)
+    return [CAUSES[cause] for cause in causes_of(written, [codes_of(list(board.legal_moves))]).tolist()]
+
+
+def cause_of(slot: int, board: chess.Board, words: Vocabulary) -> Cause:
+    return causes([slot], board, words)[0]
+
+
+MIRRORED = [name for name in vocabulary_names() if name != "uci-1968"]
+
+
+def squares(slot: int, board: chess.Board, words: Vocabulary) -> tuple[int, int, int | None] | None:
+    entry = words.entries[slot]
+    if entry is None:
+        return None
+    flip = words.flip.value if board.turn == chess.BLACK else 0
+    return entry[0] ^ flip, entry[1] ^ flip, entry[2]
+
+
+@cache
+def pieces_that_could(source: int, target: int) -> frozenset[str]:
+    """Which pieces alone on a board could go there, by python-chess's generator."""
+    found = set()
+    for piece in (chess.QUEEN, chess.KNIGHT):
+        board = chess.Board(None)
+        board.set_piece_at(source, chess.Piece(piece, chess.WHITE))
+        if any(move.to_square == target for move in board.generate_pseudo_legal_moves()):
+            found.add(chess.piece_name(piece))
+    return frozenset(found)
+
+
+def alone(board: chess.Board, source: int) -> chess.Board:
+    """The piece alone on the board, with the same side to move."""
+    piece = board.piece_at(source)
+    assert piece is not None
+    lonely = chess.Board(None)
+    lonely.turn = board.turn
+    lonely.set_piece_at(source, piece)
+    return lonely
+
+
+def reaches(board: chess.Board, source: int, target: int) -> bool:
+    return any(m.to_square == target and m.from_square == source for m in board.generate_pseudo_legal_moves())
+
+
+def taken_for(board: chess.Board, source: int, target: int) -> bool:
+    """Whether the piece could go there with an enemy on the target and nothing else in the way."""
+    lonely = alone(board, source)
+    if reaches(lonely, source, target):
+        return True
+    lonely.set_piece_at(target, chess.Piece(chess.QUEEN, not board.turn))
+    return reaches(lonely, source, target)
+
+
+def judged(slot: int, board: chess.Board, words: Vocabulary, cause: Cause) -> None:
+    """Holds the cause to python-chess."""
+    where = squares(slot, board, words)
+    if cause is Cause.IMPOSSIBLE_SLOT:
+        if where is not None:
+            source, target, promotion = where
+            if pieces_that_could(source, target):
+                assert promotion is not None
+                ranks = chess.square_rank(source), chess.square_rank(target)
+                wide = abs(chess.square_file(source) - chess.square_file(target)) > 1
+                assert wide or ranks not in {(6, 7), (1, 0)}
+        return
+    assert where is not None
+    source, target, promotion = where
+    piece = board.piece_at(source)
+    if cause is Cause.EMPTY_SQUARE:
+        assert piece is None
+        return
+    assert piece is not None
+    if cause is Cause.ENEMY_PIECE:
+        assert piece.color != board.turn
+        return
+    assert piece.color == board.turn
+    bare = chess.Move(source, target)
+    move = bare
+    if piece.piece_type == chess.PAWN and chess.square_rank(target) in (0, 7):
+        move = chess.Move(source, target, chess.QUEEN)
+    if cause in (Cause.CASTLING_RIGHT, Cause.CASTLING_PATH):
+        assert piece.piece_type == chess.KING
+        to_right = chess.square_file(target) > chess.square_file(source)
+        if board.chess960:
+            has = bool(board.clean_castling_rights() & chess.BB_SQUARES[target])
+        else:
+            has = (board.has_kingside_castling_rights if to_right else board.has_queenside_castling_rights)(board.turn)
+        assert has is (cause is Cause.CASTLING_PATH)
+        assert not any(board.is_castling(m) and board.is_kingside_castling(m) is to_right for m in board.legal_moves)
+        return
+    if cause is Cause.LEAVES_KING_IN_CHECK:
+        assert board.is_pseudo_legal(move)
+        assert board.is_into_check(move)
+        assert not board.is_legal(move)
+        return
+    if cause is Cause.PROMOTION_FORM:
+        assert board.is_legal(move)
+        assert board.is_legal(chess.Move(source, target, promotion)) is False or words.bare_promotion is not None
+        return
+    # python-chess takes e1g1 and e1h1 both for castling; a vocabulary has one of them, and the other is no king's move.
+    assert not board.is_pseudo_legal(move) or (board.is_castling(move) and cause is Cause.WRONG_GEOMETRY)
+    fits = taken_for(board, source, target)
+    if cause is Cause.WRONG_GEOMETRY:
+        # A pawn's capture fits only where there is something to take.
+        diagonal = piece.piece_type == chess.PAWN and chess.square_file(source) != chess.square_file(target)
+        assert not fits or (diagonal and board.piece_at(target) is None)
+        return
+    assert fits
+    if cause is Cause.OWN_PIECE_ON_TARGET:
+        assert board.color_at(target) == board.turn
+        freed = board.copy(stack=False)
+        diagonal = piece.piece_type == chess.PAWN and chess.square_file(source) != chess.square_file(target)
+        freed.remove_piece_at(target)
+        if diagonal:
+            freed.set_piece_at(target, chess.Piece(chess.QUEEN, not board.turn))
+        assert reaches(freed, source, target)
+    elif cause is Cause.BLOCKED:
+        between = chess.SquareSet.between(source, target) & board.occupied
+        if between:
+            freed = board.copy(stack=False)
+            for square in between:
+                freed.remove_piece_at(square)
+            assert reaches(freed, source, target) or board.color_at(target) is not None
+        else:
+            assert piece.piece_type == chess.PAWN
+            assert board.color_at(target) == (not board.turn)
+    else:
+        assert cause is Cause.EN_PASSANT
+        assert piece.piece_type == chess.PAWN
+        with_right = board.copy(stack=False)
+        with_right.ep_square = target
+        assert with_right.is_en_passant(bare)
+        assert board.ep_square != target
+
+
+def all_causes(board: chess.Board, words: Vocabulary) -> Counter[Cause]:
+    _, slots = words.legal_slots(Position(board))
+    legal = set(slots.tolist())
+    counts: Counter[Cause] = Counter()
+    illegal = [slot for slot in range(len(words)) if slot not in legal]
+    for slot, cause in zip(illegal, causes(illegal, board, words), strict=True):
+        judged(slot, board, words, cause)
+        counts[cause] += 1
+    assert sum(counts.values()) == len(words) - len(legal)
+    return counts
+
+
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_every_illegal_slot_of_tricky_positions_has_its_cause(name: str) -> None:
+    words = vocabulary(name)
+    seen: Counter[Cause] = Counter()
+    for fen, _, _ in tricky()[::9]:
+        board = chess.Board(fen)
+        if board.is_valid():
+            seen += all_causes(board, words)
+    assert set(seen) >= set(Cause) - {Cause.IMPOSSIBLE_SLOT}
+    assert (Cause.IMPOSSIBLE_SLOT in seen) is (name in ("maia3-4352", "alphazero-4672"))
+
+
+@pytest.mark.parametrize("name", ["lc0-1858", "movemask-1880"])
+def test_the_same_in_chess960(name: str) -> None:
+    words = vocabulary(name)
+    seen: Counter[Cause] = Counter()
+    for line in perft("chess960")[::40]:
+        board = chess.Board(line.fen, chess960=True)
+        if board.is_valid():
+            seen += all_causes(board, words)
+    assert {Cause.CASTLING_PATH, Cause.CASTLING_RIGHT} <= set(seen)
+
+
+def test_slots_of_many_positions_at_once_are_each_judged_in_their_own() -> None:
+    words = vocabulary("lc0-1858")
+    boards = [chess.Board(fen) for fen, _, _ in tricky()[::5] if chess.Board(fen).is_valid()]
+    rng = np.random.default_rng(3)
+    picked = [
+        (row, int(slot))
+        for row, board in enumerate(boards)
+        for slot in rng.choice(len(words), 20)
+        if slot not in words.legal_slots(Position(board))[1]
+    ]
+    rows, slots = np.array([row for row, _ in picked]), np.array([slot for _, slot in picked])
+    written = Written.of_slots(Boards.of(boards), rows, slots, words)
+    legal = [codes_of(list(board.legal_moves)) for board in boards]
+    assert [CAUSES[cause] for cause in causes_of(written, legal).tolist()] == [
+        cause_of(slot, boards[row], words) for row, slot in picked
+    ]
+
+
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_slots_are_named_by_their_own_squares(name: str) -> None:
+    words = vocabulary(name)
+    lines = [chess.Board(fen) for fen, _, _ in tricky()[::9]]
+    if words.chess960:
+        lines += [chess.Board(line.fen, chess960=True) for line in perft("chess960")[::100]]
+    for board in lines:
+        if board.is_valid():
+            rows = np.zeros(len(words), dtype=np.intp)
+            written = Written.of_slots(Boards.of([board]), rows, np.arange(len(words)), words)
+            found = names_of(written.codes(words.bare_promotion))
+            assert found == [named(slot, board, words) for slot in range(len(words))], board.fen()
+            moves = [name for name in found if name != "0000"]
+            assert len(set(moves)) == len(moves), "two slots share a name"
+
+
+def named(slot: int, board: chess.Board, words: Vocabulary) -> str:
+    found = squares(slot, board, words)
+    if found is None or found[0] == found[1]:  # a square and itself is a slot in Maia-3's vocabulary, and no move
+        return "0000"
+    source, target, promotion = found
+    if promotion is None and board.piece_type_at(source) == chess.PAWN and chess.square_rank(target) in (0, 7):
+        promotion = words.bare_promotion
+    return chess.Move(source, target, promotion).uci()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(0, 120), st.sampled_from(vocabulary_names()))
+def test_the_same_in_games(random: object, plies: int, name: str) -> None:
+    board = chess.Board()
+    for _ in range(plies):
+        moves = list(board.legal_moves)
+        if not moves:
+            break
+        board.push(random.choice(moves))  # type: ignore[attr-defined]
+    all_causes(board, vocabulary(name))
+
+
+def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:
+    """The slot that stands for these squares, whatever can be played."""
+    move = chess.Move.from_uci(uci)
+    return next(
+        slot
+        for slot in range(len(words))
+        if squares(slot, board, words) == (move.from_square, move.to_square, move.promotion)
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "fen", "uci", "cause"),
+    [
+        ("lc0-1858", chess.STARTING_FEN, "e1h1", Cause.CASTLING_PATH),
+        ("lc0-1858", chess.STARTING_FEN, "e1g1", Cause.WRONG_GEOMETRY),
+        ("maia2-1880", chess.STARTING_FEN, "e1g1", Cause.CASTLING_PATH),
+        ("maia2-1880", "4k3/8/8/8/8/8/8/4K2R w - - 0 1", "e1g1", Cause.CASTLING_RIGHT),
+        ("lc0-1858", "4k3/8/8/8/8/8/8/4K2R w - - 0 1", "e1h1", Cause.CASTLING_RIGHT),
+        ("lc0-1858", "4kr2/8/8/8/8/8/8/4K2R w K - 0 1", "e1h1", Cause.CASTLING_PATH),
+        ("maia2-1880", "4k3/8/8/3pP3/8/8/8/4K3 w - - 0 1", "e5d6", Cause.EN_PASSANT),
+        ("maia2-1880", "8/8/8/K2pP2q/8/8/8/4k3 w - d6 0 1", "e5d6", Cause.LEAVES_KING_IN_CHECK),
+        ("maia2-1880", "4k3/8/8/3pP3/8/8/8/4K3 w - - 0 1", "e5f6", Cause.WRONG_GEOMETRY),
+        ("maia2-1880", "4k3/P7/8/8/8/8/8/4K3 w - - 0 1", "a7a8", Cause.PROMOTION_FORM),
+        ("maia2-1880", "4k3/R7/8/8/8/8/8/4K3 w - - 0 1", "a7a8q", Cause.PROMOTION_FORM),
+        ("maia2-1880", "n3k3/P7/8/8/8/8/8/4K3 w - - 0 1", "a7a8q", Cause.BLOCKED),
+        ("uci-1968", "4k3/8/8/8/8/8/P7/4K3 w - - 0 1", "a2a1q", Cause.WRONG_GEOMETRY),
+        ("maia3-4352", chess.STARTING_FEN, "a1b8", Cause.IMPOSSIBLE_SLOT),
+        ("maia2-1880", chess.STARTING_FEN, "e2e5", Cause.WRONG_GEOMETRY),
+        ("maia2-1880", chess.STARTING_FEN, "a1a5", Cause.BLOCKED),
+        ("maia2-1880", chess.STARTING_FEN, "a1a2", Cause.OWN_PIECE_ON_TARGET),
+        ("maia2-1880", chess.STARTING_FEN, "e7e5", Cause.ENEMY_PIECE),
+        ("maia2-1880", chess.STARTING_FEN, "e4e5", Cause.EMPTY_SQUARE),
+    ],
+)
+def test_by_name(words: str, fen: str, uci: str, cause: Cause) -> None:
+    board, of = chess.Board(fen), vocabulary(words)
+    assert cause_of(slot_of(uci, board, of), board, of) is cause
+
+
+def test_a_slot_that_can_be_played_has_no_cause() -> None:
+    board, words = chess.Board(), vocabulary("movemask-1880")
+    with pytest.raises(ValueError, match="can be played"):
+        cause_of(slot_of("e2e4", board, words), board, words)
+
+
+def test_a_slot_that_only_looks_like_castling_is_judged_as_what_it_is() -> None:
+    words = vocabulary("lc0-1858")
+    assert words.castling is Castling.KING_TAKES_ROOK
+    board = chess.Board("4k3/8/8/8/8/8/8/4KR2 w - - 0 1")
+    slot = slot_of("e1f1", board, words)
+    assert cause_of(slot, board, words) is Cause.OWN_PIECE_ON_TARGET
+    assert words.move(slot, board).uci() == "e1f1"

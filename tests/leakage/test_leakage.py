@@ -1,0 +1,308 @@
+"""What a user would lose: leakage that is exact, from 1e-300 to 1, and never a number where there is none."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from movemask.board.move_codes import codes_of
+from movemask.board.position import Position
+from movemask.leakage import leakage
+from movemask.leakage.causes import Cause
+from movemask.leakage.counterfactual import multiplied_softmax
+from movemask.leakage.kinds import ALWAYS, KINDS, fills
+from movemask.leakage.record import Figure
+from movemask.numeric.dense import masked_softmax
+from movemask.numeric.gather import ragged_of_mask
+from movemask.vocabulary.vocabularies import vocabulary
+
+Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> Batch:
+    """Logits [B, A] with at least one legal slot in each row."""
+    rows, slots = draw(st.integers(1, 4)), draw(st.integers(2, 20))
+    logits = [draw(st.lists(st.floats(-300, 300), min_size=slots, max_size=slots)) for _ in range(rows)]
+    mask = [draw(st.lists(st.booleans(), min_size=slots, max_size=slots)) for _ in range(rows)]
+    for row in mask:
+        row[draw(st.integers(0, slots - 1))] = True
+    return np.array(logits), np.array(mask)
+
+
+def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied: bool) -> list[float]:
+    """The definition of softmax's illegal share, word for word, with sixty digits."""
+    shares = []
+    with localcontext() as context:
+        context.prec = 60
+        for row, legal in zip(logits.tolist(), mask.tolist(), strict=True):
+            z = [value * is_legal if multiplied else value for value, is_legal in zip(row, legal, strict=True)]
+            weights = [Decimal(value).exp() for value in z]
+            illegal = sum((w for w, is_legal in zip(weights, legal, strict=True) if not is_legal), Decimal(0))
+            shares.append(float(illegal / sum(weights)))
+    return shares
+
+
+@given(batches())
+def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
+    logits, mask = batch
+    slots, indptr = ragged_of_mask(mask)
+    np.testing.assert_allclose(leakage.raw(logits, slots, indptr), exactly(*batch, multiplied=False), rtol=1e-11)
+    np.testing.assert_allclose(leakage.multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
+
+
+@given(batches(), st.floats(-100, 100))
+def test_a_constant_changes_multiplied_but_not_raw(batch: Batch, constant: float) -> None:
+    logits, mask = batch
+    slots, indptr = ragged_of_mask(mask)
+    np.testing.assert_allclose(
+        leakage.raw(logits + constant, slots, indptr), leakage.raw(logits, slots, indptr), rtol=1e-9
+    )
+    if (~mask).any() and constant >= 1:
+        assert (leakage.multiplied(logits + constant, slots, indptr) <= leakage.multiplied(logits, slots, indptr)).all()
+
+
+def test_the_known_mistake() -> None:
+    logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
+    mask = np.array([[True, False, True, True, False]])
+    slots, indptr = ragged_of_mask(mask)
+    assert leakage.multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
+    mistaken = multiplied_softmax(logits, mask)
+    np.testing.assert_allclose(mistaken, [[0.5080, 0.1477, 0.0763, 0.1203, 0.1477]], atol=5e-5)
+
+
+@given(batches())
+def test_multiplied_is_what_the_mistaken_policy_puts_on_illegal_slots(batch: Batch) -> None:
+    logits, mask = batch
+    slots, indptr = ragged_of_mask(mask)
+    on_illegal = np.where(mask, 0.0, multiplied_softmax(logits, mask)).sum(axis=1)
+    np.testing.assert_allclose(leakage.multiplied(logits, slots, indptr), on_illegal, rtol=1e-10)
+
+
+def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
+    mask = np.array([[True, True]])
+    slots, indptr = ragged_of_mask(mask)
+    assert leakage.raw(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
+    assert leakage.multiplied(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
+    half = np.array([[0.0, -np.inf]])
+    slots, indptr = ragged_of_mask(np.array([[True, False]]))
+    assert leakage.raw(half, slots, indptr).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: float) -> None:
+    position = Position.read()
+    words = vocabulary("movemask-1880")
+    moves, slots = words.legal_slots(position)
+    logits = np.zeros((1, 1880), dtype=np.float32)
+    logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
+    kinds = (*ALWAYS, "unnormalised", "filled_1e4_float16", "rounded")
+    found = leakage.leakages(
+        [position], words, leakage.Batch(logits, slots, np.array([0, 20])), [codes_of(moves)], kinds=kinds, least=1e-3
+    )[0]
+    assert found.figures["unnormalised"] == Figure(None, False, None)
+    assert found.figures["rounded"].leaked == 0.0
+    assert found.figures["filled_1e4_float16"].leaked == 0.0
+    assert found.raw is None
+    assert found.illegal == ()
+    assert found.multiplied == pytest.approx(1860 / 1880)
+
+
+def test_float16_logits_are_summed_in_float64() -> None:
+    logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
+    slots, indptr = np.arange(20), np.array([0, 20])
+    assert leakage.raw(logits, slots, indptr)[0] == pytest.approx(1860 / 1880, rel=1e-12)
+
+
+def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
+    words = vocabulary("movemask-1880")
+    position = Position.read(moves=["e2e4"])
+    moves, slots = words.legal_slots(position)
+    logits = np.full((1, 1880), -50.0)
+    logits[0, slots] = 0.0
+    names = words.names()
+    logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
+    logits[0, names.index("a7a8q")] = 2.0
+    bounds = np.array([0, len(moves)])
+    found = leakage.leakages(
+        [position], words, leakage.Batch(logits, slots, bounds), [codes_of(moves)], kinds=ALWAYS, least=1e-3
+    )[0]
+    weights = np.exp(logits[0])
+    first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
+    assert [(move.uci, move.cause) for move in found.illegal] == [
+        ("e5e4", Cause.EMPTY_SQUARE),
+        ("a2a1q", Cause.ENEMY_PIECE),
+    ]
+    assert [move.probability for move in found.illegal] == pytest.approx([first, second])
+    assert found.causes == {Cause.EMPTY_SQUARE: pytest.approx(first), Cause.ENEMY_PIECE: pytest.approx(second)}
+
+
+def masked(batch: Batch) -> NDArray[np.float64]:
+    """The right policies, dense."""
+    return np.asarray(masked_softmax(*batch), dtype=np.float64)
+
+
+def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(p > 0, p * np.log(p / q), 0.0).sum(axis=1))
+
+
+def changed(p: NDArray[np.float64], q: NDArray[np.float64]) -> list[bool]:
+    """Whether the best of `q` is strictly better than what it gives to the best of `p`."""
+    return [bool(row_q.max() > row_q[row_p.argmax()]) for row_p, row_q in zip(p, q, strict=True)]
+
+
+@given(batches())
+def test_flips_and_divergence_of_plain_and_multiplied_softmax_by_their_definitions(batch: Batch) -> None:
+    logits, mask = batch
+    logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
+    p = masked((logits, mask))
+    found = leakage.Batch(logits, *ragged_of_mask(mask))
+    plain = np.exp(logits - logits.max(axis=1, keepdims=True))
+    for measured, mistaken in (
+        (found.raw(), plain / plain.sum(axis=1, keepdims=True)),
+        (found.multiplied(), multiplied_softmax(logits, mask)),
+    ):
+        np.testing.assert_allclose(measured.kl, divergence(p, mistaken), rtol=1e-6, atol=1e-12)
+        assert measured.flipped.tolist() == changed(p, mistaken)
+
+
+@given(batches(), st.sampled_from(sorted(fills())))
+def test_filled_is_what_the_dtype_computes(batch: Batch, name: str) -> None:
+    """Word for word, row by row, in the dtype."""
+    logits, mask = batch
+    fill = fills()[name]
+    found = leakage.Batch(logits, *ragged_of_mask(mask)).filled(fill)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        z = np.where(mask, logits, fill.constant).astype(fill.dtype)
+        weights = np.exp(z - z.max(axis=1, keepdims=True))
+        q = (weights.astype(np.float32) / weights.astype(np.float32).sum(axis=1, keepdims=True)).astype(fill.dtype)
+    q64 = q.astype(np.float64)
+    eps = float(np.finfo(fill.dtype).eps)
+    np.testing.assert_allclose(found.leaked, np.where(mask, 0.0, q64).sum(axis=1), rtol=2 * eps, atol=0)
+    right = divergence(masked(batch), q64)
+    assert np.isinf(found.kl).tolist() == np.isinf(right).tolist()
+    finite = np.isfinite(right)
+    np.testing.assert_allclose(found.kl[finite], np.maximum(right[finite], 0), atol=20 * eps)
+
+
+def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
+    logits = np.array([[-2e4, -2e4, -3e4, 0.0]])
+    mask = np.array([[True, True, False, False]])
+    slots, indptr = ragged_of_mask(mask)
+    measured = leakage.Batch(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
+    assert measured.leaked.tolist() == [1.0]
+    assert measured.flipped.tolist() == [True]
+    assert measured.kl.tolist() == [np.inf]
+    assert leakage.Batch(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
+    beyond = leakage.Batch(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
+    assert np.isnan(beyond.leaked).tolist() == [True]  # the logit itself is infinite in float16: no softmax
+    assert np.isnan(beyond.kl).tolist() == [True]
+
+
+@given(batches())
+def test_rounded_is_how_far_the_sum_is_from_one(batch: Batch) -> None:
+    logits, mask = batch
+    found = leakage.Batch(logits, *ragged_of_mask(mask)).rounded()
+    for row, p in enumerate(masked(batch)):
+        exact = abs(1 - sum((Decimal(str(round(float(x), 4))) for x in p), Decimal(0)))
+        assert found.leaked[row] == pytest.approx(float(exact), abs=1.1e-4)  # a tie may round the other way
+        assert found.leaked[row] in {k / 10_000 for k in range(10_000)}
+    assert not found.flipped.any()
+
+
+def unmirrored_by_hand(position: Position, logits: NDArray[np.float64], name: str) -> tuple[float, bool]:
+    """Black's moves looked up as if they were White's: what the policy over those slots gives to others."""
+    words = vocabulary(name)
+    names, legal = words.names(), set(words.legal_slots(position)[1].tolist())
+    board = position.board
+    looked_up = set()
+    for move in board.legal_moves:
+        target = move.to_square
+        if board.is_castling(move):
+            target = chess.square(7 if chess.square_file(target) == 6 else 0, chess.square_rank(target))
+        bare = move.promotion is None or (move.promotion == chess.KNIGHT and name == "lc0-1858")
+        uci = chess.Move(move.from_square, target, None if bare else move.promotion).uci()
+        if uci in names:
+            looked_up.add(names.index(uci))
+    weights = {slot: np.exp(logits[slot]) for slot in looked_up}
+    wrong = sum(float(weight) for slot, weight in weights.items() if slot not in legal)
+    best, right = max(looked_up, key=lambda slot: logits[slot]), max(legal, key=lambda slot: logits[slot])
+    return float(wrong / sum(weights.values())), best != right
+
+
+@pytest.mark.parametrize("name", ["lc0-1858", "movemask-1880"])
+@pytest.mark.parametrize(
+    "fen",
+    [
+        "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9",
+        "4k3/8/8/8/8/8/1p1p4/6K1 b - - 0 1",
+        "8/8/8/8/3k4/8/p7/K7 b - - 0 1",
+    ],
+)
+def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
+    words, position = vocabulary(name), Position.read(fen)
+    _, slots = words.legal_slots(position)
+    logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
+    found = leakage.measure(
+        ["unmirrored"], leakage.Batch(logits, slots, np.array([0, len(slots)])), words, np.array([True])
+    )
+    expected, flipped = unmirrored_by_hand(position, logits[0], name)
+    assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
+    assert found["unmirrored"].flipped[0] == flipped
+
+
+def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() -> None:
+    for name, leaked in (("movemask-1880", 0.0), ("uci-1968", None)):
+        words = vocabulary(name)
+        _, slots = words.legal_slots(Position.read())
+        logits = np.zeros((1, len(words)))
+        found = leakage.measure(
+            ["unmirrored"], leakage.Batch(logits, slots, np.array([0, 20])), words, np.array([False])
+        )
+        assert found["unmirrored"].figures() == [Figure(leaked, False, None if leaked is None else 0.0)]
+
+
+@given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
+def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least: float) -> None:
+    logits, mask = batch
+    heavy = leakage.Batch(logits, *ragged_of_mask(mask)).heavy(least)
+    for row in range(len(logits)):
+        found = list(zip(heavy.slots[heavy.rows == row], heavy.masses[heavy.rows == row], strict=True))
+        weights = np.exp(logits[row] - logits[row].max())
+        share = weights / weights.sum()
+        expected = [
+            slot for slot in range(len(share)) if share[slot] >= least and share[slot] > 0 and not mask[row, slot]
+        ]
+        if all(abs(share[slot] / max(least, 1e-300) - 1) > 1e-9 for slot in range(len(share))):
+            assert sorted(slot for slot, _ in found) == expected
+        assert [mass for _, mass in found] == pytest.approx([share[slot] for slot, _ in found], rel=1e-9)
+        assert [mass for _, mass in found] == sorted((mass for _, mass in found), reverse=True)
+
+
+def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
+    words = vocabulary("movemask-1880")
+    fens = [chess.STARTING_FEN, "4k3/8/8/8/8/8/1p1p4/6K1 b - - 0 1", "7k/8/8/8/8/8/8/K7 b - - 0 1"]
+    positions = [Position.read(fen) for fen in fens]
+    legal = [words.legal_slots(position) for position in positions]
+    parts, codes = [slots for _, slots in legal], [codes_of(moves) for moves, _ in legal]
+    logits = np.random.default_rng(5).normal(size=(3, len(words))).astype(np.float32) * 4
+    indptr = np.cumsum([0, *map(len, parts)])
+    batch = leakage.Batch(logits, np.concatenate(parts), indptr)
+    together = leakage.leakages(positions, words, batch, codes, kinds=KINDS, least=1e-3)
+    assert [set(found.figures) for found in together] == [set(KINDS)] * 3
+    for row, part in enumerate(parts):
+        own = leakage.Batch(logits[row : row + 1], part, np.array([0, len(part)]))
+        alone = leakage.leakages(positions[row : row + 1], words, own, codes[row : row + 1], kinds=KINDS, least=1e-3)
+        for kind in KINDS:
+            one, other = together[row].figures[kind], alone[0].figures[kind]
+            assert one.leaked == pytest.approx(other.leaked, rel=1e-12, abs=0)
+            assert (one.flipped, one.infinite) == (other.flipped, other.infinite)
+    with pytest.raises(ValueError, match="no 'other'"):
+        leakage.measure(["other"], leakage.Batch(logits, np.concatenate(parts), indptr), words, np.zeros(3, dtype=bool))

@@ -1,0 +1,86 @@
+"""What everybody would lose: answers that hold no illegal move and sum to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import chess
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from movemask.board.move_codes import codes_of
+from movemask.board.position import Position
+from movemask.errors import ServedLeakage
+from movemask.leakage.counterfactual import multiplied_softmax
+from movemask.leakage.served import Told, served
+from movemask.numeric.dense import masked_softmax
+from movemask.vocabulary.vocabularies import vocabulary
+
+START = chess.Board()
+MOVES = tuple(START.legal_moves)
+EVEN = np.full(20, 0.05)
+
+
+def check(
+    moves: Sequence[chess.Move],
+    probabilities: NDArray[np.float64],
+    abstention: float = 0.0,
+    legal: Sequence[chess.Move] = MOVES,
+    *,
+    judged: bool = False,
+) -> None:
+    """Checks an answer to the start position."""
+    told = Told(Position(START), codes_of(moves), probabilities, abstention, codes_of(legal))
+    assert served(told, judged=judged) == 0.0
+
+
+def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -> None:
+    check(MOVES, EVEN)
+    check(MOVES, EVEN, judged=True)
+    check(MOVES[3:5], np.array([0.75, 0.25]), judged=True)
+    check(MOVES, EVEN / 2, abstention=0.5)
+
+
+def test_an_illegal_move_trips_however_small() -> None:
+    probabilities = np.full(20, 1 / 19)
+    probabilities[-1] = 5e-324
+    for illegal in ("e2e5", "e1f1"):
+        with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds 5e-324 on illegal moves"):
+            check((*MOVES[:-1], chess.Move.from_uci(illegal)), probabilities)
+
+
+def test_a_sum_off_by_1e_11_or_nan_trips() -> None:
+    for off in (1e-11, -1e-11, np.nan):
+        probabilities = EVEN.copy()
+        probabilities[0] += off
+        with pytest.raises(ServedLeakage, match=f"{START.fen()}' sums to"):
+            check(MOVES, probabilities)
+
+
+def test_a_move_told_twice_trips() -> None:
+    with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds a move twice"):
+        check((MOVES[0], MOVES[0]), np.array([0.5, 0.5]))
+
+
+def test_legal_moves_that_are_not_python_chess_s_trip_when_they_are_judged() -> None:
+    missing, wrong = MOVES[1:], (*MOVES[1:], chess.Move.from_uci("e2e5"))
+    for legal in (missing, wrong):
+        probabilities = np.full(len(legal), 1 / len(legal))
+        check(legal, probabilities, legal=legal)
+        with pytest.raises(ServedLeakage, match=f"over {len(legal)} moves that are not the 20 of python-chess"):
+            check(legal, probabilities, legal=legal, judged=True)
+
+
+def test_the_multiply_mistake_cannot_pass() -> None:
+    mask = np.zeros((1, 1880), dtype=bool)
+    words = vocabulary("movemask-1880")
+    mask[0, words.legal_slots(Position(START))[1]] = True
+    logits = np.random.default_rng(0).normal(size=(1, 1880))
+    mistaken = multiplied_softmax(logits, mask)
+    moves = [words.move(slot, START) for slot in range(1880)]
+    with pytest.raises(ServedLeakage, match="on illegal moves"):
+        check(moves, mistaken[0])
+    right = masked_softmax(logits, mask)[0]
+    legal = [slot for slot in range(1880) if mask[0, slot]]
+    check([moves[slot] for slot in legal], right[legal], judged=True)

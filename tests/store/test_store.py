@@ -1,0 +1,381 @@
+"""What a user would lose: figures that add up over restarts, processes and time, and the worst positions.
+
+Each on a real SQLite file and on a real PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from movemask.board.phase import Phase
+from movemask.errors import StoreError
+from movemask.leakage.causes import Cause
+from movemask.leakage.record import Figure
+from movemask.leakage.traits import DIMENSIONS
+from movemask.store.cells import ALL, Cell
+from movemask.store.figures import Figures, Illegal, ModelFigures, Span
+from movemask.store.store import Store
+from tests.store.records import record
+
+Open = Callable[..., Store]
+
+NOON = 1_700_049_600.0  # a whole day, hour and ten minutes
+
+
+@pytest.fixture
+def reopened(database_url: str) -> Iterator[Open]:
+    """Opens stores on one database."""
+    made: list[Store] = []
+
+    def opened(keep_worst: int = 100, keep_seconds: float = 1e12, keep_positions: int = 10_000) -> Store:
+        made.append(
+            Store(database_url, keep_seconds=keep_seconds, keep_positions=keep_positions, keep_worst=keep_worst)
+        )
+        return made[-1]
+
+    yield opened
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(reopened: Open) -> Store:
+    return reopened()
+
+
+def read(store: Store) -> Figures:
+    return Figures(store.database)
+
+
+def models(store: Store, name: str | None = None, **options: object) -> list[ModelFigures]:
+    return read(store).models(name, **options)  # type: ignore[arg-type]
+
+
+def fens(store: Store) -> list[str]:
+    """Of the single positions that are kept, oldest first."""
+    return [position.fen for position in read(store).all_positions()][::-1]
+
+
+def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store) -> None:
+    rng = np.random.default_rng(1)
+    raws, multiplieds = 10 ** rng.uniform(-9, 0, 5000), 10 ** rng.uniform(-6, -1, 5000)
+    for start in range(0, 5000, 1234):
+        span = slice(start, start + 1234)
+        store.write(
+            [record(r, m, fen=str(r)) for r, m in zip(raws[span].tolist(), multiplieds[span].tolist(), strict=True)]
+        )
+    (figures,) = models(store)
+    assert figures.positions == 5000
+    for kind, values in (("raw", raws), ("multiplied", multiplieds)):
+        found = figures.kinds[kind]
+        assert found.count == 5000
+        assert found.max == values.max()
+        assert found.mean == pytest.approx(values.mean(), rel=1e-12)
+        for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
+            true = np.quantile(values, q, method="inverted_cdf")
+            assert true <= (found.quantiles()[name] or 0) <= min(1.0203 * true, values.max())
+    assert figures.kinds["raw"].flips == (raws > 0.5).sum()
+    assert figures.kinds["raw"].mean_kl == pytest.approx(raws.mean())
+    assert figures.kinds["served"].max == 0.0
+
+
+def test_a_restart_keeps_everything(reopened: Open) -> None:
+    for value in (0.1, 0.3):
+        store = reopened()
+        store.write([record(value, fen=str(value))])
+        store.close()
+    store = reopened()
+    (figures,) = models(store)
+    assert figures.kinds["raw"].count == 2
+    assert figures.kinds["raw"].mean == pytest.approx(0.2)
+    assert [position.fen for position in read(store).worst("raw", 10)] == ["0.3", "0.1"]
+
+
+def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(store: Store) -> None:
+    store.write([record(None, fen="a"), record(0.5, fen="b")])
+    (figures,) = models(store)
+    assert figures.positions == 2
+    assert (figures.kinds["raw"].count, figures.kinds["raw"].unmeasured) == (1, 1)
+    assert figures.kinds["raw"].mean == 0.5
+    store.write([record(None, model="silent")])
+    silent = models(store, "silent")[0].kinds["raw"]
+    assert (silent.mean, silent.highest, silent.quantiles()["p99"], silent.mean_kl) == (None, None, None, None)
+
+
+def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(store: Store) -> None:
+    store.write([record(0.9, digest="sha256:old", at=1000.0)])
+    store.write([record(0.1, digest="sha256:new", at=2000.0)])
+    (figures,) = models(store)
+    assert (figures.digest, figures.kinds["raw"].mean) == ("sha256:new", 0.1)
+    store.write([record(0.9, digest="sha256:old", at=3000.0)])
+    assert models(store)[0].digest == "sha256:old"
+    assert models(store)[0].kinds["raw"].count == 2
+
+
+def test_kinds_of_a_share_of_the_requests_have_counts_of_their_own(store: Store) -> None:
+    more = {"rounded": Figure(0.0002, kl=None), "unmirrored": Figure(None, kl=None)}
+    store.write([record(fen="a"), record(fen="b", more=more)])
+    (figures,) = models(store)
+    assert list(figures.kinds) == ["raw", "multiplied", "unmirrored", "rounded", "served"]
+    assert (figures.positions, figures.kinds["rounded"].count, figures.kinds["rounded"].infinite) == (2, 1, 1)
+    assert (figures.kinds["unmirrored"].count, figures.kinds["unmirrored"].unmeasured) == (0, 1)
+    assert [position.fen for position in read(store).worst("rounded", 5)] == ["b"]
+
+
+def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
+    rng = np.random.default_rng(2)
+    phases, turns = list(Phase), ["white", "black"]
+    written = [
+        record(
+            float(rng.random()),
+            fen=str(n),
+            turn=turns[n % 2],
+            phase=phases[n % 3],
+            legal_moves=int(rng.integers(1, 80)),
+            elo=None if n % 5 == 0 else float(rng.integers(500, 3000)),
+            causes={Cause.BLOCKED: 0.01 * (n % 4), Cause.EMPTY_SQUARE: 0.002} if n % 4 else {},
+        )
+        for n in range(300)
+    ]
+    store.write(written[:100])
+    store.write(written[100:])
+    for by in ("phase", "side", "in_check", "legal_moves", "elo"):
+        (figures,) = models(store, by=by)
+        assert figures.groups is not None
+        parts = [kinds["raw"] for kinds in figures.groups.values()]
+        assert sum(part.count for part in parts) == 300
+        assert sum(part.sum for part in parts) == pytest.approx(figures.kinds["raw"].sum)
+        for group, kinds in figures.groups.items():
+            own = [one.leakage.raw or 0.0 for one in written if one.traits.groups[DIMENSIONS.index(by)] == group]
+            assert kinds["raw"].count == len(own)
+            assert kinds["raw"].max == max(own)
+            true = np.quantile(own, 0.95, method="inverted_cdf")
+            assert true <= (kinds["raw"].quantiles()["p95"] or 0) <= 1.0203 * true
+    assert list(models(store, by="phase")[0].groups or {}) == ["opening", "middlegame", "endgame"]
+    assert next(iter(models(store, by="elo")[0].groups or {})) == "0-999"
+    (figures,) = models(store, by="cause")
+    assert figures.groups is not None
+    assert list(figures.groups) == ["blocked", "empty_square"]  # by mass
+    assert figures.groups["blocked"]["raw"].count == 225
+    assert figures.groups["blocked"]["raw"].sum == pytest.approx(75 * 0.06)
+
+
+def test_spans_of_time_are_counted_alone_and_together_they_are_all(store: Store) -> None:
+    for hour in range(30):
+        store.write([record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
+    (day,) = models(store, span=Span(NOON + 3600 * 10, NOON + 3600 * 20))
+    assert day.kinds["raw"].count == 10
+    assert day.kinds["raw"].mean == pytest.approx(0.145)
+    assert day.covered == (NOON + 3600 * 10, NOON + 3600 * 19 + 600)
+    before, after = (models(store, span=span)[0].kinds["raw"] for span in (Span(until=NOON + 7200), Span(NOON + 7200)))
+    together, all_time = Cell.merged([before, after]), models(store)[0].kinds["raw"]
+    assert (together.count, together.max) == (all_time.count, all_time.max)
+    assert together.sketch.to_bytes() == all_time.sketch.to_bytes()
+    assert models(store, span=Span(since=NOON + 1e6)) == []
+
+
+def test_old_spans_become_longer_ones_and_nothing_is_lost(store: Store) -> None:
+    now = time.time()
+    ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
+    for age in ages:
+        store.write([record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
+    before = read(store).history(None, Span(), 600)[0][1]
+    store.prune()
+    store.prune()  # nothing more to do
+    after = read(store).history(None, Span(), 600)[0][1]
+    assert [bucket.seconds for bucket in before] == [600] * 6
+    lengths = {bucket.seconds for bucket in after}
+    assert lengths == {600, 3600, 86400}
+    assert sum(bucket.kinds["raw"].count for bucket in after) == len(ages)
+    by_cause = models(store, span=Span(since=0), by="cause")[0].groups
+    assert by_cause is not None
+    assert by_cause["blocked"]["raw"].count == len(ages)
+    assert models(store)[0].kinds["raw"].count == len(ages)
+    hourly = read(store).history("net", Span(), 3600)[0][1]
+    assert {bucket.seconds for bucket in hourly} == {3600, 86400}
+
+
+def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> None:
+    store = reopened(keep_worst=3)
+    for value in (0.1, 0.5, 0.3, 0.2, 0.4, 0.5):
+        store.write([record(value, 1 - value, fen=f"fen {value}")])
+    assert [position.fen for position in read(store).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
+    assert [position.fen for position in read(store).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
+    worst = read(store).worst("raw", 1)[0]
+    assert (worst.raw, worst.multiplied, worst.illegal) == (0.5, 0.5, (Illegal("e2e5", 0.25, "wrong_geometry"),))
+    assert read(store).worst("raw", 10, model="other") == []
+
+
+def test_a_position_that_leaks_more_the_second_time_moves_up(store: Store) -> None:
+    store.write([record(0.2, fen="a"), record(0.3, fen="b")])
+    store.write([record(0.4, fen="a"), record(0.1, fen="b")])
+    assert [(position.fen, position.raw) for position in read(store).worst("raw", 5)] == [("a", 0.4), ("b", 0.3)]
+
+
+def test_single_positions_are_forgotten_after_their_time_but_the_figures_stay(reopened: Open) -> None:
+    store = reopened(keep_seconds=60)
+    store.write([record(fen="old", at=time.time() - 61), record(fen="new")])
+    store.prune()
+    assert fens(store) == ["new"]
+    assert models(store)[0].positions == 2
+
+
+def test_only_so_many_single_positions_are_kept_the_newest(reopened: Open) -> None:
+    store = reopened(keep_positions=3)
+    store.prune()
+    store.write([record(fen=str(number)) for number in range(10)])
+    store.prune()
+    assert fens(store) == ["7", "8", "9"]
+
+
+def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
+    store.write([record(fen=str(number)) for number in range(25)])
+    seen: list[str] = []
+    before = None
+    while page := read(store).positions(10, before=before):
+        seen += [position.fen for position in page]
+        before = page[-1].id
+        store.write([record(fen=f"new {len(seen)} {number}") for number in range(7)])
+    assert seen == [str(number) for number in range(24, -1, -1)]
+
+
+def test_a_single_position_is_given_back_whole(store: Store) -> None:
+    written = record(
+        0.75,
+        fen="f",
+        at=NOON,
+        trained_with_mask=True,
+        elo=1500.0,
+        causes={Cause.CASTLING_PATH: 0.25},
+        more={"rounded": Figure(0.1, kl=None)},
+    )
+    store.write([written])
+    (found,) = read(store).positions(5)
+    assert (found.fen, found.time, found.trained_with_mask, found.elo, found.phase) == (
+        "f",
+        NOON,
+        True,
+        1500,
+        "opening",
+    )
+    assert found.causes == {"castling_path": 0.25}
+    raw, rounded = found.figures["raw"], found.figures["rounded"]
+    assert (raw.leaked, raw.flipped, raw.kl) == (0.75, True, 0.75)
+    assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
+
+
+def write_many(url: str, name: str) -> None:
+    store = Store(url, keep_seconds=1e12, keep_positions=10_000, keep_worst=100)
+    for value in range(100):
+        store.write([record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)])
+        if value % 40 == 0:
+            store.prune()
+    store.close()
+
+
+def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, store: Store) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_many, args=(database_url, str(number)), daemon=True) for number in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(120)
+        assert writer.exitcode == 0
+    figures = models(store)
+    assert [one.positions for one in figures] == [150, 150]
+    assert sum(one.kinds["raw"].sum for one in figures) == pytest.approx(3 * sum(0.001 * value for value in range(100)))
+    assert sum(one.kinds["raw"].sketch.total for one in models(store, span=Span(since=0))) == 300
+    assert len(fens(store)) == 300
+    if database_url.startswith("sqlite"):
+        with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.close()
+
+
+def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
+    store.write([record()])
+    with store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE model SET last_time = 0")
+        found: list[int] = []
+        reader = threading.Thread(target=lambda: found.append(models(store)[0].positions))
+        reader.start()
+        reader.join(4)  # less than the five seconds that a writer would wait for the lock
+        assert found == [1]
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("audit.db", "is not a database URL"),
+        ("mysql://u:secret@h/d", r"'mysql://u:\*\*\*@h/d': sqlite:///FILE and postgresql://… are supported"),
+        ("sqlite://", "names no file"),
+        (
+            "sqlite:////nonexistent/folder/audit.db",
+            "cannot be opened: unable to open database file: there is no folder /nonexistent/folder, or user",
+        ),
+        ("sqlite:////proc/version/audit.db", "/proc/version is not a folder"),
+        ("sqlite:////proc", "/proc is a folder; name a file in it"),
+    ],
+)
+def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"):
+        Store(url, keep_seconds=1, keep_positions=1, keep_worst=1)
+
+
+@pytest.mark.parametrize("wrong", ["volume", "file"])
+def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: str) -> None:
+    # Not tmp_path: other users may not enter it.
+    with tempfile.TemporaryDirectory() as volume:
+        file = Path(volume) / "movemask.db"
+        file.touch()
+        file.chmod(0o444)
+        if wrong == "volume":
+            file.unlink()
+        os.chmod(volume, 0o777 if wrong == "file" else 0o555)
+        me = os.geteuid()
+        user = 10001 if me == 0 else me
+        path = volume if wrong == "volume" else file
+        words = f"user {user} cannot read and write {path}; give it to that user \\(chown -R {user} {path}\\)"
+        os.seteuid(user)
+        try:
+            with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"):
+                Store(f"sqlite:///{file}", keep_seconds=1, keep_positions=1, keep_worst=1)
+        finally:
+            os.seteuid(me)
+
+
+def test_a_server_that_does_not_answer_is_told_without_its_password_and_does_not_stop_the_start() -> None:
+    store = Store("postgresql://u:secret@127.0.0.1:1/d", keep_seconds=1, keep_positions=1, keep_worst=1)
+    assert store.unreachable is not None
+    assert "'postgresql://u:***@127.0.0.1:1/d' cannot be opened" in store.unreachable
+    with pytest.raises(StoreError, match="the audit store cannot be written: "):
+        store.write([record()])
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "audit.db").write_bytes(b"no database" * 100)
+    with pytest.raises(StoreError, match="file is not a database"):
+        Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=1, keep_positions=1, keep_worst=1)
+
+
+def test_tables_of_a_newer_version_are_refused(reopened: Open) -> None:
+    with reopened().database.writing() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
+    with pytest.raises(StoreError, match="has tables of version 99, this service of 2; it is older"):
+        reopened()
+
+
+def test_all_is_the_dimension_of_everything() -> None:
+    assert ALL not in ("phase", "side", "in_check", "legal_moves", "elo", "cause")

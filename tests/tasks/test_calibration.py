@@ -1,0 +1,220 @@
+"""What a user would lose: a temperature fitted to their games, in their contract, with the rest of it left alone."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import chess
+import chess.pgn
+import numpy as np
+import pytest
+import zstandard
+from click.testing import CliRunner, Result
+
+from movemask.board.pgn import Game, read_games
+from movemask.board.position import Position
+from movemask.cli.main import main
+from movemask.errors import InvalidPgn
+from movemask.inference.contract import read_contract
+from movemask.inference.model import Model
+from movemask.inference.registry import load_entry
+from movemask.numeric.calibration import Calibration
+from movemask.policy import Rule, legal_of, policies
+from movemask.tasks.calibration import MINIMUM_MOVES, Fitted, fitted
+from tests.conftest import ROOT
+from tests.networks import write_fake
+
+TRUTH = 1.8
+
+
+def drawn_games(model: Model, games: int, plies: int) -> str:
+    """Games whose moves are drawn from the model's own policy at temperature TRUTH."""
+    out = []
+    for seed in range(games):
+        board = chess.Board()
+        for ply in range(plies):
+            batch = [model.encode(Position(board.copy()))]
+            if not batch[0].moves:
+                break
+            policy = policies(batch, legal_of(batch, model.evaluate(batch).logits), [Rule(temperature=TRUTH)])[0]
+            board.push(policy.moves[policy.sample(1000 * seed + ply)])
+        out.append(str(chess.pgn.Game.from_board(board)))
+    return "\n\n".join(out)
+
+
+@pytest.fixture
+def contract(tmp_path: Path) -> Path:
+    file = write_fake(tmp_path / "m", "net")
+    file.write_text("# a comment that stays\n" + file.read_text())
+    return file
+
+
+@pytest.fixture
+def model(contract: Path) -> Model:
+    found = load_entry(contract, 1).model
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Thirty games of the fake, which plays the same wherever it lies, and one that cannot be played through."""
+    found = load_entry(write_fake(tmp_path_factory.mktemp("m"), "net"), 1).model
+    assert found is not None
+    return drawn_games(found, 30, 60) + '\n\n[Event "bad"]\n\n1. e4 Ke3 *\n'
+
+
+@pytest.fixture
+def games(played: str, tmp_path: Path) -> Path:
+    file = tmp_path / "games.pgn"
+    file.write_text(played)
+    return file
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["calibrate", *arguments], catch_exceptions=False)
+
+
+def test_the_temperature_that_moves_were_drawn_at_is_found_and_written(contract: Path, games: Path) -> None:
+    result = run(str(games), "--model", "net", "--models-dir", str(contract.parent))
+    assert result.exit_code == 0
+    with open(games) as stream:
+        read = [game for game in read_games(stream) if isinstance(game, Game)]
+    positions = sum(max(0, len(game.plies) - 8) for game in read)
+    assert f"from {positions} moves of 30 games; 1 games left out" in result.output
+    assert "left out: pgn: game 31: illegal san: 'Ke3'" in result.output
+    found = read_contract(contract).calibration
+    assert found is not None
+    assert found.temperature == pytest.approx(TRUTH, rel=0.1)
+    assert found.standard_error is not None
+    assert abs(found.temperature - TRUTH) < 4 * found.standard_error
+    assert f"temperature {found.temperature:.4f} ± {found.standard_error:.4f}" in result.output
+    assert found.positions == positions
+    assert found.source == "games.pgn"
+    assert found.cross_entropy_after < found.cross_entropy_before
+    assert contract.read_text().startswith("# a comment that stays\n")
+    again = run(str(games), "--models-dir", str(contract.parent), "--first-ply", "0", "--limit", "500")
+    assert "from 500 moves" in again.output
+    assert contract.read_text().count("[calibration]") == 1
+    assert not list(contract.parent.glob("*.part"))
+
+
+def test_a_dry_run_writes_nothing(contract: Path, games: Path) -> None:
+    before = contract.read_bytes()
+    assert run(str(games), "--models-dir", str(contract.parent), "--dry-run").exit_code == 0
+    assert contract.read_bytes() == before
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_too_few_moves_are_refused_and_nothing_is_written(contract: Path, games: Path, dry: tuple[str, ...]) -> None:
+    before = contract.read_bytes()
+    result = run(str(games), "--models-dir", str(contract.parent), "--limit", str(MINIMUM_MOVES - 1), *dry)
+    assert result.exit_code == 1
+    assert " ± " in result.output
+    assert result.output.splitlines()[-1] == (
+        "Error: net: the fit is refused: 499 moves are too few, at least 500 are needed; give more games"
+    )
+    assert contract.read_bytes() == before
+
+
+def test_a_fit_at_a_bound_is_refused(contract: Path, model: Model, tmp_path: Path) -> None:
+    """Always the best move: the colder, the better."""
+    out = []
+    for opening in list(chess.Board().legal_moves):
+        board = chess.Board()
+        board.push(opening)
+        for _ in range(40):
+            batch = [model.encode(Position(board.copy()))]
+            if not batch[0].moves:
+                break
+            board.push(policies(batch, legal_of(batch, model.evaluate(batch).logits), [Rule()])[0].moves[0])
+        out.append(str(chess.pgn.Game.from_board(board)))
+    file = tmp_path / "best.pgn"
+    file.write_text("\n\n".join(out))
+    before = contract.read_bytes()
+    result = run(str(file), "--models-dir", str(contract.parent))
+    assert result.exit_code == 1
+    assert "net: the fit is refused: the fit ended at 0.05, a bound of the search (0.05 to 20)" in result.output
+    assert contract.read_bytes() == before
+
+
+def test_a_fit_that_is_not_known_well_is_refused() -> None:
+    def refusal(temperature: float, error: float, positions: int = 5000) -> str | None:
+        return Fitted(Calibration(temperature, error, 2.0, 1.9, False), 100, positions, ()).refusal
+
+    assert refusal(1.2, 0.11) is None
+    assert refusal(1.2, 0.13) == "the standard error is above 10% of the temperature; give more games"
+    assert refusal(1.2, np.inf) is not None
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_compressed_games_give_the_same_fit(contract: Path, games: Path, ending: str) -> None:
+    packed = games.with_suffix(f".pgn.{ending}")
+    raw = games.read_bytes()
+    packed.write_bytes(gzip.compress(raw) if ending == "gz" else zstandard.compress(raw))
+    options = ("--models-dir", str(contract.parent), "--limit", "500", "--dry-run")
+    plain = run(str(games), *options)
+    assert plain.exit_code == 0
+    assert run(str(packed), *options).output == plain.output
+    piped = CliRunner().invoke(main, ["calibrate", "-", *options], input=packed.read_bytes())
+    assert piped.output == plain.output
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_a_file_that_is_cut_short_is_refused_in_one_line(contract: Path, games: Path, ending: str) -> None:
+    raw = games.read_bytes()
+    packed = games.with_suffix(f".{ending}")
+    packed.write_bytes((gzip.compress(raw) if ending == "gz" else zstandard.compress(raw))[:-200])
+    before = contract.read_bytes()
+    result = run(str(packed), "--models-dir", str(contract.parent))
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith(f"Error: {packed}: cannot be read to its end: ")
+    assert contract.read_bytes() == before
+
+
+@pytest.mark.parametrize("folder", [(), ("--models-dir", str(ROOT / "service" / "movemask" / "shipped_models"))])
+def test_the_shipped_models_are_not_written_to(games: Path, folder: tuple[str, ...], tmp_path: Path) -> None:
+    before = {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()}
+    (tmp_path / "net.onnx").write_bytes(b"")
+    for command in (
+        ("calibrate", str(games)),
+        *(("models", how, str(tmp_path / "net.onnx")) for how in ("import", "add")),
+    ):
+        result = CliRunner().invoke(main, [*command, *folder], catch_exceptions=False)
+        assert result.exit_code == 1
+        (line,) = result.output.splitlines()
+        assert "the shipped models are not written to; name a folder of your own with --models-dir" in line
+    assert {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()} == before
+
+
+def test_a_contract_that_cannot_be_written_is_told_in_one_line(contract: Path, games: Path) -> None:
+    contract.with_suffix(".toml.part").mkdir()
+    before = contract.read_bytes()
+    result = run(str(games), "--models-dir", str(contract.parent))
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].startswith(f"Error: {contract}: the calibration cannot be written: ")
+    assert contract.read_bytes() == before
+
+
+def test_a_dry_run_of_a_shipped_model_is_allowed(games: Path) -> None:
+    result = run(str(games), "--limit", "600", "--dry-run")
+    assert "movemask-2: temperature " in result.output
+
+
+def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidPgn, match="no position to fit to; pgn: there is no game in it"):
+        fitted(model, io.StringIO(""))
+    (tmp_path / "empty.pgn").write_text("")
+    result = run(str(tmp_path / "empty.pgn"), "--models-dir", str(contract.parent))
+    assert result.exit_code == 1
+    assert "Error: games: no position to fit to" in result.output
+
+
+def test_progress_counts_positions(model: Model, games: Path) -> None:
+    seen: list[int] = []
+    with open(games) as stream:
+        found = fitted(model, stream, limit=600, progress=seen.append)
+    assert seen == [256, 512, 600]
+    assert np.isfinite(found.calibration.temperature)

@@ -1,0 +1,170 @@
+"""What a user would lose: a network of their own by one command, and a models folder that no bad file can spoil."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
+
+from movemask.cli.main import main
+from movemask.inference.registry import load_registry
+from tests.conftest import ROOT
+from tests.networks import Tensor, write_fake, write_named
+from tests.weight_files import Made
+
+MAIA = ROOT.parent / "shared" / "maia1"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_fake(tmp_path / "m", "first")
+    return tmp_path / "m"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_path: Path) -> None:
+    result = run("models", "import", Made().write(tmp_path, "small.pb.gz"), "--models-dir", folder)
+    assert result.exit_code == 0, result.output
+    assert "2 blocks of 8 filters, policy convolution" in result.output
+    assert "small is added (sha256:" in result.output
+    answer = json.loads(run("predict", "--model", "small", "--models-dir", folder, "--json").output)
+    assert len(answer["moves"]) == 20
+    assert answer["value"]["score"] == pytest.approx(answer["value"]["win"] + answer["value"]["draw"] / 2)
+    checked = run("models", "check", "small", "--models-dir", folder)
+    assert checked.exit_code == 0
+    assert "small: keeps its contract" in checked.output
+
+
+def test_a_scalar_value_is_the_expected_score_and_no_more(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", Made(scalar_value=True).write(tmp_path, "scalar.pb.gz"), "--models-dir", folder)
+    answer = json.loads(run("predict", "--model", "scalar", "--models-dir", folder, "--json").output)
+    assert answer["value"]["win"] is None
+    assert 0 <= answer["value"]["score"] <= 1
+    assert "expected score 0." in run("predict", "--model", "scalar", "--models-dir", folder).output
+
+
+@pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
+@pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
+def test_the_real_maia_networks_are_served_from_their_weight_files(name: str, folder: Path) -> None:
+    result = run("models", "import", MAIA / f"{name}.pb.gz", "--models-dir", folder)
+    assert result.exit_code == 0, result.output
+    assert "6 blocks of 64 filters" in result.output
+    won = float(result.output.split("won positions score ")[1][:4])
+    assert won > 0.8
+    answer = json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
+    assert {move["uci"] for move in answer["moves"][:3]} <= {"e7e5", "c7c5", "e7e6", "d7d5", "c7c6"}
+
+
+def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_path: Path) -> None:
+    inputs = [Tensor("boards", (18, 8, 8)), Tensor("elo_self", (), "int64"), Tensor("elo_oppo", (), "int64")]
+    write_named(tmp_path / "mine.onnx", inputs, [Tensor("logits_maia", (1880,))])
+    result = run("models", "add", tmp_path / "mine.onnx", "--models-dir", folder)
+    assert result.exit_code == 0, result.output
+    assert "a network of the kind maia2, by its shapes" in result.output
+    ask = ("predict", "--model", "mine", "--models-dir", folder, "--json", "--elo")
+    low, high, higher = (json.loads(run(*ask, elo, "1500").output) for elo in ("1000", "2000", "2400"))
+    assert low["moves"] != high["moves"]
+    assert high["moves"] == higher["moves"]  # one bucket
+
+
+def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_path: Path) -> None:
+    file = Made().write(tmp_path, "net.pb.gz")
+    assert run("models", "import", file, "--models-dir", folder).exit_code == 0
+    before = contents(folder)
+    result = run("models", "import", file, "--models-dir", folder)
+    assert result.exit_code == 1
+    assert "is there already: --replace, or another --name" in result.output
+    assert contents(folder) == before
+    other = Made(seed=5).write(tmp_path, "net.pb.gz")
+    assert run("models", "import", other, "--models-dir", folder, "--replace").exit_code == 0
+    assert contents(folder) != before
+    assert run("models", "import", file, "--models-dir", folder, "--name", "../x").exit_code == 1
+
+
+def with_external_data(file: Path) -> None:
+    weights = numpy_helper.from_array(np.zeros((8, 8), dtype=np.float32), "w")
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    entry = weights.external_data.add()
+    entry.key, entry.value = "location", "/etc/passwd"
+    _one_node(file, helper.make_node("MatMul", ["x", "w"], ["y"]), [weights])
+
+
+def with_external_data_in_a_branch(file: Path) -> None:
+    value = helper.make_tensor("v", TensorProto.FLOAT, [1], [0.0])
+    value.ClearField("float_data")
+    value.data_location = TensorProto.EXTERNAL
+    entry = value.external_data.add()
+    entry.key, entry.value = "location", "../secret"
+    _one_node(file, helper.make_node("Constant", [], ["y"], value=value), [])
+
+
+def with_an_unknown_operator(file: Path) -> None:
+    _one_node(file, helper.make_node("Frobnicate", ["x"], ["y"]), [])
+
+
+def _one_node(file: Path, node: onnx.NodeProto, constants: list[onnx.TensorProto]) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", 8])
+    graph = helper.make_graph([node], "g", [x], [y], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (with_external_data, "the weights 'w' are in another file, '/etc/passwd'"),
+        (with_external_data_in_a_branch, "the weights 'v' are in another file, '../secret'"),
+        (with_an_unknown_operator, "Frobnicate"),
+        (lambda file: file.write_bytes(b"\x08\x07hello"), "net.onnx: not an ONNX file"),
+        (lambda file: file.write_bytes(b""), "net.onnx: not an ONNX file"),
+        (lambda file: write_named(file, [Tensor("x", (3,))], [Tensor("y", (4,))]), "no known kind of network"),
+    ],
+    ids=["external", "external in a node", "unknown operator", "damaged", "empty", "another network"],
+)
+def test_a_hostile_or_strange_onnx_file_is_refused_and_the_folder_left_as_it_was(
+    make: object, words: str, folder: Path, tmp_path: Path
+) -> None:
+    assert callable(make)
+    make(tmp_path / "net.onnx")
+    before = contents(folder)
+    result = run("models", "add", tmp_path / "net.onnx", "--models-dir", folder)
+    assert result.exit_code == 1
+    assert words in result.output
+    assert len(result.output.strip().splitlines()) == 1
+    assert contents(folder) == before
+
+
+def test_a_network_with_a_fixed_batch_is_not_added(folder: Path, tmp_path: Path) -> None:
+    inputs, outputs = [Tensor("tokens", (64, 12))], [Tensor("logits_move", (4352,)), Tensor("v", (3,))]
+    write_named(tmp_path / "fixed.onnx", inputs, outputs)
+    model = onnx.load(tmp_path / "fixed.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(model, tmp_path / "fixed.onnx")
+    before = contents(folder)
+    result = run("models", "add", tmp_path / "fixed.onnx", "--models-dir", folder)
+    assert result.exit_code == 1
+    assert "input 'tokens' has a fixed batch of 1; export it with a free one" in result.output
+    assert contents(folder) == before
+
+
+def test_check_exits_with_1_and_says_why(folder: Path) -> None:
+    (folder / "bad.toml").write_text("[contract]\n")
+    result = run("models", "check", "--models-dir", folder)
+    assert result.exit_code == 1
+    assert "first: keeps its contract" in result.output
+    assert "bad: FAILS and is not served" in result.output
+    assert "FAIL bad.toml: contract.planes: this key is missing" in result.output
+    assert load_registry(folder, None, 1).get("first")
