@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.inference.model import Model
 from movemask.policy import Rule, legal_of, policies

@@ -10,7 +10,7 @@ import chess
 import numpy as np
 from tqdm import tqdm
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.phase import Phase, phase_of
 from movemask.board.position import Position
 from movemask.vocabulary.vocabularies import vocabulary

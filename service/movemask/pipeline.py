@@ -1,201 +1,335 @@
-"""The story on one page: queries → positions → network → policy and leakage → audit → answers."""
+"""The story on one page: queries → batch → network → policies and leakage → answers; then, for the audit, records.
+
+    queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► what the caller makes of it ─► the caller
+                                            └─► after the answers are out: kinds, heavy slots ─► the recorder
+
+All of it runs on a thread of the queue, for whatever waits there.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from itertools import count
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from movemask.answering import Answer, Asked, Outcome, Query, Ready, Run, answers, finished, kept_run, prepared, runs_of
-from movemask.errors import MovemaskError
-from movemask.inference.batcher import Batcher, Inferred
-from movemask.inference.cache import EvaluationCache, key_of
+import numpy as np
+
+from movemask.board.draws import Draw, draw_of
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules
+from movemask.board.position import Position
+from movemask.errors import MovemaskError, ServedLeakage
+from movemask.evaluation import Evaluated, Network, evaluate
 from movemask.inference.model import Model
+from movemask.inference.queue import After, Delivery, Queue
+from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
-from movemask.leakage.record import AuditRecord
-from movemask.merging import Merged
+from movemask.leakage.leakage import measure
+from movemask.leakage.served import check_answer, check_legal
+from movemask.policy import Rule, Statistics
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    """The two steps of one network's requests that are taken for many at once."""
-
-    prepare: Merged[Query | Asked, Ready | MovemaskError]
-    answer: Merged[Run, Outcome]
-    number: int  # of no other network, not even of one that took its place under the same name
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkRun:
-    """One submission to a network: when it was made, when its first batch began, when it was answered, by
-    `time.perf_counter`."""
+class Query:
+    """One position that is asked about: as text, or a `position` that has been read."""
 
-    model: str
-    positions: int
-    submitted: float
-    started: float
-    ended: float
+    fen: str | None = None
+    moves: tuple[str, ...] = ()
+    chess960: bool = False
+    elo: Elo | None = None
+    rule: Rule = field(default_factory=Rule)
+    position: Position | None = None
 
 
-class Watch:
-    """Told of what happens beside the answers; this one does nothing about it."""
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds that a query waited in the queue, and that the network took for its batch."""
+
+    queue: float
+    inference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One position's row of an evaluated batch. Without a legal move nothing was run: `evaluated`, `timing` are None.
+
+    To be read on the thread that made it, and not kept: it holds its whole batch.
+    """
+
+    model: Model
+    rules: Rules
+    query: Query
+    position: Position
+    rule: Rule  # with the temperature that was used
+    elo: Elo | None  # what the network was given
+    evaluated: Evaluated | None = None
+    row: int = 0
+    timing: Timing | None = None
+
+    @property
+    def status(self) -> str:
+        """`ongoing`, `checkmate` or `stalemate`."""
+        return self.position.status(has_legal_moves=self.evaluated is not None)
+
+    @property
+    def draw(self) -> Draw | None:
+        """A draw by the laws of chess, where there are legal moves."""
+        return None if self.evaluated is None else draw_of(self.position)
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Inputs of the query that the network cannot use."""
+        return self.model.ignored(self.position, self.query.elo)
+
+    @property
+    def policy(self) -> tuple[list[int], list[float]]:
+        """The moves (`move_codes`) and their probabilities, most probable first."""
+        if self.evaluated is None:
+            return [], []
+        codes, probabilities, indptr, _ = self.evaluated.policies.lists
+        kept = slice(indptr[self.row], indptr[self.row + 1])
+        return codes[kept], probabilities[kept]
+
+    @property
+    def logits(self) -> list[float]:
+        """The logits of the moves of `policy`, in their order."""
+        if self.evaluated is None:
+            return []
+        policies = self.evaluated.policies
+        logits: list[float] = policies.logits[policies.indptr[self.row] : policies.indptr[self.row + 1]].tolist()
+        return logits
+
+    @property
+    def abstention(self) -> float:
+        """What softmax_one leaves to no move."""
+        return 0.0 if self.evaluated is None else self.evaluated.policies.lists[3][self.row]
+
+    @property
+    def value(self) -> tuple[float, ...] | None:
+        """Win, draw, loss for the side to move, or its expected score alone; None if the network has none."""
+        if self.evaluated is None or self.evaluated.value is None:
+            return None
+        return tuple(self.evaluated.value[self.row].tolist())
+
+    @property
+    def raw(self) -> float | None:
+        """What plain softmax gives to illegal moves; None if an illegal logit is NaN or +inf."""
+        assert self.evaluated is not None
+        raw = float(self.evaluated.raw[self.row])
+        return None if raw != raw else raw
+
+    @property
+    def multiplied(self) -> float:
+        """What softmax(logits * mask) gives to illegal moves."""
+        assert self.evaluated is not None
+        return float(self.evaluated.multiplied[self.row])
+
+    def statistics(self) -> Statistics:
+        """Of the distribution."""
+        assert self.evaluated is not None
+        return self.evaluated.policies.statistics(self.row)
+
+    def sample(self, seed: int) -> int:
+        """Index in `policy` of a move drawn with its probability; the same seed draws the same move."""
+        assert self.evaluated is not None
+        return self.evaluated.policies.sample(self.row, seed)
+
+
+class Events:
+    """Event observer. The base class ignores every event. All but `delivered` come from the queue's threads."""
+
+    def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
+        """A network answered a batch; its queries waited so many seconds, and `waiting` are left in the queue."""
+
+    def answered(self, model: str, statuses: Sequence[str]) -> None:
+        """Positions were answered."""
 
     def judged(self, count: int) -> None:
-        """So many answers were held to python-chess."""
+        """Answers by vectorised rules were compared with python-chess."""
 
-    def inferred(self, run: NetworkRun) -> None:
-        """A network answered one submission; called in the task that asked for it."""
-
-    def cached(self, model: str, *, hits: int, misses: int, size: int) -> None:
-        """So many positions were known, so many not; the cache holds `size` bytes."""
+    def delivered(self, model: str, delivery: Delivery[object]) -> None:
+        """The results of one submission are back in the task that asked."""
 
 
-_DEFAULT_PLAN = Plan()
-
-
-def _plies(item: Query | Asked) -> int:
-    """What reading it costs: a move that is played takes python-chess longer than a FEN takes to be read."""
-    return 1 + len(item.moves) if isinstance(item, Query) else 1
+_NO_EVENTS = Events()
 
 
 class Pipeline:
-    """Evaluates queries on models.
+    """Answers queries on one model, in the order in which they come, as many at a time as wait.
 
     Parameters
     ----------
-    record : takes audit records, and how many could not be made, and returns at once
-    executor : where the positions of a large request are read and its distributions made, off the event loop
+    record : takes what is to be audited, and returns at once
+    max_batch, max_waiting : of the queue, in positions
     max_moves : limit of `Query.moves`
+    rules : who finds the legal moves
+    judge_share : with vectorised rules, the share of answers that are compared with python-chess
     plan : which kinds of leakage are measured
-    judge_share : share of the answers that are held to python-chess anew
-    cache : what networks said is kept there; nothing is if None
+    network : stands for `model.evaluate`
     """
 
     def __init__(
         self,
-        record: Callable[[Sequence[AuditRecord], int], None],
-        executor: Executor,
+        model: Model,
+        record: Callable[[Audited], None],
         *,
-        max_moves: int,
-        plan: Plan = _DEFAULT_PLAN,
+        max_batch: int,
+        max_waiting: int,
+        max_moves: int | None = None,
+        rules: Rules = Rules.PYTHON_CHESS,
         judge_share: float = 1.0,
-        cache: EvaluationCache | None = None,
-        watch: Watch | None = None,
+        plan: Plan | None = None,
+        network: Network | None = None,
+        events: Events = _NO_EVENTS,
     ) -> None:
+        self.model = model
         self._record = record
-        self._executor = executor
         self._max_moves = max_moves
-        self._plan = plan
-        self._judge_share = judge_share
-        self._cache = EvaluationCache(0) if cache is None else cache
-        self._watch = Watch() if watch is None else watch
-        self._numbers = count()
-        self._answered: list[tuple[Model, Sequence[Outcome], int]] = []
+        self._rules = rules
+        self._judge_share = judge_share if rules is Rules.VECTORISED else 0.0
+        self._plan = Plan() if plan is None else plan
+        self._network = network or model.evaluate
+        self._events = events
         self._random = random.Random()
-        self._lanes: WeakKeyDictionary[Batcher, _Lane] = WeakKeyDictionary()
+        self._queue = Queue[Query, Answer](
+            model.name, self._answer, threads=model.session.at_once, max_batch=max_batch, max_waiting=max_waiting
+        )
 
-    async def evaluate(self, asked: Sequence[Query | Asked], batcher: Batcher) -> list[Outcome]:
-        """An answer or an error for each query or position, in order; raises only what stops them all
-        (queue, model)."""
-        lane, model = self._lane(batcher), batcher.model
-        made = await lane.prepare.run(asked)
-        outcomes: list[Outcome | None] = [
-            item if isinstance(item, MovemaskError) else finished(model, item) if item.finished else None
-            for item in made
-        ]
-        ready = [item for item in made if isinstance(item, Ready) and not item.finished]
-        if ready:
-            runs = await self._runs(ready, lane, batcher)
-            answered = await lane.answer.run(runs)
-            self._audit_soon(model, answered, sum(run.judged for run in runs))
-            following = iter(answered)
-            return [next(following) if outcome is None else outcome for outcome in outcomes]
-        return [outcome for outcome in outcomes if outcome is not None]
+    @property
+    def alive(self) -> bool:
+        """Whether queries are taken."""
+        return self._queue.alive
 
-    async def _runs(self, ready: Sequence[Ready], lane: _Lane, batcher: Batcher) -> list[Run]:
-        """What the network says of positions, now or when it was asked about them before."""
-        kinds = self._plan.drawn(self._random.random())
-        judged = [self._random.random() < self._judge_share for _ in ready]
-        cache, model = self._cache, batcher.model
-        if not cache.on:
-            return runs_of(ready, await self._infer(ready, batcher), kinds, judged)
-        keys = [(lane.number, key_of(item.encoded, model)) for item in ready]
-        kept = [cache.get(key) for key in keys]
-        missing = [row for row, found in enumerate(kept) if found is None]
-        if missing:
-            inferred = await self._infer([ready[row] for row in missing], batcher)
-            fresh = runs_of([ready[row] for row in missing], inferred, kinds, [judged[row] for row in missing])
-            for place, row in enumerate(missing):
-                cache.put(keys[row], inferred.evaluation.part(slice(place, place + 1)))
-        self._watch.cached(model.name, hits=len(ready) - len(missing), misses=len(missing), size=cache.bytes)
-        following = iter(fresh if missing else ())
-        return [
-            next(following) if found is None else kept_run(item, found, kinds, judge)
-            for item, found, judge in zip(ready, kept, judged, strict=True)
-        ]
+    async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
+        """What `write` makes of each answer, on the thread that answered, or the query's error; in order.
 
-    async def _infer(self, ready: Sequence[Ready], batcher: Batcher) -> Inferred:
-        submitted = time.perf_counter()
-        inferred = await batcher.submit([item.encoded for item in ready])
-        started = submitted + inferred.queue_seconds
-        self._watch.inferred(NetworkRun(batcher.model.name, len(ready), submitted, started, time.perf_counter()))
-        return inferred
+        Raises what concerns all of them: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is cancelled
+        before they are taken are dropped.
+        """
+        if not queries:
+            return []
+        delivery = await self._queue.submit(queries, write)
+        self._events.delivered(self.model.name, delivery)
+        return delivery.results
 
-    def _lane(self, batcher: Batcher) -> _Lane:
-        """Where the work of all requests for a network is merged."""
-        lane = self._lanes.get(batcher)
-        if lane is None:
-            model, least = batcher.model, self._plan.least
-            lane = self._lanes[batcher] = _Lane(
-                Merged(self._executor, lambda items: prepared(model, items, max_moves=self._max_moves), cost=_plies),
-                Merged(self._executor, lambda runs: answers(model, runs, least=least)),
-                next(self._numbers),
+    def close(self) -> None:
+        """Answers what waits, and takes no more."""
+        self._queue.close()
+
+    def _answer(
+        self, queries: Sequence[Query], waited: Sequence[float], *, alone: bool
+    ) -> tuple[list[Answer | MovemaskError], After]:
+        """An answer or an error for each query, and what is left to do once they are out."""
+        outcomes: dict[int, Answer | MovemaskError] = {}
+        read: list[tuple[int, Position, Rule]] = []
+        for place, query in enumerate(queries):
+            try:
+                read.append((place, *self._read(query)))
+            except MovemaskError as error:
+                outcomes[place] = error
+        evaluated: Evaluated | None = None
+        places: list[int] = []
+        if read:
+            batch, refused = self.model.batch(
+                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read], self._rules
             )
-        return lane
-
-    def _audit_soon(self, model: Model, outcomes: Sequence[Outcome], judged: int) -> None:
-        """Has answers recorded after this turn of the loop, in which they go out, with all others of the turn."""
-        if not self._answered:
-            asyncio.get_running_loop().call_soon(self._audit)
-        self._answered.append((model, outcomes, judged))
-
-    def _audit(self) -> None:
-        answered, self._answered = self._answered, []
-        now = time.time()
-        self._watch.judged(sum(judged for _, _, judged in answered))
-        records: list[AuditRecord] = []
-        failed = 0
-        for model, outcomes, _ in answered:
-            for outcome in outcomes:
-                try:
-                    record = _record_of(model, outcome, now)
-                except Exception:  # a bug, which costs this record alone: the others belong to other requests
-                    failed += 1
-                    log.exception("an answer of model %s cannot be recorded", model.name)
+            counts = batch.counts
+            elo = batch.elo.tolist()
+            rows: list[int] = []
+            for row, (place, position, rule) in enumerate(read):
+                if row in refused:
+                    outcomes[place] = refused[row]
+                elif not counts[row]:
+                    outcomes[place] = Answer(self.model, self._rules, queries[place], position, rule, _given(elo[row]))
                 else:
-                    records += [] if record is None else [record]
-        self._record(records, failed)
+                    rows.append(row)
+            if rows:
+                batch = batch.rows(np.array(rows, dtype=np.intp))
+                evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network, alone=alone)
+                failed = {**evaluated.unusable, **self._check(evaluated)}
+                for own, row in enumerate(rows):
+                    place, position, rule = read[row]
+                    places.append(place)
+                    outcomes[place] = failed.get(own) or Answer(
+                        self.model,
+                        self._rules,
+                        queries[place],
+                        position,
+                        rule,
+                        _given(elo[row]),
+                        evaluated,
+                        own,
+                        Timing(waited[place], evaluated.seconds),
+                    )
+        answers = [outcomes[place] for place in range(len(queries))]
+
+        def after() -> None:
+            self._events.answered(self.model.name, [one.status for one in answers if isinstance(one, Answer)])
+            if evaluated is not None:
+                size, own = len(evaluated.batch), [waited[place] for place in places]
+                self._events.ran(self.model.name, size, evaluated.seconds, self._queue.waiting, own)
+                self._record(self._audited(evaluated, [answers[place] for place in places]))
+
+        return answers, after
+
+    def _read(self, query: Query) -> tuple[Position, Rule]:
+        """The position of a query, and its rule with the temperature as a number."""
+        position = query.position
+        if position is None:
+            position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
+        rule = query.rule
+        if rule.calibrated:
+            rule = replace(rule, temperature=self.model.calibrated_temperature())
+        return position, rule
+
+    def _check(self, evaluated: Evaluated) -> dict[int, MovemaskError]:
+        """By row, the answers that must not be served."""
+        failed: dict[int, MovemaskError] = {}
+        batch = evaluated.batch
+        legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
+        codes, probabilities, indptr, abstention = evaluated.policies.lists
+        judged = 0
+        for row, position in enumerate(batch.positions):
+            own, kept = legal[bounds[row] : bounds[row + 1]], slice(indptr[row], indptr[row + 1])
+            try:
+                check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
+                if self._judge_share and self._random.random() < self._judge_share:
+                    judged += 1
+                    check_legal(position, own)
+            except ServedLeakage as error:
+                failed[row] = error
+        if judged:
+            self._events.judged(judged)
+        return failed
+
+    def _audited(self, evaluated: Evaluated, answers: Sequence[Answer | MovemaskError]) -> Audited:
+        """What the audit records of a batch: all that needs the logits is made here, the rest by the recorder."""
+        model, batch, unmasked = self.model, evaluated.batch, evaluated.unmasked
+        kinds = self._plan.drawn(self._random.random())
+        elos = [one.query.elo if isinstance(one, Answer) else None for one in answers]
+        return Audited(
+            times=[time.time()] * len(batch),
+            model=model.name,
+            digest=model.digest,
+            trained_with_mask=model.trained_with_mask,
+            vocabulary=model.vocabulary,
+            positions=batch.positions,
+            boards=batch.boards,
+            in_check=batch.in_check,
+            codes=batch.codes,
+            indptr=batch.indptr,
+            measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
+            heavy=unmasked.heavy(self._plan.least),
+            elos=[None if elo is None else elo.self for elo in elos],
+            unanswered=frozenset(row for row, one in enumerate(answers) if not isinstance(one, Answer)),
+        )
 
 
-def _record_of(model: Model, outcome: Outcome, now: float) -> AuditRecord | None:
-    """The audit record of an answer; None where nothing was run."""
-    if not isinstance(outcome, Answer) or outcome.leakage is None or outcome.traits is None:
-        return None
-    return AuditRecord(
-        time=now,
-        model=model.name,
-        digest=model.digest,
-        trained_with_mask=model.trained_with_mask,
-        fen=outcome.position.fen,
-        chess960=outcome.position.chess960,
-        traits=outcome.traits,
-        leakage=outcome.leakage,
-    )
+def _given(elo: Sequence[float]) -> Elo | None:
+    """The ratings that a network was given; NaN where it takes none."""
+    own, opponent = elo
+    return None if own != own else Elo(own, opponent)

@@ -1,4 +1,4 @@
-"""Logits and legal slots → `Policy`, by a `Rule`."""
+"""Legal logits → `Policies`, by a `Rule` for each position."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
-import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.encoded import EncodedPosition
-from movemask.board.move_codes import moves_of
 from movemask.errors import InvalidRule
-from movemask.numeric import entmax, filters, gather, softmax, statistics
-from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted
+from movemask.numeric import entmax, filters, softmax, statistics
+from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
 #: A rule's temperature that stands for the model's own, fitted one; `Pipeline` puts the number in its place.
 CALIBRATED = math.nan
@@ -60,15 +58,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Legal:
-    """The legal slots of a batch in CSR form: `slots [N]`, `indptr [B + 1]`, and their logits float64 `[N]`."""
-
-    slots: Index
-    indptr: Index
-    logits: Float
-
-
-@dataclass(frozen=True, slots=True)
 class Statistics:
     """Of one distribution; entropy in nats."""
 
@@ -79,104 +68,97 @@ class Statistics:
     maximum: float
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The distribution over the legal moves of one position that the filters keep, most probable first.
+@dataclass(frozen=True)
+class Policies:
+    """The distributions of B positions over the legal moves that their filters keep, M in all, in CSR form.
 
-    `codes` (`move_codes`) are `[L]`; `probabilities` and `logits` are float64 `[L]`, in their order; equal ones in the
-    order of their slots. The probabilities and `abstention` (0 but for softmax_one) sum to 1.
+    codes : intp `[M]` (`move_codes`), each position's most probable first, equal ones in the order of their slots
+    probabilities, logits : float64 `[M]`, in the same order
+    indptr : intp `[B + 1]`
+    abstention : float64 `[B]`, 0 but for softmax_one; with it each row sums to 1
     """
 
     codes: Index
     probabilities: Float
     logits: Float
-    abstention: float
+    indptr: Index
+    abstention: Float
 
-    @property
-    def moves(self) -> tuple[chess.Move, ...]:
-        """As python-chess has them, in the same order."""
-        return moves_of(self.codes)
+    @cached_property
+    def lists(self) -> tuple[list[int], list[float], list[int], list[float]]:
+        """`codes`, `probabilities`, `indptr` and `abstention` as lists: an answer is written from these."""
+        return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
 
-    @property
-    def statistics(self) -> Statistics:
-        """Of the probabilities, brought to a sum of 1 where some was abstained; made when asked for."""
-        row = np.array([0, len(self.codes)])
-        total = float(self.probabilities.sum())
-        p = self.probabilities / total if self.abstention and total else self.probabilities
+    def statistics(self, row: int) -> Statistics:
+        """Of one distribution, brought to a sum of 1 where some was abstained."""
+        own = slice(self.indptr[row], self.indptr[row + 1])
+        p = self.probabilities[own]
+        bounds, total = np.array([0, len(p)]), float(p.sum())
+        p = p / total if self.abstention[row] and total else p
         return Statistics(
-            entropy=float(statistics.entropy(p, row)[0]),
-            effective_moves=float(statistics.effective_number(p, row)[0]),
-            inverse_simpson=float(statistics.inverse_simpson(p, row)[0]),
-            gini=float(statistics.gini(p, row)[0]),
-            maximum=float(statistics.maximum(p, row)[0]),
+            entropy=float(statistics.entropy(p, bounds)[0]),
+            effective_moves=float(statistics.effective_number(p, bounds)[0]),
+            inverse_simpson=float(statistics.inverse_simpson(p, bounds)[0]),
+            gini=float(statistics.gini(p, bounds)[0]),
+            maximum=float(statistics.maximum(p, bounds)[0]),
         )
 
-    def sample(self, seed: int) -> int:
+    def sample(self, row: int, seed: int) -> int:
         """Index of a move drawn with its probability, abstention left out; the same seed draws the same move."""
-        cumulated = np.cumsum(self.probabilities)
+        own = slice(self.indptr[row], self.indptr[row + 1])
+        cumulated = np.cumsum(self.probabilities[own])
         drawn = np.random.default_rng(seed).random() * cumulated[-1]
         index = int(np.searchsorted(cumulated, drawn, side="right"))
-        return index if index < len(self.codes) else 0  # beyond the end only where no move has any probability
+        return index if index < len(cumulated) else 0  # beyond the end only where no move has any probability
 
 
-def legal_of(batch: Sequence[EncodedPosition], logits: NDArray[np.floating]) -> Legal:
-    """Gathers the legal logits of a batch: logits `[B, A]`. Raises InvalidLogits, the row and slot named."""
-    indptr = indptr_of([len(encoded.slots) for encoded in batch])
-    slots = np.concatenate([encoded.slots for encoded in batch]) if batch else np.empty(0, dtype=np.intp)
-    values, indptr = gather.gather_legal(logits, slots, indptr)
-    return Legal(slots, indptr, values)
-
-
-def policies(batch: Sequence[EncodedPosition], legal: Legal, rules: Sequence[Rule]) -> list[Policy]:
-    """The policy of each position of a batch by its rule; positions with the same rule are computed together."""
+def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) -> Policies:
+    """The policies of legal moves `[N]` and their logits float64 `[N]`, rows in `indptr` `[B + 1]`, by a rule a row."""
     groups: dict[Rule, list[int]] = defaultdict(list)
     for row, rule in enumerate(rules):
         groups[rule].append(row)
-    made: dict[int, Policy] = {}
+    if len(groups) == 1:
+        return _by_rule(codes, logits, indptr, rules[0])
+    row_of = row_of_each(indptr)
+    parts = []
     for rule, rows in groups.items():
-        own = legal if len(groups) == 1 else _rows(legal, rows)
-        made.update(zip(rows, _policies([batch[row] for row in rows], own, rule), strict=True))
-    return [made[row] for row in range(len(batch))]
-
-
-def _rows(legal: Legal, rows: Sequence[int]) -> Legal:
-    spans = [slice(legal.indptr[row], legal.indptr[row + 1]) for row in rows]
-    indptr = np.cumsum([0, *(span.stop - span.start for span in spans)], dtype=np.intp)
-    return Legal(
-        np.concatenate([legal.slots[span] for span in spans]),
-        indptr,
-        np.concatenate([legal.logits[span] for span in spans]),
+        own = np.isin(row_of, rows)
+        lengths = row_lengths(indptr)[rows]
+        parts.append(_by_rule(codes[own], logits[own], indptr_of(lengths.tolist()), rule))
+    joined_rows = np.concatenate([np.array(own, dtype=np.intp) for own in groups.values()])
+    lengths = np.concatenate([row_lengths(part.indptr) for part in parts])
+    order = np.argsort(np.repeat(joined_rows, lengths), kind="stable")
+    back = np.argsort(joined_rows)
+    return Policies(
+        np.concatenate([part.codes for part in parts])[order],
+        np.concatenate([part.probabilities for part in parts])[order],
+        np.concatenate([part.logits for part in parts])[order],
+        indptr_of(lengths[back].tolist()),
+        np.concatenate([part.abstention for part in parts])[back],
     )
 
 
-def _policies(batch: Sequence[EncodedPosition], legal: Legal, rule: Rule) -> list[Policy]:
-    keep = _kept(legal, rule)
-    codes = np.concatenate([encoded.codes for encoded in batch]) if len(batch) > 1 else batch[0].codes
-    logits, indptr = legal.logits, legal.indptr
+def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Rule) -> Policies:
+    keep = _kept(logits, indptr, rule)
     if keep is not None:
         codes, logits, indptr = codes[keep], logits[keep], restricted(indptr, keep)
     probabilities, abstention = _normalised(logits, indptr, rule)
     order = falling(probabilities, indptr)
-    codes, probabilities, logits = codes[order], probabilities[order], logits[order]
-    bounds = indptr.tolist()
-    return [
-        Policy(codes[start:end], probabilities[start:end], logits[start:end], left)
-        for start, end, left in zip(bounds[:-1], bounds[1:], abstention.tolist(), strict=True)
-    ]
+    return Policies(codes[order], probabilities[order], logits[order], indptr, abstention)
 
 
-def _kept(legal: Legal, rule: Rule) -> NDArray[np.bool_] | None:
+def _kept(logits: Float, indptr: Index, rule: Rule) -> NDArray[np.bool_] | None:
     """Which legal moves the filters keep, bool `[N]`; None for all."""
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
-    base = softmax.softmax(legal.logits, legal.indptr, rule.temperature)
+    base = softmax.softmax(logits, indptr, rule.temperature)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
-        keep &= filters.top_k(base, legal.indptr, rule.top_k)
+        keep &= filters.top_k(base, indptr, rule.top_k)
     if rule.top_p is not None:
-        keep &= filters.top_p(base, legal.indptr, rule.top_p)
+        keep &= filters.top_p(base, indptr, rule.top_p)
     if rule.min_p:
-        keep &= filters.min_p(base, legal.indptr, rule.min_p)
+        keep &= filters.min_p(base, indptr, rule.min_p)
     return keep
 
 

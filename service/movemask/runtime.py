@@ -1,43 +1,49 @@
-"""`Services`: everything that a running app holds, made in its lifespan and handed to the routes."""
+"""What a process that answers holds: models behind their queues, the audit's store and its recorder."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
 
-from fastapi import Depends, Request
-
-from movemask.api.metrics import Metrics
-from movemask.api.readers import Readers
+from movemask.board.legal import Rules
 from movemask.errors import SettingsError, UnknownModel
-from movemask.inference.batcher import Batcher
-from movemask.inference.cache import EvaluationCache
+from movemask.inference.cache import Cache, CachedNetwork
 from movemask.inference.model import Model
 from movemask.inference.onnx import provider_named
 from movemask.inference.registry import Registry
 from movemask.inference.serving import Serving
 from movemask.leakage.kinds import ALWAYS, KINDS, Plan
 from movemask.leakage.record import AuditRecord
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Events, Pipeline
 from movemask.settings import Settings
 from movemask.store.figures import Figures
 from movemask.store.recorder import Recorder
 from movemask.store.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class RuntimeEvents(Events):
+    """Event observer. The base class ignores every event."""
+
+    def cached(self, model: str, hits: int, misses: int, size: int) -> None:
+        """The cache knew so many positions of a batch, and not so many; it holds `size` bytes."""
+
+    def audit_waits(self, waiting: int, dropped: int) -> None:
+        """So many audit records wait, and so many were just dropped."""
+
+    def audited(self, records: Sequence[AuditRecord]) -> None:
+        """Audit records were made."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Models, store and recorder of a running process."""
+
     settings: Settings
-    serving: Serving
-    pipeline: Pipeline
+    serving: Serving[Pipeline]
     store: Store
     figures: Figures
     recorder: Recorder
-    readers: Readers
-    metrics: Metrics
 
     def unready(self) -> list[str]:
         """Why requests cannot be answered now; empty if they can."""
@@ -59,7 +65,7 @@ class Services:
 
 
 @contextmanager
-def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
+def running(settings: Settings, events: RuntimeEvents) -> Iterator[Runtime]:
     """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
     is lost."""
     plan = audit_plan(settings)
@@ -74,18 +80,30 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
         store,
         flush_seconds=settings.audit_flush_seconds,
         max_waiting=settings.audit_buffer,
-        watch=metrics.audit_waits,
+        watch=events.audit_waits,
+        made=events.audited,
     )
-    executor = ThreadPoolExecutor(2, thread_name_prefix="positions")
-    readers = Readers(settings.max_readers)
-    serving: Serving | None = None
+    cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
+    serving: Serving[Pipeline] | None = None
 
-    def start(model: Model) -> Batcher:
-        return Batcher(model, max_batch=settings.positions_a_run, max_waiting=settings.max_queue, watch=metrics.ran)
-
-    def record(records: Sequence[AuditRecord], failed: int) -> None:
-        recorder.record(records, failed)
-        metrics.audited(records)
+    def start(model: Model) -> Pipeline:
+        network = None
+        if cache is not None:
+            network = CachedNetwork(
+                model, cache, lambda hits, misses: events.cached(model.name, hits, misses, cache.bytes)
+            )
+        return Pipeline(
+            model,
+            recorder.audit,
+            max_batch=settings.positions_a_run,
+            max_waiting=settings.max_queue,
+            max_moves=settings.max_moves,
+            rules=Rules(settings.rules),
+            judge_share=settings.judge_share,
+            plan=plan,
+            network=network,
+            events=events,
+        )
 
     try:
         serving = Serving(
@@ -97,21 +115,10 @@ def running(settings: Settings, metrics: Metrics) -> Iterator[Services]:
             memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
             poll_seconds=settings.models_poll_seconds or None,
         )
-        pipeline = Pipeline(
-            record,
-            executor,
-            max_moves=settings.max_moves,
-            plan=plan,
-            judge_share=settings.judge_share,
-            cache=EvaluationCache(settings.cache_mb * 2**20),
-            watch=metrics,
-        )
-        yield Services(settings, serving, pipeline, store, Figures(store.database), recorder, readers, metrics)
+        yield Runtime(settings, serving, store, Figures(store.database), recorder)
     finally:
         if serving is not None:
             serving.close()
-        executor.shutdown()
-        readers.close()
         recorder.close()
         store.close()
 
@@ -126,13 +133,3 @@ def audit_plan(settings: Settings) -> Plan:
         raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
     always = tuple(kind for kind in KINDS if kind in chosen)
     return Plan(always, settings.audit_share, settings.audit_cause_threshold)
-
-
-async def services(request: Request) -> Services:
-    """The app's services, for a route. Not a plain function: FastAPI would run it on one of the shared threads, which
-    a probe must not wait for."""
-    found: Services = request.app.state.services
-    return found
-
-
-Given = Annotated[Services, Depends(services)]

@@ -78,6 +78,9 @@ class Settings(BaseSettings):
     database_url: str = Field(
         "sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
+    rules: Annotated[str, Field(pattern="^(python-chess|vectorised)$")] = Field(
+        "python-chess", description="Who finds the legal moves: python-chess, or vectorised, its faster twin."
+    )
     judge_share: float = Field(
         0.05, ge=0, le=1, description="Share of answers that are checked against python-chess's legal moves as well."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.inference.cache import EvaluationCache, key_of
 from movemask.inference.model import Evaluation

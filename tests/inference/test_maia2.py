@@ -11,7 +11,7 @@ import chess
 import numpy as np
 import pytest
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.inference.model import Model
 from movemask.inference.registry import open_model

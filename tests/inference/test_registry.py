@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
 from movemask.inference.contract import read_contract

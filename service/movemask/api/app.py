@@ -19,7 +19,7 @@ from movemask.api.metrics import Metrics
 from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, games, leakage, models, operations, policy
-from movemask.runtime import running
+from movemask.api.services import running_services
 from movemask.settings import Settings
 
 DESCRIPTION = """
@@ -50,7 +50,7 @@ def create_app(
         with ExitStack() as stack:
             if own_process:
                 stack.callback(logs.finish)
-            services = stack.enter_context(running(chosen, metrics))
+            services = stack.enter_context(running_services(chosen, metrics))
             app.state.services = services
             if own_process:
                 # What was made by now stays for good and need not be looked through again and again; and a batch makes

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from movemask.api import bodies
 from movemask.api.bodies import BodyLimits
 from movemask.api.parameters import refuse_parameters
-from movemask.runtime import Services
+from movemask.api.services import Services
 from movemask.settings import Settings
 
 #: Bytes of a body that is read on the event loop: it takes a millisecond or two, whatever it holds.

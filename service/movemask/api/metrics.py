@@ -17,10 +17,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from movemask.api import problems
 from movemask.api.problems import Problem
-from movemask.api.request_context import request_context
-from movemask.inference.batcher import BatchRun
+from movemask.api.request_context import NetworkRun, request_context
+from movemask.errors import MovemaskError
+from movemask.inference.queue import Delivery
 from movemask.leakage.record import AuditRecord, Figure, Leakage
-from movemask.pipeline import NetworkRun, Watch
+from movemask.runtime import RuntimeEvents
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -29,7 +30,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
 
-class Metrics(Watch):
+class Metrics(RuntimeEvents):
     """All metrics, in a registry of their own."""
 
     def __init__(self) -> None:
@@ -116,28 +117,29 @@ class Metrics(Watch):
             multiprocess_mode="livesum",
         )
 
-    def ran(self, run: BatchRun) -> None:
+    def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
         """Counts one run of a network."""
-        self.batches.labels(run.model).inc()
-        self.batch_size.labels(run.model).observe(run.size)
-        self.inference_seconds.labels(run.model).observe(run.seconds)
-        self.waiting.labels(run.model).set(run.waiting)
-        for seconds in run.queue_seconds:
-            self.queue_seconds.labels(run.model).observe(seconds)
+        self.batches.labels(model).inc()
+        self.batch_size.labels(model).observe(size)
+        self.inference_seconds.labels(model).observe(seconds)
+        self.waiting.labels(model).set(waiting)
+        histogram = self.queue_seconds.labels(model)  # looking up the labels costs more than observing
+        for one in waited:
+            histogram.observe(one)
 
     def answered(self, model: str, statuses: Sequence[str]) -> None:
         """Counts answered positions by status."""
-        context = request_context.get()
-        if context is not None:
-            context.positions += len(statuses)
         for status, count in Counts(statuses).items():
             self.positions.labels(model, status).inc(count)
 
-    def inferred(self, run: NetworkRun) -> None:
-        """Keeps a network run for the spans of its request, if that is traced."""
+    def delivered(self, model: str, delivery: Delivery[object]) -> None:
+        """Keeps what the request's log line and spans say of a submission."""
         context = request_context.get()
-        if context is not None and context.runs is not None:
-            context.runs.append(run)
+        if context is not None:
+            context.positions += sum(not isinstance(one, MovemaskError) for one in delivery.results)
+            if context.runs is not None:
+                size = len(delivery.results)
+                context.runs.append(NetworkRun(model, size, delivery.submitted, delivery.started, delivery.ended))
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions; neither what could not be measured nor a record that holds NaN or
@@ -168,7 +170,7 @@ class Metrics(Watch):
         if count:
             self.judged_answers.inc(count)
 
-    def cached(self, model: str, *, hits: int, misses: int, size: int) -> None:
+    def cached(self, model: str, hits: int, misses: int, size: int) -> None:
         """Counts what the cache knew."""
         self.cache_hits.labels(model).inc(hits)
         self.cache_misses.labels(model).inc(misses)

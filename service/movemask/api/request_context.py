@@ -5,7 +5,17 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from movemask.pipeline import NetworkRun
+
+@dataclass(frozen=True, slots=True)
+class NetworkRun:
+    """One submission to a network: when it was made, when its first batch began, when it was answered, by
+    `time.perf_counter`."""
+
+    model: str
+    positions: int
+    submitted: float
+    started: float
+    ended: float
 
 
 @dataclass(slots=True)

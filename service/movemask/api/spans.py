@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from opentelemetry.trace import Span, Tracer
 
-from movemask.pipeline import NetworkRun
+from movemask.api.request_context import NetworkRun
 
 
 def describe(span: Span, method: str, route: str, request_id: str) -> None:

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 
-import chess
-import numpy as np
-
-from movemask.board.boards import Boards, Flags
 from movemask.board.line import SamePosition
 from movemask.board.position import Position
-
-_DARK, _LIGHT = np.uint64(chess.BB_DARK_SQUARES), np.uint64(chess.BB_LIGHT_SQUARES)
 
 
 class Draw(Enum):
@@ -30,34 +23,21 @@ class Draw(Enum):
         return self in (Draw.FIFTY_MOVES, Draw.THREEFOLD_REPETITION)
 
 
-def draws_of(boards: Boards, positions: Sequence[Position]) -> list[Draw | None]:
-    """The draw of each position with a legal move; None where there is none.
+def draw_of(position: Position) -> Draw | None:
+    """The draw of a position with a legal move; None where there is none.
 
     Claims are for the position on the board, not for one that a move would lead to. Repetitions are those of the
     known game.
     """
-    found: list[Draw | None] = [None] * len(boards)
+    board = position.board
+    repeated = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
     for draw, holds in (
-        (Draw.FIFTY_MOVES, boards.clock >= 100),
-        (Draw.SEVENTYFIVE_MOVES, boards.clock >= 150),
-        (Draw.INSUFFICIENT_MATERIAL, _insufficient(boards)),
+        (Draw.INSUFFICIENT_MATERIAL, not (board.pawns or board.rooks or board.queens)),
+        (Draw.SEVENTYFIVE_MOVES, board.halfmove_clock >= 150),
+        (Draw.FIVEFOLD_REPETITION, repeated >= 5),
+        (Draw.FIFTY_MOVES, board.halfmove_clock >= 100),
+        (Draw.THREEFOLD_REPETITION, repeated >= 3),
     ):
-        for row in np.flatnonzero(holds).tolist():
-            found[row] = draw
-    weight = list(Draw)
-    for row, position in enumerate(positions):
-        count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
-        if count >= 3:
-            repeated = Draw.FIVEFOLD_REPETITION if count >= 5 else Draw.THREEFOLD_REPETITION
-            before = found[row]
-            found[row] = repeated if before is None else min(before, repeated, key=weight.index)
-    return found
-
-
-def _insufficient(boards: Boards) -> Flags:
-    """Where neither side can mate by any moves, as python-chess's `is_insufficient_material` says."""
-    pawns, knights, bishops, rooks, queens, _ = boards.kinds
-    bare = (pawns | rooks | queens) == 0
-    lone_knight = np.bitwise_count(boards.ours | boards.theirs) == 3
-    one_color = (bishops & _DARK == 0) | (bishops & _LIGHT == 0)
-    return np.asarray(bare & np.where(knights != 0, lone_knight, one_color))
+        if holds and (draw is not Draw.INSUFFICIENT_MATERIAL or board.is_insufficient_material()):
+            return draw
+    return None

@@ -55,6 +55,11 @@ def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
     return board
 
 
+def is_plain(fen: str, *, chess960: bool = False) -> bool:
+    """Whether a FEN of a valid position is written just as python-chess would write it."""
+    return not chess960 and _PLAIN.fullmatch(fen) is not None
+
+
 def check_length(fen: str) -> None:
     """ValueError for more than MAX_LENGTH characters."""
     if len(fen) > MAX_LENGTH:

@@ -5,7 +5,7 @@ A target is python-chess's: where the king ends in castling, in Chess960 its roo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import chess
@@ -23,16 +23,20 @@ def codes_of(moves: Sequence[chess.Move]) -> NDArray[np.intp]:
     return np.array([code_of(move) for move in moves], dtype=np.intp)
 
 
-def moves_of(codes: NDArray[np.intp]) -> tuple[chess.Move, ...]:
+def moves_of(codes: Iterable[int] | NDArray[np.intp]) -> tuple[chess.Move, ...]:
     """Codes `[L]` → moves."""
     known = _moves()
-    return tuple([known[code] for code in codes.tolist()])
+    return tuple([known[code] for code in _plain(codes)])
 
 
-def names_of(codes: NDArray[np.intp]) -> list[str]:
+def names_of(codes: Iterable[int] | NDArray[np.intp]) -> list[str]:
     """Codes `[L]` → UCI."""
     known = _names()
-    return [known[code] for code in codes.tolist()]
+    return [known[code] for code in _plain(codes)]
+
+
+def _plain(codes: Iterable[int] | NDArray[np.intp]) -> Iterable[int]:
+    return codes.tolist() if isinstance(codes, np.ndarray) else codes
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Protocol, TextIO, cast
 import chess
 import chess.pgn
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.fen import check_counters, check_length
 from movemask.board.line import Line
 from movemask.board.position import Position, status_names

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import chess
 
 from movemask.board.boards import Boards
-from movemask.board.fen import board_of
-from movemask.board.fen_batch import plain_boards
+from movemask.board.fen import board_of, is_plain
 from movemask.board.line import Line, SamePosition
-from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded, MovemaskError
+from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: A FEN's fields in order; the two counters may be left out (as in EPD), the others say what is legal.
 FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant square")
@@ -24,9 +23,6 @@ START_WORD = "startpos"
 #: The positions before the last that any network sees, itself counted.
 _HISTORY = 8
 
-#: Fewer FENs are read one by one: numpy's calls cost more than they save.
-_WORTH_IT = 8
-
 
 class Known(NamedTuple):
     """A position of a known game, after `ply` moves; `earlier` is the ply at which it last occurred before that."""
@@ -37,32 +33,20 @@ class Known(NamedTuple):
 
 
 class Position:
-    """A valid position with the game that led to it, as far as it is known.
+    """A valid position with the game that led to it, as far as it is known."""
 
-    One of a batch is a row of its `Boards`; python-chess's board is made of it when it is asked for.
-    """
-
-    __slots__ = ("_board", "_boards", "_fen", "_line", "_ply", "_row", "black")
+    __slots__ = ("_board", "_fen", "_line", "_ply", "black")
 
     def __init__(self, board: chess.Board) -> None:
         """From a valid board; its move stack is the game that led to it."""
         self.black = board.turn == chess.BLACK  # to move
-        self._board: chess.Board | None = board
+        self._board = board
         self._fen: str | None = None
-        self._boards: Boards | None = None
-        self._row = 0
         self._line: Line | None = None  # made of the board's move stack when it is asked for
         self._ply = len(board.move_stack)
 
     def __repr__(self) -> str:
         return f"Position({self.fen!r})"
-
-    @classmethod
-    def _of_batch(cls, fen: str, boards: Boards, row: int, black: bool) -> Position:
-        found = cls.__new__(cls)
-        found.black, found._board, found._fen, found._boards, found._row = black, None, fen, boards, row
-        found._line, found._ply = None, 0
-        return found
 
     @classmethod
     def along(cls, line: Line, ply: int) -> Position:
@@ -88,7 +72,10 @@ class Position:
             raise LimitExceeded(f"moves: {len(moves)} moves, at most {max_moves} are taken")
         board = _board(START_FEN if fen is None else fen, chess960=chess960)
         if not moves:
-            return cls(board)
+            position = cls(board)
+            if fen is not None and is_plain(fen, chess960=chess960):
+                position._fen = fen
+            return position
         line = Line(board, keep=_HISTORY)
         for ply, uci in enumerate(moves):
             try:
@@ -102,28 +89,9 @@ class Position:
             line.play(move)
         return cls.along(line.ended(), line.plies)
 
-    @classmethod
-    def read_all(cls, fens: Sequence[str]) -> list[Position | MovemaskError]:
-        """What `read` gives for each FEN alone, or raises for it."""
-        found: dict[int, Position | MovemaskError] = {}
-        if len(fens) >= _WORTH_IT:
-            boards, places = plain_boards(fens)
-            black = boards.black.tolist()
-            found = {place: cls._of_batch(fens[place], boards, row, black[row]) for row, place in enumerate(places)}
-        for place, fen in enumerate(fens):
-            if place not in found:
-                try:
-                    found[place] = cls.read(fen)
-                except MovemaskError as error:
-                    found[place] = error
-        return [found[place] for place in range(len(fens))]
-
     @property
     def board(self) -> chess.Board:
         """python-chess's board, never to be changed; what came before is in `history`, not in its move stack."""
-        if self._board is None:
-            assert self._fen is not None
-            self._board = board_of(self._fen)
         return self._board
 
     @property
@@ -136,7 +104,7 @@ class Position:
 
     @property
     def chess960(self) -> bool:
-        return self._board is not None and self._board.chess960
+        return self._board.chess960
 
     @property
     def has_history(self) -> bool:
@@ -181,34 +149,7 @@ class Position:
 
 def boards_of(positions: Sequence[Position]) -> Boards:
     """All as bitboards, `[B]`."""
-    sources: dict[int, tuple[Boards, list[int], list[int]]] = {}
-    loose: list[int] = []
-    for place, position in enumerate(positions):
-        boards = position._boards
-        if boards is None:
-            loose.append(place)
-        else:
-            _, rows, places = sources.setdefault(id(boards), (boards, [], []))
-            rows.append(position._row)
-            places.append(place)
-    parts, order = [], []
-    for boards, rows, places in sources.values():
-        parts.append(boards if rows == list(range(len(boards))) else boards.rows(rows))
-        order += places
-    if loose:
-        made = Boards.of([positions[place].board for place in loose])
-        for row, place in enumerate(loose):  # kept: it is asked for more than once on the way
-            positions[place]._row = row  # first: whoever sees the boards, in another thread, sees their row
-            positions[place]._boards = made
-        parts.append(made)
-        order += loose
-    joined = Boards.joined(parts) if parts else Boards.of([])
-    if order == sorted(order):
-        return joined
-    back = [0] * len(order)
-    for row, place in enumerate(order):
-        back[place] = row
-    return joined.rows(back)
+    return Boards.of([position.board for position in positions])
 
 
 def _board(fen: str, *, chess960: bool) -> chess.Board:

@@ -83,7 +83,7 @@ def audit(
     """
     require("audit", "movemask audit")
     # They bring pyarrow and matplotlib, which the other commands do not wait for.
-    from movemask.board.encoded import Elo
+    from movemask.board.elo import Elo
     from movemask.tasks.bulk import run as running
     from movemask.tasks.bulk.report import Audited, page
     from movemask.tasks.bulk.rows import Choice

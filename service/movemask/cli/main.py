@@ -7,30 +7,29 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import click
 
 from movemask import __version__
-from movemask.answering import Answer, Query
 from movemask.api import server
 from movemask.api.schemas.answers import policy_out
 from movemask.api.schemas.requests import Include
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
+from movemask.board.move_codes import moves_of
 from movemask.cli.audit import audit
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
 from movemask.errors import ContractError, MovemaskError
-from movemask.inference.batcher import Batcher
 from movemask.inference.model import Model
-from movemask.inference.registry import Registry
-from movemask.pipeline import Pipeline
+from movemask.leakage.reasons import explained
+from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import CALIBRATED, Normalizer, Rule
 from movemask.settings import PREFIX, Settings
 from movemask.tasks import calibration
 
 _BAR = 30  # characters of a probability of 1
+_SHOWN_ILLEGAL = 0.001  # least probability of an illegal move that is shown
 
 
 class _Group(click.Group):
@@ -116,10 +115,12 @@ def predict(
     registry = registry_of(models_dir)
     rule = Rule(Normalizer(normalizer), alpha, CALIBRATED if calibrated else temperature, top_k, top_p, min_p)
     query = Query(fen, tuple(moves.split()), chess960, Elo(*elo) if elo else None, rule)
-    answer, served = asyncio.run(_evaluate(registry, query, model))
     include: list[Include] = ["san", "logit", "statistics"]
-    out = policy_out(answer, served, include)
-    click.echo(json.dumps(out, indent=2) if as_json else _table(answer, served, top))
+
+    def write(answer: Answer) -> str:
+        return json.dumps(policy_out(answer, include), indent=2) if as_json else _table(answer, top)
+
+    click.echo(asyncio.run(_evaluate(registry.get(model), query, write)))
 
 
 @main.command()
@@ -174,53 +175,53 @@ main.add_command(models)
 main.add_command(audit)
 
 
-async def _evaluate(registry: Registry, query: Query, name: str | None) -> tuple[Answer, Model]:
-    """One answer, through the same pipeline as the web; nothing is recorded."""
-    model = registry.get(name)
-    batcher = Batcher(model, max_batch=1, max_waiting=1)
-    with ThreadPoolExecutor(1) as executor:
-        try:
-            pipeline = Pipeline(lambda _, __: None, executor, max_moves=len(query.moves))
-            outcome = (await pipeline.evaluate([query], batcher))[0]
-        finally:
-            batcher.close()
+async def _evaluate(model: Model, query: Query, write: Callable[[Answer], str]) -> str:
+    """What is written of one answer, through the same pipeline as the web; nothing is recorded."""
+    pipeline = Pipeline(model, lambda _: None, max_batch=1, max_waiting=1)
+    try:
+        (outcome,) = await pipeline.evaluate([query], write)
+    finally:
+        pipeline.close()
     if isinstance(outcome, MovemaskError):
         raise outcome
-    return outcome, model
+    return outcome
 
 
-def _table(answer: Answer, model: Model, top: int) -> str:
-    lines = [f"{answer.position.fen}", f"{answer.position.turn} to move, {answer.status}; {model.name}"]
-    if answer.draw is not None:
-        lines.append(
-            f"a draw{' can be claimed' if answer.draw.claimable else ''}: {answer.draw.value.replace('_', ' ')}"
-        )
+def _table(answer: Answer, top: int) -> str:
+    model, turn, board = answer.model, answer.position.turn, answer.position.board
+    lines = [f"{answer.position.fen}", f"{turn} to move, {answer.status}; {model.name}"]
+    draw = answer.draw
+    if draw is not None:
+        lines.append(f"a draw{' can be claimed' if draw.claimable else ''}: {draw.value.replace('_', ' ')}")
     if answer.elo:
         lines[1] += f", Elo {answer.elo.self:g} against {answer.elo.opponent:g}"
     if answer.ignored:
         lines.append(f"ignored: {', '.join(answer.ignored)} (this network cannot use it)")
-    if answer.policy is None or answer.leakage is None:
+    evaluated = answer.evaluated
+    if evaluated is None:
         return "\n".join(lines)
     lines.append("")
-    for move, probability in list(zip(answer.policy.moves, answer.policy.probabilities, strict=True))[:top]:
+    codes, probabilities = answer.policy
+    for move, probability in list(zip(moves_of(codes), probabilities, strict=True))[:top]:
         bar = "█" * round(_BAR * probability)
-        lines.append(f"{answer.position.board.san(move):<8} {move.uci():<6} {100 * probability:6.2f} %  {bar}".rstrip())
-    rest = len(answer.policy.moves) - top
+        lines.append(f"{board.san(move):<8} {move.uci():<6} {100 * probability:6.2f} %  {bar}".rstrip())
+    rest = len(codes) - top
     if rest > 0:
-        lines.append(f"{f'{rest} more':<15} {100 * float(sum(answer.policy.probabilities[top:])):6.2f} %")
+        lines.append(f"{f'{rest} more':<15} {100 * sum(probabilities[top:]):6.2f} %")
     if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
-        lines.append(f"{'no move':<15} {100 * answer.policy.abstention:6.2f} %")
+        lines.append(f"{'no move':<15} {100 * answer.abstention:6.2f} %")
     lines.append("")
-    if answer.value and len(answer.value) == 1:
-        lines.append(f"expected score {answer.value[0]:.3f}, for {answer.position.turn}")
-    elif answer.value:
-        win, draw, loss = (100 * share for share in answer.value)
-        lines.append(f"win {win:.1f} %  draw {draw:.1f} %  loss {loss:.1f} %, for {answer.position.turn}")
-    leakage = answer.leakage
-    raw = "not measurable" if leakage.raw is None else f"{leakage.raw:.2e}"
+    value = answer.value
+    if value and len(value) == 1:
+        lines.append(f"expected score {value[0]:.3f}, for {turn}")
+    elif value:
+        win, drawn, loss = (100 * share for share in value)
+        lines.append(f"win {win:.1f} %  draw {drawn:.1f} %  loss {loss:.1f} %, for {turn}")
+    raw = "not measurable" if answer.raw is None else f"{answer.raw:.2e}"
     masked = " (trained with the mask: raw means nothing)" if model.trained_with_mask else ""
-    lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage.multiplied:.2e}, served {leakage.served:g}")
-    for illegal in answer.leakage.illegal[:3]:
-        if illegal.probability >= 0.001:
-            lines.append(f"  illegal {illegal.uci:<6} {100 * illegal.probability:6.2f} % of plain softmax")
+    lines.append(f"leakage: raw {raw}{masked}, multiplied {answer.multiplied:.2e}, served 0")
+    batch = evaluated.batch
+    heavy = evaluated.unmasked.heavy(_SHOWN_ILLEGAL)
+    ((illegal, _),) = explained(heavy, batch.boards, model.vocabulary, [batch.codes], named=3)
+    lines += [f"  illegal {one.uci:<6} {100 * one.probability:6.2f} % of plain softmax" for one in illegal]
     return "\n".join(lines)

@@ -1,71 +1,106 @@
-"""What networks said of positions, kept for when they are asked about again."""
+"""A cache in front of a network: logits of positions that were asked about before."""
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from movemask.board.encoded import EncodedPosition
-from movemask.inference.model import Evaluation, Model
+from movemask.inference.batch import Batch
+from movemask.inference.model import Model, Outputs
 
 #: Bytes of an entry beside its arrays: the key, the objects, the place in the table.
 _OVERHEAD = 800
 
 
-class EvaluationCache:
-    """Evaluations of single positions, the least recently used forgotten first; for use by one thread.
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    logits: NDArray[np.floating]
+    value: NDArray[np.float64] | None
 
-    Logits are kept and not policies, so that every rule and every kind of leakage is made of them as if the network had
+    @property
+    def size(self) -> int:
+        return _OVERHEAD + self.logits.nbytes + (0 if self.value is None else self.value.nbytes)
+
+
+class Cache:
+    """What networks said of single positions, the least recently used dropped first; shared by models and threads.
+
+    Logits are kept, not policies, so that every rule and every kind of leakage is made of them as if the network had
     just run.
 
     Parameters
     ----------
-    max_bytes : of all that is kept; 0 keeps nothing
+    max_bytes : of all entries
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Hashable, Evaluation] = OrderedDict()
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
-    @property
-    def on(self) -> bool:
-        """Whether anything is ever kept."""
-        return self._max_bytes > 0
+    def get(self, key: Hashable) -> _Entry | None:
+        """The entry under a key."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
 
-    def get(self, key: Hashable) -> Evaluation | None:
-        """What was kept under a key, of one row."""
-        found = self._kept.get(key)
-        if found is not None:
-            self._kept.move_to_end(key)
-        return found
-
-    def put(self, key: Hashable, evaluation: Evaluation) -> None:
-        """Keeps a copy of one row: the batch that it came in is not kept with it."""
-        if key in self._kept:
-            return
-        value = None if evaluation.value is None else np.array(evaluation.value)
-        own = Evaluation(np.array(evaluation.logits), value)
-        size = _size(own)
-        if size > self._max_bytes:
-            return
-        self._kept[key] = own
-        self.bytes += size
-        while self.bytes > self._max_bytes:
-            self.bytes -= _size(self._kept.popitem(last=False)[1])
+    def put(self, key: Hashable, outputs: Outputs, row: int) -> None:
+        """Keeps a copy of one row, so that the batch it came in can be freed."""
+        value = None if outputs.value is None else outputs.value[row].copy()
+        entry = _Entry(outputs.logits[row].copy(), value)
+        with self._lock:
+            if key in self._entries or entry.size > self._max_bytes:
+                return
+            self._entries[key] = entry
+            self.bytes += entry.size
+            while self.bytes > self._max_bytes:
+                self.bytes -= self._entries.popitem(last=False)[1].size
 
 
-def _size(evaluation: Evaluation) -> int:
-    return _OVERHEAD + evaluation.logits.nbytes + (0 if evaluation.value is None else evaluation.value.nbytes)
+class CachedNetwork:
+    """`Model.evaluate` that runs only the positions that are not in the cache.
+
+    Parameters
+    ----------
+    observe : called with hits and misses of each batch
+    """
+
+    def __init__(self, model: Model, cache: Cache, observe: Callable[[int, int], None]) -> None:
+        self._model, self._cache, self._observe = model, cache, observe
+        self._load = object()  # unique per load, so that a reload never hits stale entries
+
+    def __call__(self, batch: Batch, *, alone: bool = True) -> Outputs:
+        keys = [(self._load, key_of(batch, row, self._model)) for row in range(len(batch))]
+        entries = [self._cache.get(key) for key in keys]
+        missing = [row for row, entry in enumerate(entries) if entry is None]
+        self._observe(len(keys) - len(missing), len(missing))
+        if missing:
+            fresh = self._model.evaluate(batch.rows(np.array(missing)), alone=alone)
+            for place, row in enumerate(missing):
+                self._cache.put(keys[row], fresh, place)
+            if len(missing) == len(keys):
+                return fresh
+            for place, row in enumerate(missing):
+                entries[row] = _Entry(fresh.logits[place], None if fresh.value is None else fresh.value[place])
+        whole = [entry for entry in entries if entry is not None]
+        values = [entry.value for entry in whole if entry.value is not None]
+        return Outputs(np.stack([entry.logits for entry in whole]), np.stack(values) if values else None)
 
 
-def key_of(encoded: EncodedPosition, model: Model) -> Hashable:
+def key_of(batch: Batch, row: int, model: Model) -> Hashable:
     """What a network may tell apart: the position, counters and all, the ratings, and the game before if it sees it."""
-    position = encoded.position
-    history = position.history_key if model.contract.takes_history else b""
-    return position.fen, position.chess960, encoded.elo, history
+    position = batch.positions[row]
+    elo = tuple(batch.elo[row].tolist()) if model.contract.takes_elo else None
+    game = position.history_key if model.contract.takes_history else b""
+    return position.fen, position.chess960, elo, game

@@ -13,10 +13,13 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.errors import ContractError, ModelError
-from movemask.inference.model import Evaluation, Model, expected_tensors
+from movemask.inference.batch import Batch
+from movemask.inference.model import Model, Outputs, expected_tensors
 from movemask.inference.session import TensorInfo
+from movemask.numeric.ragged import Index
 
 #: Castling, promotions, en passant, checks, both sides to move; few, since every start of the service runs them.
 PROBES = (
@@ -79,21 +82,22 @@ def _tensors(model: Model) -> str:
 
 
 def _vocabulary(model: Model) -> str:
-    moves = 0
+    total = 0
     for probe in _positions(PROBES):
-        encoded = model.encode(probe)
-        back = [model.vocabulary.move(slot, probe.board) for slot in encoded.slots.tolist()]
-        if list(encoded.moves) != back:
+        moves, slots = model.vocabulary.legal_slots(probe)
+        if list(moves) != [model.vocabulary.move(slot, probe.board) for slot in slots.tolist()]:
             raise ContractError(f"a move of {probe.fen!r} does not come back from its slot")
-        moves += len(back)
-    return f"{moves} legal moves of {len(PROBES)} positions, each in a slot of its own and back"
+        total += len(moves)
+    return f"{total} legal moves of {len(PROBES)} positions, each in a slot of its own and back"
 
 
 def _mirror(model: Model) -> str:
     """A position and its mirror image must fill the same slots, or, where Black's moves have their own, other ones."""
     for probe in _positions(PROBES):
         mirrored = Position(probe.board.mirror())
-        same = sorted(model.encode(probe).slots) == sorted(model.encode(mirrored).slots)
+        _, slots = model.vocabulary.legal_slots(probe)
+        _, others = model.vocabulary.legal_slots(mirrored)
+        same = slots.tolist() == others.tolist()
         if same != model.vocabulary.mirrored and probe.board.legal_moves.count():
             raise ContractError(f"{probe.fen!r} and its mirror image do not fill the slots that the vocabulary says")
     return "White's and Black's slots of mirrored positions " + (
@@ -102,31 +106,39 @@ def _mirror(model: Model) -> str:
 
 
 def _outputs(model: Model) -> str:
-    batch = [model.encode(probe) for probe in _positions(PROBES)]
-    evaluation = model.evaluate(batch)
-    for row, probe in enumerate(batch):
-        if not np.isfinite(evaluation.logits[row, probe.slots]).all():
-            raise ContractError(f"the logits of legal moves are not finite in {probe.position.fen!r}")
-    rows = np.asarray(evaluation.logits, dtype=np.float64)
-    legal = batch[0].slots
-    if (rows[:, legal] == rows[0, legal]).all():
+    batch = _batch(model, _positions(PROBES))
+    logits = np.asarray(model.evaluate(batch).logits, dtype=np.float64)
+    for row, probe in enumerate(batch.positions):
+        if not np.isfinite(logits[row, _legal(batch, row)]).all():
+            raise ContractError(f"the logits of legal moves are not finite in {probe.fen!r}")
+    legal = _legal(batch, 0)
+    if (logits[:, legal] == logits[0, legal]).all():
         raise ContractError("every position gets the same logits: the network does not look at its input")
     return f"finite logits of the legal moves in {len(batch)} positions"
 
 
 def _batches(model: Model) -> str:
-    batch = [model.encode(probe) for probe in _positions(PROBES)]
+    batch = _batch(model, _positions(PROBES))
     together, again = model.evaluate(batch), model.evaluate(batch)
-    for row, probe in enumerate(batch):
-        legal = probe.slots
+    for row, probe in enumerate(batch.positions):
+        legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
-            raise ContractError(f"the same batch gets other logits the second time, in {probe.position.fen!r}")
-        alone = model.evaluate([probe]).logits[0, legal]
+            raise ContractError(f"the same batch gets other logits the second time, in {probe.fen!r}")
+        alone = model.evaluate(_batch(model, [probe])).logits[0, legal]
         if not np.allclose(alone, together.logits[row, legal], rtol=TOLERANCE, atol=TOLERANCE):
             raise ContractError(
-                f"the same position gets other logits alone than in a batch of {len(batch)}: {probe.position.fen!r}"
+                f"the same position gets other logits alone than in a batch of {len(batch)}: {probe.fen!r}"
             )
     return f"the same logits twice, and alone as in a batch of {len(batch)}"
+
+
+def _batch(model: Model, positions: Sequence[Position]) -> Batch:
+    return model.whole_batch(positions, [None] * len(positions), Rules.PYTHON_CHESS)
+
+
+def _legal(batch: Batch, row: int) -> Index:
+    """The legal slots of one position."""
+    return batch.slots[batch.indptr[row] : batch.indptr[row + 1]]
 
 
 def _value(model: Model) -> str:
@@ -150,11 +162,11 @@ def _value(model: Model) -> str:
 def _score(model: Model, fens: Sequence[str], *, mirror: bool = False) -> float:
     """Mean expected score of the side to move."""
     boards = [chess.Board(fen) for fen in fens]
-    batch = [model.encode(Position(board.mirror() if mirror else board)) for board in boards]
+    batch = _batch(model, [Position(board.mirror() if mirror else board) for board in boards])
     return float(expected_score(model.evaluate(batch)).mean())
 
 
-def expected_score(evaluation: Evaluation) -> NDArray[np.float64]:
+def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
     """Expected score of the side to move, 0 to 1, `[B]`; the evaluation has a value."""
     value = evaluation.value
     assert value is not None

@@ -1,4 +1,4 @@
-"""A `Model`: a session under its contract. Position → EncodedPosition → logits `[B, A]`."""
+"""A `Model`: a session under its contract. Positions → Batch → logits `[B, A]`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.encoded import Elo, EncodedPosition
+from movemask.board.boards import Boards
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
+from movemask.inference.batch import Batch
 from movemask.inference.contract import Contract
 from movemask.inference.session import Array, Session, TensorInfo
+from movemask.numeric.ragged import Float
 from movemask.planes.encoders import PlaneEncoder, plane_encoder
 from movemask.planes.variations import varied_encoder, varied_vocabulary
-from movemask.vocabulary.legal_slots import legal_slots
 from movemask.vocabulary.vocabularies import vocabulary
 from movemask.vocabulary.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Outputs:
     """What the network said of a batch: logits `[B, A]` as they came, and the value, if it has one.
 
     Value: float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
@@ -29,10 +32,6 @@ class Evaluation:
 
     logits: NDArray[np.floating]
     value: NDArray[np.float64] | None
-
-    def part(self, rows: slice) -> Evaluation:
-        """The same of some of the positions."""
-        return Evaluation(self.logits[rows], None if self.value is None else self.value[rows])
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,6 @@ class Model:
     def trained_with_mask(self) -> bool:
         return self.contract.contract.trained_with_mask
 
-    def elo(self, asked: Elo | None) -> Elo | None:
-        """The ratings that the network is given: those asked for, clamped to what it knows, or the contract's
-        default."""
-        if not self.contract.takes_elo:
-            return None
-        known = self.contract.elo
-        if asked is None:
-            return Elo(known.default, known.default)
-        clamped = (min(max(rating, known.minimum), known.maximum) for rating in (asked.self, asked.opponent))
-        return Elo(*clamped)
-
     def calibrated_temperature(self) -> float:
         """The contract's fitted temperature; raises NotCalibrated."""
         if self.contract.calibration is None:
@@ -84,25 +72,37 @@ class Model:
             names.append("elo")
         return tuple(names)
 
-    def encode(self, position: Position, elo: Elo | None = None) -> EncodedPosition:
-        """Legal moves and slots `[L]`; raises MoveOutsideVocabulary or UnsupportedVariant."""
-        found = self.encode_all([position], [elo])[0]
-        if isinstance(found, MovemaskError):
-            raise found
-        return found
+    def batch(
+        self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules
+    ) -> tuple[Batch, dict[int, MovemaskError]]:
+        """The positions with their legal moves and slots, those without a legal move too.
 
-    def encode_all(
-        self, positions: Sequence[Position], elos: Sequence[Elo | None]
-    ) -> list[EncodedPosition | MovemaskError]:
-        """The same of many positions, or what `encode` raises for one; the legal moves of all are found at once."""
-        return [
-            found
-            if isinstance(found, MovemaskError)
-            else EncodedPosition(position, found.codes, found.slots, found.in_check, self.elo(elo))
-            for position, elo, found in zip(positions, elos, legal_slots(positions, self.vocabulary), strict=True)
-        ]
+        Returns with it, by row, the positions that this network's vocabulary cannot write (MoveOutsideVocabulary,
+        UnsupportedVariant); their rows of the batch must not be used.
+        """
+        boards = Boards.of([position.board for position in positions])
+        legal = legal_moves(positions, boards, rules)
+        codes, slots, refused = self.vocabulary.slots(legal, boards)
+        batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos))
+        return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(refused).tolist()}
 
-    def evaluate(self, batch: Sequence[EncodedPosition], *, alone: bool = True) -> Evaluation:
+    def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules) -> Batch:
+        """As `batch`, but raises what the first refused position is refused for."""
+        batch, refused = self.batch(positions, elos, rules)
+        for error in refused.values():
+            raise error
+        return batch
+
+    def _elo(self, asked: Sequence[Elo | None]) -> Float:
+        """The ratings `[B, 2]` that the network is given; NaN if it takes none."""
+        if not self.contract.takes_elo:
+            return np.full((len(asked), 2), np.nan)
+        known = self.contract.elo
+        given = [(one.self, one.opponent) if one is not None else (known.default,) * 2 for one in asked]
+        clamped = [[min(max(rating, known.minimum), known.maximum) for rating in both] for both in given]
+        return np.array(clamped, dtype=np.float64)
+
+    def evaluate(self, batch: Batch, *, alone: bool = True) -> Outputs:
         """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape.
 
         `alone` as in `Session.run`.
@@ -115,26 +115,26 @@ class Model:
                 f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "
                 f"expected [B, A] = {(len(batch), len(self.vocabulary))}"
             )
-        return Evaluation(logits, self._value(rest[0], batch) if outputs.value else None)
+        return Outputs(logits, self._value(rest[0], batch) if outputs.value else None)
 
-    def feeds(self, batch: Sequence[EncodedPosition]) -> dict[str, Array]:
+    def feeds(self, batch: Batch) -> dict[str, Array]:
         """What the network is given for a batch, by the names of its inputs."""
         inputs = self.contract.inputs
-        feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all([encoded.position for encoded in batch])}
+        feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all(batch.positions, batch.boards)}
         if inputs.elo_self is not None:
-            feeds[inputs.elo_self] = self._ratings([e.elo.self if e.elo else 0 for e in batch])
+            feeds[inputs.elo_self] = self._ratings(batch.elo[:, 0])
         if inputs.elo_opponent is not None:
-            feeds[inputs.elo_opponent] = self._ratings([e.elo.opponent if e.elo else 0 for e in batch])
+            feeds[inputs.elo_opponent] = self._ratings(batch.elo[:, 1])
         return feeds
 
-    def _ratings(self, ratings: Sequence[float]) -> Array:
+    def _ratings(self, ratings: Float) -> Array:
         edges = self.contract.elo.edges
         if edges:
             return np.searchsorted(edges, ratings, side="right").astype(np.int64)
-        return np.array(ratings, dtype=np.float32)
+        return ratings.astype(np.float32)
 
-    def _value(self, raw: Array, batch: Sequence[EncodedPosition]) -> NDArray[np.float64]:
-        """The value as `Evaluation` has it, whatever the order, form and point of view in the network."""
+    def _value(self, raw: Array, batch: Batch) -> NDArray[np.float64]:
+        """The value as `Outputs` has it, whatever the order, form and point of view in the network."""
         terms = self.contract.outputs.value
         assert terms is not None
         rows, size = len(batch), 1 if terms.order == "score" else 3
@@ -153,7 +153,7 @@ class Model:
         if terms.order == "loss_draw_win":
             value = value[:, ::-1]
         if terms.point_of_view == "white":
-            black = np.array([encoded.position.black for encoded in batch])[:, None]
+            black = batch.boards.black[:, None]
             value = np.where(black, 1 - value if size == 1 else value[:, ::-1], value)
         return np.ascontiguousarray(value)
 

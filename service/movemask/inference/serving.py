@@ -1,4 +1,4 @@
-"""The models that are served now, each behind its batcher: follows its folder, and keeps to a limit of memory.
+"""The models that are served now, each behind its queue: follows its folder, and keeps to a limit of memory.
 
 A changed file goes through the check before it takes the place of the one that is served; what fails it changes nothing
 but its entry, which says so. Requests under way hold a lease and finish on the model they began with. Over the limit,
@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from movemask.errors import ModelUnavailable
-from movemask.inference.batcher import Batcher
 from movemask.inference.model import Model
 from movemask.inference.onnx import Provider
 from movemask.inference.registry import Entry, Registry, contract_files, load_entry, network_file
@@ -27,25 +27,41 @@ log = logging.getLogger(__name__)
 Print = tuple[tuple[int, int, int], ...]  # of each file: modified, size, inode
 
 
+class Runner(Protocol):
+    """What answers for a loaded model: a pipeline."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes work."""
+        ...
+
+    def close(self) -> None:
+        """Finishes what waits, and ends."""
+        ...
+
+
+S = TypeVar("S", bound=Runner)
+
+
 @dataclass(slots=True, eq=False)
-class _Held:
+class _Held(Generic[S]):
     """A loaded model: how many requests use it, and when it was last asked for."""
 
-    batcher: Batcher
+    runner: S
     size: int
     users: int = 0
     used: int = 0
     retired: bool = False
 
 
-class Serving:
+class Serving(Generic[S]):
     """Loads every model of `folder` through its check, and follows the folder until it is closed.
 
     Parameters
     ----------
     default : the model for requests that name none; the first served by name if None
     threads, provider : as `OnnxSession` takes them
-    start : makes the batcher of a model
+    start : makes what answers for a model
     memory : bytes of network files that are loaded at once; None for no limit
     poll_seconds : how often the folder is looked at; None for never
     """
@@ -55,7 +71,7 @@ class Serving:
         folder: Path,
         default: str | None,
         threads: int,
-        start: Callable[[Model], Batcher],
+        start: Callable[[Model], S],
         *,
         provider: Provider = Provider.CPU,
         memory: int | None = None,
@@ -67,7 +83,7 @@ class Serving:
         self._lock = threading.RLock()
         self._loading = threading.Lock()  # one model is loaded at a time
         self._clock = count(1)
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _Held[S]] = {}
         self._prints: dict[str, Print] = {}
         self._seen: dict[str, Print] = {}
         entries = {}
@@ -83,8 +99,8 @@ class Serving:
             self._watcher.start()
 
     @asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncIterator[Batcher]:
-        """The batcher of a served model, kept alive until the lease ends; loads it first if it was unloaded.
+    async def lease(self, name: str | None) -> AsyncIterator[S]:
+        """What answers for a served model, kept alive until the lease ends; loads it first if it was unloaded.
 
         Raises UnknownModel or ModelUnavailable.
         """
@@ -92,7 +108,7 @@ class Serving:
         if held is None:
             held = await asyncio.get_running_loop().run_in_executor(None, self._loaded, name)
         try:
-            yield held.batcher
+            yield held.runner
         finally:
             self._returned(held)
 
@@ -130,7 +146,7 @@ class Serving:
     def stopped(self) -> list[str]:
         """Models whose thread has died."""
         with self._lock:
-            return [name for name, held in self._held.items() if not held.batcher.alive]
+            return [name for name, held in self._held.items() if not held.runner.alive]
 
     def loaded(self) -> frozenset[str]:
         """Models that are in memory."""
@@ -138,7 +154,7 @@ class Serving:
             return frozenset(self._held)
 
     def close(self) -> None:
-        """Ends the watcher; runs what waits in every batcher and ends them."""
+        """Ends the watcher; finishes what waits for every model."""
         self._stop.set()
         if self._watcher is not None:
             self._watcher.join()
@@ -146,12 +162,12 @@ class Serving:
             held = list(self._held.values())
             self._held.clear()
         for one in held:
-            one.batcher.close()
+            one.runner.close()
 
     def _entry(self, file: Path) -> Entry:
         return load_entry(file, self._threads, self._provider)
 
-    def _lent(self, name: str | None) -> _Held | None:
+    def _lent(self, name: str | None) -> _Held[S] | None:
         """Counts a user in; None if the model is served but not loaded."""
         with self._lock:
             entry = self.registry.entry(name)
@@ -163,7 +179,7 @@ class Serving:
                 held.used = next(self._clock)
             return held
 
-    def _returned(self, held: _Held) -> None:
+    def _returned(self, held: _Held[S]) -> None:
         with self._lock:
             held.users -= 1
             over = held.retired and held.users == 0
@@ -172,7 +188,7 @@ class Serving:
         elif self._memory is not None:
             self._make_room(None)
 
-    def _loaded(self, name: str | None) -> _Held:
+    def _loaded(self, name: str | None) -> _Held[S]:
         """Loads an unloaded model again, through its check."""
         with self._loading:
             held = self._lent(name)
@@ -202,7 +218,7 @@ class Serving:
         return self._taken(new)
 
     def _taken(self, entry: Entry) -> Entry:
-        """Starts the batcher of a loaded model; the entry is kept without it, so that unloading frees its memory."""
+        """Starts what answers for a loaded model; the entry is kept without it, so that unloading frees its memory."""
         if entry.model is not None:
             with self._lock:
                 size = network_file(self._folder / f"{entry.name}.toml", entry.model.contract)
@@ -211,7 +227,7 @@ class Serving:
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
-        """Takes a batcher out of service; it ends when its last user has gone."""
+        """Takes a model out of service; what answers for it ends when its last user has gone."""
         with self._lock:
             held = self._held.pop(name, None)
             if held is not None:
@@ -258,6 +274,6 @@ def _print(file: Path, entry: Entry | None) -> Print:
     return tuple(found)
 
 
-def _close(held: _Held) -> None:
-    """Off this thread: a batcher's thread is joined."""
-    threading.Thread(target=held.batcher.close, name="retiring", daemon=True).start()
+def _close(held: _Held[Any]) -> None:
+    """Off this thread, since threads are joined."""
+    threading.Thread(target=held.runner.close, name="retiring", daemon=True).start()

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from movemask.board.attacks import BETWEEN, BISHOP_LINES, BIT, KING, KNIGHT, PAWN_UP, ROOK_LINES, Bits, Squares
 from movemask.board.boards import Boards
-from movemask.vocabulary.vocabulary import Castling, Vocabulary
+from movemask.vocabulary import forms
+from movemask.vocabulary.forms import Castling
+from movemask.vocabulary.vocabulary import Vocabulary
 
 
 class Cause(Enum):
@@ -49,7 +51,7 @@ class Written:
     boards : the positions
     rows : the row of each move's position `[K]`
     source, target, promotion : its squares as the side to move sees them, its promotion piece or 0, intp `[K]`
-    takes_rook : bool `[K]`, whether castling is written as the king taking its rook
+    takes_rook : bool `[K]`, whether castling is written as king takes rook
     """
 
     def __init__(
@@ -61,16 +63,17 @@ class Written:
         promotion: Squares,
         takes_rook: NDArray[np.bool_],
     ) -> None:
+        self._boards = boards
         self.rows, self.source, self.target, self.promotion = rows, source, target, promotion
         self.here, self.there = BIT[source], BIT[target]
         self.pawns, self.knights, self.bishops, self.rooks, self.queens, self.kings, self.ours, self.theirs, *_ = (
             own := boards.bits[:, rows]
         )
-        self.rights, self.en_passant = own[8], own[9]
-        self.black, self.chess960 = boards.black[rows], boards.chess960[rows]
+        self.en_passant = own[9]
+        self.black = boards.black[rows]
         self.occupied: Bits = self.ours | self.theirs
         self.is_pawn = self.pawns & self.here != 0
-        self.castles, self.may_castle = self._castling(takes_rook)
+        self.castles, self.may_castle = forms.castling_forms(source, target, rows, boards, takes_rook)
 
     @classmethod
     def of_slots(cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary) -> Written:
@@ -80,30 +83,10 @@ class Written:
         takes_rook = np.full(len(rows), vocabulary.castling is Castling.KING_TAKES_ROOK)
         return cls(boards, rows, source ^ turned, target ^ turned, promotion, takes_rook)
 
-    def _castling(self, takes_rook: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which moves have the form of castling, and which of those have the right to it."""
-        source, target = self.source, self.target
-        form = (self.kings & self.ours & self.here != 0) & (source < 8) & (target < 8)
-        if not form.any():
-            return form, form
-        usual = source == chess.E1
-        by_rook = self.rooks & self.ours & self.there != 0
-        by_rook &= self.chess960 | usual & ((target == chess.A1) | (target == chess.H1))
-        by_king = usual & ((target == chess.C1) | (target == chess.G1))
-        rook = np.where(takes_rook, target, np.where(target == chess.C1, chess.A1, chess.H1))
-        form &= np.where(takes_rook, by_rook, by_king)
-        return form, form & (self.rights & self.ours & BIT[rook] != 0)
-
     def codes(self, bare_promotion: chess.PieceType | None) -> Squares:
         """The moves by their own squares (`move_codes`), legal or not, with the piece that a promotion without a letter
         stands for. Castling keeps the squares of its slot: e1h1 in one vocabulary is not e1g1, which is a slot too."""
-        source, target, promotion = self.source, self.target, self.promotion
-        if bare_promotion is not None:
-            last = (target >= 56) | (target < 8)
-            promotion = np.where((promotion == 0) & last & self.is_pawn, bare_promotion, promotion)
-        turned = np.where(self.black, 56, 0)
-        # One of no move, from a square to itself, is the null move, whatever side sees it.
-        return np.where(source == target, 0, promotion << 12 | (source ^ turned) << 6 | (target ^ turned))
+        return forms.codes_of_written(self.source, self.target, self.promotion, self.rows, self._boards, bare_promotion)
 
 
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:

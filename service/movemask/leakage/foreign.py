@@ -18,12 +18,13 @@ from movemask.board.position import Position, boards_of
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.kinds import KINDS, RAW, SERVED
-from movemask.leakage.leakage import Batch, measure
+from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped_moves, swapped_slots
 from movemask.leakage.reasons import Heavy, explained
 from movemask.leakage.record import Figure, IllegalMass
 from movemask.numeric.ragged import Float
-from movemask.vocabulary.vocabulary import Castling, Vocabulary
+from movemask.vocabulary.forms import Castling
+from movemask.vocabulary.vocabulary import Vocabulary
 
 #: The kind of what was given as probabilities.
 GIVEN = "given"
@@ -68,7 +69,7 @@ def audited_logits(
         raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
     black = np.array([position.black])
     kinds = [kind for kind in KINDS if kind != SERVED]
-    measured = measure(kinds, Batch(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
+    measured = measure(kinds, Unmasked(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
     figures = {kind: of.figures()[0] for kind, of in measured.items()}
     share = np.zeros(len(z))
     if figures[RAW].leaked is not None:
@@ -109,7 +110,7 @@ def _verdict(
     reached = reached[np.lexsort((reached, -share[reached]))]
     heavy = Heavy(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
     ((heaviest, causes),) = explained(
-        heavy, [position], vocabulary, [codes_of(list(position.board.legal_moves))], named
+        heavy, boards_of([position]), vocabulary, [codes_of(list(position.board.legal_moves))], named
     )
     return Verdict(
         figures=figures,

@@ -6,17 +6,16 @@ equal numbers (`1 - x`) is never taken, so a leakage of 1e-300 is as exact as on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
 from movemask.leakage.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
-from movemask.leakage.reasons import Heavy, explained
-from movemask.leakage.record import Figure, Leakage
+from movemask.leakage.reasons import Heavy
+from movemask.leakage.record import Figure
 from movemask.numeric.ragged import Float, Index, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
 from movemask.vocabulary.vocabulary import Vocabulary
@@ -56,22 +55,22 @@ class Measured:
 
 
 _UNMEASURED = Figure(None, False, None)
-_NOTHING = Figure(0.0)
 
 
-class Batch:
-    """What the kinds are computed from, each part once.
+class Unmasked:
+    """Logits as the network gave them and which of them are legal: what every kind is computed from, each part once.
 
     Parameters
     ----------
     logits : `[B, A]`, as the network gave them
     slots : legal slots `[N]`, rows in `indptr` `[B + 1]`, at least one a row
+    legal : the legal logits float64 `[N]`, if they have been gathered
     """
 
-    def __init__(self, logits: NDArray[np.floating], slots: Index, indptr: Index) -> None:
+    def __init__(self, logits: NDArray[np.floating], slots: Index, indptr: Index, legal: Float | None = None) -> None:
         self.logits, self.slots, self.indptr = logits, slots, indptr
         self.rows = row_of_each(indptr)
-        self.legal = np.asarray(logits[self.rows, slots], dtype=np.float64)
+        self.legal = np.asarray(logits[self.rows, slots], dtype=np.float64) if legal is None else legal
         self.log_legal = logsumexp(self.legal, indptr)
         self.top_legal = row_max(self.legal, indptr)
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
@@ -126,6 +125,14 @@ class Batch:
         rows, slots, masses = rows[keep], places[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
         return Heavy(rows[order], slots[order], masses[order])
+
+    def masses(self) -> tuple[Float, Float]:
+        """What leaks by `raw` and by `multiplied`, both `[B]`: all that an answer holds of them."""
+        with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+            log_illegal = self.illegal[0]
+            raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
+            log_ones = np.log(self.illegal_slots)
+            return raw, np.exp(log_ones - np.logaddexp(self.log_legal, log_ones))
 
     def raw(self) -> Measured:
         """What plain softmax gives to illegal slots, `sum_illegal e^z / sum_all e^z`; NaN where an illegal
@@ -215,17 +222,17 @@ class Batch:
 
 
 def raw(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What leaks by `raw`, `[B]`; shapes as in `Batch`."""
-    return Batch(logits, slots, indptr).raw().leaked
+    """What leaks by `raw`, `[B]`; shapes as in `Unmasked`."""
+    return Unmasked(logits, slots, indptr).raw().leaked
 
 
 def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What leaks by `multiplied`, `[B]`; shapes as in `Batch`."""
-    return Batch(logits, slots, indptr).multiplied().leaked
+    """What leaks by `multiplied`, `[B]`; shapes as in `Unmasked`."""
+    return Unmasked(logits, slots, indptr).multiplied().leaked
 
 
 def measure(
-    kinds: Collection[str], batch: Batch, vocabulary: Vocabulary, black: NDArray[np.bool_]
+    kinds: Collection[str], batch: Unmasked, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
     """The kinds asked for, `served` aside, of a whole batch; `black` bool `[B]` says where Black is to move.
 
@@ -256,28 +263,3 @@ def measure(
 def _unmeasured(rows: int) -> Measured:
     nothing = np.full(rows, np.nan)
     return Measured(nothing, np.zeros(rows, dtype=np.bool_), nothing)
-
-
-def leakages(
-    positions: Sequence[Position],
-    vocabulary: Vocabulary,
-    batch: Batch,
-    legal: Sequence[Index],
-    *,
-    kinds: Collection[str],
-    least: float,
-) -> list[Leakage]:
-    """The kinds asked for of each position of a batch whose answers were checked, and the illegal moves that reach
-    `least` with their causes; `legal` as in `explained`."""
-    black = np.array([position.black for position in positions], dtype=np.bool_)
-    names, columns = [], []
-    for kind, measured in measure(kinds, batch, vocabulary, black).items():
-        names.append(kind)
-        columns.append(measured.figures())
-    found = []
-    reasons = explained(batch.heavy(least), positions, vocabulary, legal)
-    for (illegal, causes), figures in zip(reasons, zip(*columns, strict=True), strict=True):
-        of_each = dict(zip(names, figures, strict=True))
-        of_each[SERVED] = _NOTHING  # what is not exactly 0 is not served, and not measured either
-        found.append(Leakage(of_each, illegal, causes))
-    return found

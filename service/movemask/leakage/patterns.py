@@ -13,7 +13,8 @@ from movemask.board.move_codes import names_of
 from movemask.board.position import Position, boards_of
 from movemask.leakage.causes import Written
 from movemask.numeric.ragged import Float
-from movemask.vocabulary.vocabulary import Castling, Vocabulary
+from movemask.vocabulary.forms import Castling
+from movemask.vocabulary.vocabulary import Vocabulary
 
 #: The names are those of the kinds (docs/leakage.md) and of the mistakes that `movemask models check --diagnose` finds.
 MULTIPLIED, UNIFORM, CASTLING, PROMOTION = "multiplied", "uniform", "castling_slot", "bare_promotion"

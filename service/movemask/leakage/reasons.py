@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from movemask.board.boards import Boards
 from movemask.board.move_codes import names_of
-from movemask.board.position import Position, boards_of
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.record import IllegalMass
 from movemask.numeric.ragged import Float, Index
@@ -33,17 +33,17 @@ Explained = tuple[tuple[IllegalMass, ...], dict[Cause, float]]
 
 def explained(
     heavy: Heavy,
-    positions: Sequence[Position],
+    boards: Boards,
     vocabulary: Vocabulary,
     legal: Sequence[Index],
     named: int = NAMED,
 ) -> list[Explained]:
     """What the heavy slots of a batch stand for; `legal` are the legal moves `[L]` of each position (`move_codes`)."""
-    found: list[Explained] = [((), {}) for _ in positions]
+    found: list[Explained] = [((), {}) for _ in range(len(boards))]
     if not len(heavy.rows):
         return found
-    written = Written.of_slots(boards_of(positions), heavy.rows, heavy.slots, vocabulary)
-    causes, count = causes_of(written, legal), len(positions)
+    written = Written.of_slots(boards, heavy.rows, heavy.slots, vocabulary)
+    causes, count = causes_of(written, legal), len(boards)
     of_each = np.bincount(heavy.rows * len(CAUSES) + causes, heavy.masses, minlength=count * len(CAUSES))
     for place in np.flatnonzero(of_each).tolist():
         row, cause = divmod(place, len(CAUSES))
@@ -51,7 +51,7 @@ def explained(
     starts = np.searchsorted(heavy.rows, np.arange(count))
     first = np.flatnonzero(np.arange(len(heavy.rows)) - starts[heavy.rows] < named)
     names = names_of(written.codes(vocabulary.bare_promotion)[first])
-    illegal: list[list[IllegalMass]] = [[] for _ in positions]
+    illegal: list[list[IllegalMass]] = [[] for _ in range(len(boards))]
     for row, name, mass, cause in zip(
         heavy.rows[first].tolist(), names, heavy.masses[first].tolist(), causes[first].tolist(), strict=True
     ):

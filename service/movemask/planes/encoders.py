@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.board.boards import Boards
 from movemask.board.position import Position
 from movemask.errors import ContractError
 from movemask.planes import fen_tokens
@@ -31,12 +32,12 @@ class PlaneEncoder:
     name: str
     shape: tuple[int, ...]
     uses_history: bool
-    encode_all: Callable[[Sequence[Position]], NDArray[Any]]
+    encode_all: Callable[[Sequence[Position], Boards], NDArray[Any]]
     dtype: str = "float32"
 
     def encode(self, position: Position) -> NDArray[Any]:
         """One position's, of this shape."""
-        found: NDArray[Any] = self.encode_all([position])[0]
+        found: NDArray[Any] = self.encode_all([position], Boards.of([position.board]))[0]
         return found
 
 
@@ -54,9 +55,9 @@ def plane_encoder_names() -> tuple[str, ...]:
     return tuple(sorted((*_ENCODERS, "lc0-112")))
 
 
-def _each(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position]], NDArray[Any]]:
+def _each(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
     """One after the other: for inputs that are seldom asked for."""
-    return lambda positions: np.stack([encode(position) for position in positions])
+    return lambda positions, _: np.stack([encode(position) for position in positions])
 
 
 _LC0_SHAPE = (lc0_planes.PLANES, 8, 8)

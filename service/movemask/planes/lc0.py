@@ -28,7 +28,7 @@ from movemask.board.attacks import ONE, Bits
 from movemask.board.bitboards import mirrored, piece_bitboards, unpacked
 from movemask.board.boards import Boards
 from movemask.board.line import SamePosition
-from movemask.board.position import Position, boards_of
+from movemask.board.position import Position
 
 PLANES = 112
 BLOCKS = 8
@@ -50,9 +50,10 @@ class HistoryFill(Enum):
     ALWAYS = "always"  # the oldest known position, whatever it is
 
 
-def encode_all(positions: Sequence[Position], fill: HistoryFill = HistoryFill.FEN_ONLY) -> NDArray[np.float32]:
+def encode_all(
+    positions: Sequence[Position], boards: Boards, fill: HistoryFill = HistoryFill.FEN_ONLY
+) -> NDArray[np.float32]:
     """float32 `[B, 112, 8, 8]` of positions with the games that led to them, made in one array."""
-    boards = boards_of(positions)
     blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
     blocks[:, 0] = _pieces(boards)
     blocks[:, 1:] = _earlier(boards, fill)[:, None]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from movemask.board.bitboards import unpacked
 from movemask.board.boards import Boards
 from movemask.board.legality import legal_en_passant
-from movemask.board.position import Position, boards_of
+from movemask.board.position import Position
 
 PLANES = 18
 BITBOARDS = 15
@@ -59,7 +59,6 @@ def expand(
     return planes
 
 
-def encode_all(positions: Sequence[Position]) -> NDArray[np.float32]:
+def encode_all(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
     """float32 `[B, 18, 8, 8]` of positions, made in one array."""
-    boards = boards_of(positions)
     return expand(_packed(boards), boards.clock, boards.black)

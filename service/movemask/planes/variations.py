@@ -14,10 +14,12 @@ from typing import Any
 import chess
 from numpy.typing import NDArray
 
+from movemask.board.boards import Boards
 from movemask.board.position import Position
 from movemask.errors import ContractError
 from movemask.planes.encoders import PlaneEncoder
-from movemask.vocabulary.vocabulary import Castling, Entry, Flip, Vocabulary
+from movemask.vocabulary.forms import Castling, Flip
+from movemask.vocabulary.vocabulary import Entry, Vocabulary
 
 Planes = NDArray[Any]
 
@@ -57,8 +59,8 @@ def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
     if not changes:
         return encoder
 
-    def encode_all(positions: Sequence[Position]) -> Planes:
-        planes = encoder.encode_all(positions).copy()
+    def encode_all(positions: Sequence[Position], boards: Boards) -> Planes:
+        planes = encoder.encode_all(positions, boards).copy()
         for row, position in enumerate(positions):
             for change in changes:
                 planes[row] = change(planes[row], position.board, encoder.name)

@@ -8,8 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from movemask.errors import StoreError
+from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.record import AuditRecord
 from movemask.store.store import Store
 
@@ -39,6 +41,7 @@ class Recorder:
     Parameters
     ----------
     watch : called with how many records wait and how many were just dropped, whenever either changes
+    made : called with records that were made of audited batches
     """
 
     def __init__(
@@ -48,8 +51,12 @@ class Recorder:
         flush_seconds: float,
         max_waiting: int,
         watch: Callable[[int, int], None] | None = None,
+        made: Callable[[Sequence[AuditRecord]], None] | None = None,
     ) -> None:
         self._store = store
+        self._made = made
+        self._audited: list[Audited] = []  # records are still to be made of these
+        self._unmade = 0  # positions in them
         self._flush_seconds = flush_seconds
         self._max_waiting = max_waiting
         self._watch = watch
@@ -67,13 +74,14 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """Records that are not written yet."""
-        return len(self._waiting) + len(self._batch)
+        return self._unmade + len(self._waiting) + len(self._batch)
 
     def freshness(self) -> Freshness:
         """How fresh figures are that are read from the store after this call."""
         with self._wake:
-            oldest = self._batch[0] if self._batch else self._waiting[0] if self._waiting else None
-            return Freshness(time.time() if oldest is None else oldest.time, self.waiting)
+            written_next = self._batch or list(islice(self._waiting, 1))
+            times = [written_next[0].time] if written_next else [one.times[0] for one in self._audited[:1]]
+            return Freshness(times[0] if times else time.time(), self.waiting)
 
     def record(self, records: Sequence[AuditRecord], failed: int = 0) -> None:
         """Takes records to be written, and how many could not be made, which count as dropped; returns at once,
@@ -86,6 +94,20 @@ class Recorder:
             self.dropped += lost
             if idle or len(self._waiting) >= _PER_WRITE:  # in between the thread only lets them gather
                 self._wake.notify_all()
+        self._tell(lost)
+
+    def audit(self, audited: Audited) -> None:
+        """Takes a batch that was answered; the thread makes its records later, of many batches at once. Returns at
+        once; without room for it, all of it is dropped."""
+        with self._wake:
+            lost = 0 if self.waiting < self._max_waiting else len(audited)
+            if not lost:
+                idle = not self._audited and not self._waiting
+                self._audited.append(audited)
+                self._unmade += len(audited)
+                if idle or self._unmade >= _PER_WRITE:  # in between the thread only lets them gather
+                    self._wake.notify_all()
+            self.dropped += lost
         self._tell(lost)
 
     def flush(self, timeout: float) -> bool:
@@ -136,16 +158,27 @@ class Recorder:
         nothing waits."""
         with self._wake:
             idle = _PRUNE_EVERY if self.failure is None else _LONGEST_RETRY
-            self._wake.wait_for(lambda: self._waiting or self._closing, idle)
-            if not self._waiting:
+            self._wake.wait_for(lambda: self._waiting or self._audited or self._closing, idle)
+            if not self._waiting and not self._audited:
                 return None if self._closing else []
             self._wake.wait_for(
-                lambda: self._flush_asked or self._closing or len(self._waiting) >= _PER_WRITE, self._flush_seconds
+                lambda: self._flush_asked or self._closing or self._unmade + len(self._waiting) >= _PER_WRITE,
+                self._flush_seconds,
             )
+            audited, self._audited = self._audited, []
+        records, lost = _records(audited)
+        if self._made is not None:
+            self._made(records)
+        with self._wake:
+            self._unmade -= sum(map(len, audited))
+            self._waiting.extend(records)
+            self.dropped += lost
             self._flush_asked = self._flush_asked and len(self._waiting) > _PER_WRITE
             batch = [self._waiting.popleft() for _ in range(min(_PER_WRITE, len(self._waiting)))]
             self._batch = batch
-            return batch
+        if lost:
+            self._tell(lost)
+        return batch
 
     def _write(self, batch: Sequence[AuditRecord]) -> None:
         """Writes a batch, in halves where it cannot be written whole, until each record that can never be written
@@ -211,3 +244,20 @@ class Recorder:
             log.exception("the audit store cannot be pruned")
         else:
             self.failure = None
+
+
+def _records(audited: Sequence[Audited]) -> tuple[list[AuditRecord], int]:
+    """The records of batches, and how many could not be made: one that fails costs itself alone."""
+    records: list[AuditRecord] = []
+    lost = 0
+    for batch in Audited.joined(audited):
+        try:
+            records += records_of(batch)
+        except Exception:  # a bug
+            log.exception("an audit record cannot be made")
+            for row in range(len(batch.positions)):
+                try:
+                    records += records_of(batch.row(row))
+                except Exception:
+                    lost += 1
+    return records, lost

@@ -14,9 +14,9 @@ from tomlkit.exceptions import TOMLKitError
 
 from movemask.board.pgn import Game, Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
+from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
 from movemask.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
-from movemask.policy import legal_of
 
 #: Fewer played moves than these are not written: with so many, movemask-2's standard error is about 4 %.
 MINIMUM_MOVES = 500
@@ -72,11 +72,11 @@ def fitted(
     targets: list[int] = []
     plies = islice(counted.plies(stream, first_ply), limit)
     while part := list(islice(plies, _BATCH)):
-        batch = [model.encode(ply.position, ply.elo) for ply in part]
-        legal = legal_of(batch, model.evaluate(batch).logits)
-        logits.append(legal.logits)
-        lengths += np.diff(legal.indptr).tolist()
-        targets += [encoded.moves.index(ply.played) for encoded, ply in zip(batch, part, strict=True)]
+        evaluated = evaluate_positions(model, [ply.position for ply in part], [ply.elo for ply in part])
+        batch = evaluated.batch
+        logits.append(evaluated.unmasked.legal)
+        lengths += batch.counts.tolist()
+        targets += [batch.place_of(row, ply.played) for row, ply in enumerate(part)]
         if progress is not None:
             progress(len(targets))
     if not targets:

@@ -19,15 +19,14 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.encoded import EncodedPosition
+from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
-from movemask.errors import ModelError, MovemaskError
+from movemask.errors import ModelError
+from movemask.evaluation import evaluate_positions
 from movemask.inference.contract import Contract
 from movemask.inference.model import Model
-from movemask.leakage import leakage
 from movemask.planes.lc0 import HistoryFill
 from movemask.planes.variations import variation, variation_names
-from movemask.policy import legal_of
 from movemask.tasks.probes import Probe, probes
 from movemask.vocabulary.vocabularies import vocabulary
 
@@ -259,31 +258,19 @@ def _z(differences: Numbers) -> float:
     return float(np.clip(mean / error, -_CAP, _CAP))
 
 
-def _encoded(model: Model, part: Sequence[Probe]) -> list[EncodedPosition]:
-    """The probes as the model takes them; raises what it raises for the first that it cannot take."""
-    encoded = []
-    for one in model.encode_all([probe.position for probe in part], [probe.elo for probe in part]):
-        if isinstance(one, MovemaskError):
-            raise one
-        encoded.append(one)
-    return encoded
-
-
 def _evidence(model: Model, part: Sequence[Probe]) -> _Evidence:
+    """Raises what the model raises for the first probe that it cannot take."""
     leaked, moves, results = [], [], []
     for start in range(0, len(part), _BATCH):
         some = part[start : start + _BATCH]
-        batch = _encoded(model, some)
-        evaluation = model.evaluate(batch)
-        legal = legal_of(batch, evaluation.logits)
-        raw = leakage.raw(evaluation.logits, legal.slots, legal.indptr)
-        leaked.append(np.log(np.maximum(raw, _LEAST)))
+        evaluated = evaluate_positions(model, [probe.position for probe in some], [probe.elo for probe in some])
+        batch, legal = evaluated.batch, evaluated.unmasked.legal
+        leaked.append(np.log(np.maximum(evaluated.raw, _LEAST)))
         for row, probe in enumerate(some):
-            logits = legal.logits[legal.indptr[row] : legal.indptr[row + 1]]
-            logs = dict(zip(batch[row].moves, logits - np.logaddexp.reduce(logits), strict=True))
-            moves.append(_played(logs, probe))
-            value = None if evaluation.value is None else evaluation.value[row]
-            results.append(_result(value, probe.result))
+            own = batch.legal(row)
+            logs = legal[own] - np.logaddexp.reduce(legal[own])
+            moves.append(_played(dict(zip(moves_of(batch.codes[own]), logs.tolist(), strict=True)), probe))
+            results.append(_result(None if evaluated.value is None else evaluated.value[row], probe.result))
     return _Evidence(np.concatenate(leaked), np.array(moves), np.array(results))
 
 

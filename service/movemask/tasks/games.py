@@ -11,16 +11,25 @@ from itertools import islice
 import chess
 import numpy as np
 
-from movemask.answering import Answer, Asked, Outcome
-from movemask.board.pgn import Game, Ply, read_games
+from movemask.board.elo import Elo
+from movemask.board.move_codes import code_of
+from movemask.board.pgn import Game, read_games
+from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
-from movemask.inference.batcher import Batcher
 from movemask.numeric import losses
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Rule
 
 #: Games that are read before a cancelled request is noticed.
 _AT_ONCE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played(Query):
+    """A position of a game, and the move that was played there."""
+
+    ply: int
+    played: chess.Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +39,15 @@ class MoveJudged:
 
     ply: int
     move: chess.Move
+    position: Position
     probability: float
     rank: int
     surprise: float
-    answer: Answer
+    raw: float | None
+    multiplied: float
+    temperature: float  # that was used
+    elo: Elo | None  # what the network was given
+    ignored: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +74,34 @@ class GameJudged:
 
 
 async def judged(
-    pipeline: Pipeline, batcher: Batcher, pgn: str, temperature: float, *, max_positions: int
+    pipeline: Pipeline, pgn: str, temperature: float, *, max_positions: int
 ) -> list[GameJudged | MovemaskError]:
     """Judges each game of a PGN; what is wrong with one is an error in its place.
 
     Raises LimitExceeded for more than `max_positions` moves in all, and what stops all (model, queue).
     """
     games = await _read(pgn, max_positions)
-    plies = [ply for game in games if isinstance(game, Game) for ply in game.plies]
     rule = Rule(temperature=temperature)
-    asked = [Asked(ply.position, ply.elo, rule) for ply in plies]
-    outcomes = await pipeline.evaluate(asked, batcher) if asked else []
-    return await asyncio.to_thread(_judge, games, outcomes)
+    queries = [
+        _Played(position=ply.position, elo=ply.elo, rule=rule, ply=index, played=ply.played)
+        for game in games
+        if isinstance(game, Game)
+        for index, ply in enumerate(game.plies, 1)
+    ]
+    moves = iter(await pipeline.evaluate(queries, _judged))
+    result: list[GameJudged | MovemaskError] = []
+    for game in games:
+        if isinstance(game, MovemaskError):
+            result.append(game)
+            continue
+        own = [next(moves) for _ in game.plies]
+        failed = next((move for move in own if isinstance(move, MovemaskError)), None)
+        if failed is not None:
+            result.append(failed)
+            continue
+        sound = tuple(move for move in own if isinstance(move, MoveJudged))
+        result.append(GameJudged(game, sound, _side(sound, chess.WHITE), _side(sound, chess.BLACK)))
+    return result
 
 
 async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
@@ -85,43 +115,33 @@ async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
     return games
 
 
-def _judge(games: Sequence[Game | MovemaskError], outcomes: Sequence[Outcome]) -> list[GameJudged | MovemaskError]:
-    following = iter(outcomes)
-    result: list[GameJudged | MovemaskError] = []
-    for game in games:
-        if isinstance(game, MovemaskError):
-            result.append(game)
-            continue
-        own = [next(following) for _ in game.plies]
-        failed = next((outcome for outcome in own if isinstance(outcome, MovemaskError)), None)
-        if failed is not None:
-            result.append(failed)
-            continue
-        moves = tuple(
-            _judged(index + 1, ply, answer)
-            for index, (ply, answer) in enumerate(zip(game.plies, own, strict=True))
-            if isinstance(answer, Answer)
-        )
-        result.append(GameJudged(game, moves, _side(moves, chess.WHITE), _side(moves, chess.BLACK)))
-    return result
-
-
-def _judged(ply: int, asked: Ply, answer: Answer) -> MoveJudged:
-    policy = answer.policy
-    assert policy is not None  # a move was played, so there is a legal one
-    place = policy.moves.index(asked.played)
-    surprise = losses.cross_entropy(policy.logits, [0, len(policy.moves)], [place], answer.rule.temperature)
-    probability = float(policy.probabilities[place])
-    return MoveJudged(ply, asked.played, probability, place + 1, abs(float(surprise[0])), answer)  # no -0.0
+def _judged(answer: Answer) -> MoveJudged:
+    query = answer.query
+    assert isinstance(query, _Played)
+    codes, probabilities = answer.policy
+    place, count = codes.index(code_of(query.played)), len(codes)
+    surprise = losses.cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.temperature)
+    return MoveJudged(
+        ply=query.ply,
+        move=query.played,
+        position=answer.position,
+        probability=probabilities[place],
+        rank=place + 1,
+        surprise=abs(float(surprise[0])),  # no -0.0
+        raw=answer.raw,
+        multiplied=answer.multiplied,
+        temperature=answer.rule.temperature,
+        elo=answer.elo,
+        ignored=answer.ignored,
+    )
 
 
 def _side(moves: Sequence[MoveJudged], side: chess.Color) -> SideJudged | None:
-    own = [move for move in moves if move.answer.position.board.turn == side]
+    own = [move for move in moves if move.position.board.turn == side]
     if not own:
         return None
     cross_entropy = float(sum(move.surprise / len(own) for move in own))  # no sum that overflows before the mean does
-    leaked = [move.answer.leakage for move in own if move.answer.leakage is not None]
-    raw = [leakage.raw for leakage in leaked if leakage.raw is not None]
+    raw = [move.raw for move in own if move.raw is not None]
     with np.errstate(over="ignore"):
         perplexity = float(np.exp(cross_entropy))
     return SideJudged(
@@ -130,5 +150,5 @@ def _side(moves: Sequence[MoveJudged], side: chess.Color) -> SideJudged | None:
         perplexity=perplexity,
         top1=float(np.mean([move.rank == 1 for move in own])),
         raw_leakage=float(np.mean(raw)) if raw else None,
-        multiplied_leakage=float(np.mean([leakage.multiplied for leakage in leaked])),
+        multiplied_leakage=float(np.mean([move.multiplied for move in own])),
     )

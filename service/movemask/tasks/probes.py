@@ -15,7 +15,7 @@ from importlib import resources
 
 import chess
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.position import Position
 
 FILE = "probes.jsonl.gz"

@@ -9,7 +9,8 @@ from functools import cache
 import chess
 
 from movemask.errors import ContractError
-from movemask.vocabulary.vocabulary import Castling, Entry, Flip, Vocabulary
+from movemask.vocabulary.forms import Castling, Flip
+from movemask.vocabulary.vocabulary import Entry, Vocabulary
 
 
 def vocabulary(name: str) -> Vocabulary:

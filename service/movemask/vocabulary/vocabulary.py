@@ -7,34 +7,27 @@ flipped (square ^ 56). One that names the moves of both colours is not mirrored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 import chess
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.board.boards import Boards
+from movemask.board.legal import LegalMoves, Rules, legal_moves
+from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
-from movemask.errors import MoveOutsideVocabulary, UnsupportedVariant
+from movemask.errors import MovemaskError, MoveOutsideVocabulary, UnsupportedVariant
+from movemask.numeric.ragged import Index, row_of_each
+from movemask.vocabulary import forms
+from movemask.vocabulary.forms import Castling, Flip
 
 #: From-square, to-square and promotion piece; None for a slot that stands for no pair of squares.
 Entry = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
 
+#: Where a packed move holds its slot plus one and its row; the 15 bits below are its code.
+_SLOT, _ROW = 15, 29
+
 _PIECES = 8  # room for a promotion piece (0 none, 2 knight … 5 queen) in a lookup index
-
-
-class Castling(Enum):
-    """How a vocabulary writes castling."""
-
-    KING_TAKES_ROOK = "king_takes_rook"  # e1h1, as lc0 and Chess960 do
-    KING_TWO_SQUARES = "king_two_squares"  # e1g1, standard chess only
-
-
-class Flip(Enum):
-    """What happens to Black's squares before a move is looked up; the value is xored with each."""
-
-    RANKS = 0o70  # the board mirrored, as nearly every network has it
-    ROTATED = 0o77  # the board turned around
-    NONE = 0  # both colours' moves have slots of their own
 
 
 class Vocabulary:
@@ -98,7 +91,7 @@ class Vocabulary:
         target = move.to_square
         promotion = move.promotion or 0
         if board.kings & chess.BB_SQUARES[move.from_square] and board.is_castling(move):
-            target = self._castling_target(move, board)
+            target = forms.castling_target(move, board, self.castling)
         if promotion == self.bare_promotion:
             promotion = 0
         index = move.from_square << 6 | target
@@ -120,46 +113,75 @@ class Vocabulary:
         source, target, promotion = entry
         if board.turn == chess.BLACK:
             source, target = source ^ self.flip.value, target ^ self.flip.value
-        if self.bare_promotion is not None and promotion is None and _reaches_last_rank(board, source, target):
+        if self.bare_promotion is not None and promotion is None and forms.reaches_last_rank(board, source, target):
             promotion = self.bare_promotion
-        if self.castling is Castling.KING_TAKES_ROOK and not board.chess960 and _takes_own_rook(board, source, target):
+        takes_rook = self.castling is Castling.KING_TAKES_ROOK and not board.chess960
+        if takes_rook and forms.takes_own_rook(board, source, target):
             target = chess.square(6 if target > source else 2, chess.square_rank(target))
         return chess.Move(source, target, promotion)
 
-    def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
-        """The legal moves of `position` in the order of their slots `[L]`, and the slots.
+    def legal_slots(self, position: Position) -> tuple[tuple[chess.Move, ...], Index]:
+        """The legal moves of one position in the order of their slots, and the slots `[L]`.
 
         Raises MoveOutsideVocabulary where a legal move has no slot or two share one, UnsupportedVariant for Chess960
         with a vocabulary that cannot tell its castling moves.
         """
-        board = position.board
-        if board.chess960 and not self.chess960:
-            raise UnsupportedVariant(
+        boards = Boards.of([position.board])
+        legal = legal_moves([position], boards, Rules.PYTHON_CHESS)
+        codes, slots, refused = self.slots(legal, boards)
+        if refused[0]:
+            raise self.refusal(position)
+        return moves_of(codes), slots
+
+    def slots(self, legal: LegalMoves, boards: Boards) -> tuple[Index, Index, NDArray[np.bool_]]:
+        """The legal moves of a batch in the order of their slots.
+
+        Returns
+        -------
+        codes : intp `[N]`, each position's moves sorted by slot
+        slots : intp `[N]`, rising within each position
+        refused : bool `[B]`, where `refusal` says why the vocabulary cannot write the legal moves
+        """
+        rows = row_of_each(legal.indptr)
+        written = forms.seen(legal.codes, rows, boards)
+        if self.castling is Castling.KING_TAKES_ROOK:
+            written = forms.castling_as_rook(written, rows, boards)
+        if self.flip is not Flip.RANKS:
+            other = self.flip.value ^ 56
+            written = written ^ np.where(boards.black[rows], other << 6 | other, 0)
+        slot = self.lookup()[written]
+        # One number a move, row and slot first, so that one plain sort orders all and carries the code along.
+        packed = np.sort(rows << _ROW | (slot + 1) << _SLOT | legal.codes, kind="stable")
+        placed = packed >> _SLOT
+        slot = (placed & 0x3FFF) - 1
+        refused = np.zeros(len(boards), dtype=np.bool_) if self.chess960 else boards.chess960.copy()
+        wrong = slot < 0
+        wrong[1:] |= placed[1:] == placed[:-1]
+        if wrong.any():
+            refused[rows[wrong]] = True
+        return packed & 0x7FFF, slot, refused
+
+    def refusal(self, position: Position) -> MovemaskError:
+        """Why the legal moves of a position cannot be written."""
+        if position.chess960 and not self.chess960:
+            return UnsupportedVariant(
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
             )
-        kings, known, bare = board.kings, self._slots, self.bare_promotion
-        turned = self.flip.value << 6 | self.flip.value if board.turn == chess.BLACK else 0
-        moves = list(board.generate_legal_moves())
-        by_slot = {}
-        for move in moves:
-            source, promotion = move.from_square, move.promotion
-            if kings >> source & 1:  # it may castle
-                slot = self.slot(move, board)
-            else:
-                promotion = 0 if promotion is None or promotion == bare else promotion
-                slot = known[promotion << 12 | (source << 6 | move.to_square) ^ turned]
-                if slot < 0:
-                    slot = self.slot(move, board)  # it raises
-            by_slot[slot] = move
-        if len(by_slot) != len(moves):
-            raise MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
-        slots = sorted(by_slot)
-        return tuple(by_slot[slot] for slot in slots), np.array(slots, dtype=np.intp)
+        try:
+            for move in position.board.generate_legal_moves():
+                self.slot(move, position.board)
+        except MoveOutsideVocabulary as error:
+            return error
+        return MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
 
-    def lookup(self) -> NDArray[np.intp]:
-        """The slot by `promotion << 12 | source << 6 | target`, as the vocabulary writes moves; -1 for none."""
+    def lookup(self) -> Index:
+        """The slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for none. Both the bare
+        and the written form of a bare promotion are found."""
         if self._lookup is None:
-            self._lookup = np.array(self._slots, dtype=np.intp)
+            found = np.array(self._slots, dtype=np.intp)
+            if self.bare_promotion is not None:
+                found[self.bare_promotion << 12 : self.bare_promotion + 1 << 12] = found[: 1 << 12]
+            self._lookup = found
         return self._lookup
 
     def columns(self) -> NDArray[np.intp]:
@@ -186,32 +208,8 @@ class Vocabulary:
         """UCI-like names of the slots in order, seen by the side to move if mirrored; empty for a slot of no move."""
         return tuple("" if entry is None else _name(*entry) for entry in self._entries)
 
-    def _castling_target(self, move: chess.Move, board: chess.Board) -> chess.Square:
-        """Where a castling move ends as this vocabulary writes it; python-chess gives e1g1 or, in Chess960, e1h1."""
-        if self.castling is Castling.KING_TWO_SQUARES or board.chess960:
-            return move.to_square
-        rook_file = 7 if move.to_square > move.from_square else 0
-        return chess.square(rook_file, chess.square_rank(move.to_square))
-
 
 def _name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:
     """As `chess.Move.uci`, also for a square and itself."""
     letter = chess.piece_symbol(promotion) if promotion else ""
     return chess.square_name(source) + chess.square_name(target) + letter
-
-
-def _reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether a pawn stands on `source` and `target` is on a first or last rank."""
-    return bool(board.pawns & chess.BB_SQUARES[source] and chess.BB_SQUARES[target] & chess.BB_BACKRANKS)
-
-
-def _takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether the squares are those of standard castling, the king's and a rook's on their first squares."""
-    ours = board.occupied_co[board.turn]
-    back = 0 if board.turn == chess.WHITE else 7
-    return bool(
-        board.kings & ours & chess.BB_SQUARES[source]
-        and board.rooks & ours & chess.BB_SQUARES[target]
-        and source == chess.square(4, back)
-        and target in (chess.square(0, back), chess.square(7, back))
-    )

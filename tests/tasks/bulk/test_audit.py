@@ -29,7 +29,7 @@ from markupsafe import escape
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.cli.main import main
 from movemask.inference.model import Model

@@ -11,10 +11,10 @@ from movemask.api import problems
 from movemask.api.bodies import audit_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.schemas.audit import AuditIn, VerdictOut, verdict_out
+from movemask.api.services import Given
 from movemask.board.position import Position
 from movemask.errors import InvalidAudit
 from movemask.leakage.foreign import audited_logits, audited_policy, audited_probabilities
-from movemask.runtime import Given
 from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
 from movemask.vocabulary.vocabulary import Vocabulary
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
@@ -9,12 +12,12 @@ from movemask.api import problems
 from movemask.api.bodies import games_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.disconnect import while_connected
-from movemask.api.routers.policy import as_json, error_out
-from movemask.api.schemas.answers import GamesOut, Told, game_out
+from movemask.api.routers.policy import JSON, error_out
+from movemask.api.schemas.answers import GamesOut, game_out
 from movemask.api.schemas.requests import GamesIn
+from movemask.api.services import Given, Services
 from movemask.errors import MovemaskError
 from movemask.inference.model import Model
-from movemask.runtime import Given, Services
 from movemask.tasks import games as judging
 from movemask.tasks.games import GameJudged
 
@@ -32,22 +35,22 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
     """
     limit = held.settings.max_positions
-    async with held.serving.lease(asked.model) as batcher:
-        judging_all = judging.judged(held.pipeline, batcher, asked.pgn, asked.temperature, max_positions=limit)
+    async with held.serving.lease(asked.model) as pipeline:
+        judging_all = judging.judged(pipeline, asked.pgn, asked.temperature, max_positions=limit)
         found = await while_connected(request, judging_all)
-        return await run_in_threadpool(_told, found, batcher.model, held)
+    return await run_in_threadpool(_response, found, pipeline.model, held)
 
 
 DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
 
 
-def _told(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:
-    used = next((game.moves[0].answer.rule.temperature for game in found if not isinstance(game, MovemaskError)), None)
-    told: list[Told] = []
-    for game in found:
-        if isinstance(game, MovemaskError):
-            told.append(error_out(game, held))
-        else:
-            held.metrics.answered(model.name, [move.answer.status for move in game.moves])
-            told.append(game_out(game, model).model_dump(mode="json", exclude_unset=True))
-    return as_json({"model": {"name": model.name, "digest": model.digest}, "temperature": used, "games": told})
+def _response(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:
+    used = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
+    games: list[Any] = [
+        orjson.Fragment(error_out(game, held))
+        if isinstance(game, MovemaskError)
+        else game_out(game, model).model_dump(mode="json", exclude_unset=True)
+        for game in found
+    ]
+    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": used, "games": games}
+    return Response(orjson.dumps(out), media_type=JSON)

@@ -25,9 +25,9 @@ from movemask.api.schemas.leakage import (
     history_out,
     model_figures_out,
 )
+from movemask.api.services import Given, Services
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.kinds import RANKED, SERVED, UNNORMALISED
-from movemask.runtime import Given, Services
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 from movemask.api import problems
 from movemask.api.schemas.leakage import freshness_out, model_figures_out
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
+from movemask.api.services import Given, Services
 from movemask.inference.registry import Entry
-from movemask.runtime import Given, Services
 
 router = APIRouter(tags=["models"])
 

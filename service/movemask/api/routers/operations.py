@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask.api import problems
-from movemask.runtime import Given
+from movemask.api.services import Given
 
 router = APIRouter(tags=["operations"])
 

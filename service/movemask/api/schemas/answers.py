@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from movemask.answering import Answer
 from movemask.api.problems import Problem
 from movemask.api.schemas.requests import Include, MoveIn
 from movemask.board.move_codes import moves_of, names_of
 from movemask.inference.model import Model
-from movemask.leakage.record import Leakage
+from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameJudged, MoveJudged, SideJudged
 
@@ -115,6 +115,9 @@ class _Tail(BaseModel):
     temperature: float | None = None
     elo: EloOut | None = None
     ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
+    rules: Literal["python-chess", "vectorised"] = Field(
+        "python-chess", description="Who found the legal moves (MOVEMASK_RULES)."
+    )
     timing: TimingOut | None = None
 
 
@@ -184,23 +187,25 @@ class GamesOut(BaseModel):
 Told = dict[str, Any]
 
 
-def policy_out(answer: Answer, model: Model, include: list[Include]) -> Told:
+def policy_out(answer: Answer, include: Sequence[Include]) -> Told:
     """An answer as `PolicyOut` has it; fields that do not apply are left out."""
-    return {**_head(answer, model), "moves": _moves(answer, include), **_tail(answer, model, include)}
+    return {**_head(answer), "moves": _moves(answer, include), **_tail(answer, include)}
 
 
-def move_out(answer: Answer, model: Model, asked: MoveIn, chosen: int | None, seed: int | None) -> Told:
-    """The chosen move (by its index in the policy) as `MoveChosenOut` has it."""
-    move = None if chosen is None else _moves(answer, asked.include, chosen)[0]
-    out = {**_head(answer, model), "move": move, "method": asked.method}
+def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Told:
+    """The best move, or with a `seed` the one that it draws, as `MoveChosenOut` has it."""
+    out = {**_head(answer), "move": None, "method": asked.method}
+    if answer.evaluated is not None:
+        chosen = 0 if seed is None else answer.sample(seed)
+        out["move"] = _moves(answer, asked.include, chosen)[0]
     if seed is not None:
         out["seed"] = seed
-    return out | _tail(answer, model, asked.include)
+    return out | _tail(answer, asked.include)
 
 
 def game_out(judged: GameJudged, model: Model) -> GameOut:
     """A judged game as JSON has it."""
-    first = judged.moves[0].answer
+    first = judged.moves[0]
     out: dict[str, Any] = {}
     if first.elo is not None:
         ours, theirs = first.position.turn, "black" if first.position.turn == "white" else "white"
@@ -208,7 +213,7 @@ def game_out(judged: GameJudged, model: Model) -> GameOut:
     return GameOut(
         headers=judged.game.headers,
         chess960=judged.game.chess960,
-        ignored=sorted({name for move in judged.moves for name in move.answer.ignored}),
+        ignored=sorted({name for move in judged.moves for name in move.ignored}),
         white=_side(judged.white),
         black=_side(judged.black),
         moves=[_played(move, model) for move in judged.moves],
@@ -229,8 +234,7 @@ def _finite(value: float) -> float | None:
 
 
 def _played(judged: MoveJudged, model: Model) -> PlayedOut:
-    position, leakage = judged.answer.position, judged.answer.leakage
-    assert leakage is not None
+    position = judged.position
     return PlayedOut(
         ply=judged.ply,
         turn=position.turn,
@@ -239,37 +243,40 @@ def _played(judged: MoveJudged, model: Model) -> PlayedOut:
         probability=judged.probability,
         rank=judged.rank,
         surprise=_finite(judged.surprise),
-        leakage=LeakageOut(**_leakage(leakage, model)),
+        leakage=LeakageOut(**_leakage(judged.raw, judged.multiplied, model)),
     )
 
 
-def _head(answer: Answer, model: Model) -> Told:
+def _head(answer: Answer) -> Told:
+    position = answer.position
     out: Told = {
-        "model": {"name": model.name, "digest": model.digest},
-        "fen": answer.position.fen,
-        "turn": answer.position.turn,
+        "model": {"name": answer.model.name, "digest": answer.model.digest},
+        "fen": position.fen,
+        "turn": position.turn,
         "status": answer.status,
     }
-    if answer.draw is not None:
-        out["draw"] = {"reason": answer.draw.value, "claimable": answer.draw.claimable}
+    draw = answer.draw
+    if draw is not None:
+        out["draw"] = {"reason": draw.value, "claimable": draw.claimable}
     return out
 
 
-def _tail(answer: Answer, model: Model, include: list[Include]) -> Told:
+def _tail(answer: Answer, include: Sequence[Include]) -> Told:
     out: Told = {}
-    if answer.value is not None:
-        out["value"] = _value(answer.value)
-    if answer.leakage is not None:
-        out["leakage"] = _leakage(answer.leakage, model)
-    if answer.policy is not None:
+    value = answer.value
+    if value is not None:
+        out["value"] = _value(value)
+    if answer.evaluated is not None:
+        out["leakage"] = _leakage(answer.raw, answer.multiplied, answer.model)
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
-            out["abstention"] = answer.policy.abstention
+            out["abstention"] = answer.abstention
         if "statistics" in include:
-            out["statistics"] = dataclasses.asdict(answer.policy.statistics)
+            out["statistics"] = dataclasses.asdict(answer.statistics())
         out["temperature"] = answer.rule.temperature
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
     out["ignored"] = list(answer.ignored)
+    out["rules"] = answer.rules.value
     if answer.timing is not None:
         timing = answer.timing
         out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}
@@ -284,32 +291,31 @@ def _value(value: tuple[float, ...]) -> Told:
     return {"win": win, "draw": draw, "loss": loss, "score": win + draw / 2}
 
 
-def _moves(answer: Answer, include: list[Include], only: int | None = None) -> list[Told]:
+def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Told]:
     """The moves of a policy, or the one of an index."""
-    policy = answer.policy
-    if policy is None:
-        return []
+    codes, probabilities = answer.policy
     span = slice(None) if only is None else slice(only, only + 1)
-    told: list[Told] = [
-        {"uci": name, "probability": p}
-        for name, p in zip(names_of(policy.codes[span]), policy.probabilities[span].tolist(), strict=True)
-    ]
+    codes, probabilities = codes[span], probabilities[span]
+    told: list[Told]
     if "san" in include:
         board = answer.position.board
         told = [
-            {"uci": one["uci"], "san": board.san(move), "probability": one["probability"]}
-            for one, move in zip(told, moves_of(policy.codes[span]), strict=True)
+            {"uci": move.uci(), "san": board.san(move), "probability": p}
+            for move, p in zip(moves_of(codes), probabilities, strict=True)
         ]
+    else:
+        told = [{"uci": name, "probability": p} for name, p in zip(names_of(codes), probabilities, strict=True)]
     if "logit" in include:
-        for one, logit in zip(told, policy.logits[span].tolist(), strict=True):
+        for one, logit in zip(told, answer.logits[span], strict=True):
             one["logit"] = logit
     return told
 
 
-def _leakage(leakage: Leakage, model: Model) -> Told:
+def _leakage(raw: float | None, multiplied: float, model: Model) -> Told:
+    """`served` is 0: an answer that is anything else is withheld."""
     return {
-        "raw": leakage.raw,
-        "multiplied": leakage.multiplied,
-        "served": leakage.served,
+        "raw": raw,
+        "multiplied": multiplied,
+        "served": 0.0,
         "trained_with_mask": model.trained_with_mask,
     }

@@ -12,7 +12,7 @@ from movemask.api.schemas.leakage import FigureOut, IllegalMoveOut
 from movemask.api.schemas.requests import Fen, Moves, check_position_named, counted
 from movemask.board.position import Position
 from movemask.leakage.foreign import Verdict
-from movemask.vocabulary.vocabulary import Castling
+from movemask.vocabulary.forms import Castling
 
 
 def _counted(field: str) -> BeforeValidator:

@@ -21,13 +21,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from movemask.answering import Query
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN
-from movemask.board.encoded import Elo
+from movemask.board.elo import Elo
 from movemask.board.fen import MAX_LENGTH
 from movemask.board.position import START_WORD
 from movemask.errors import LimitExceeded
+from movemask.pipeline import Query
 from movemask.policy import CALIBRATED, Normalizer, Rule
 from movemask.settings import Settings
 

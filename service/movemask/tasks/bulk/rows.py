@@ -13,19 +13,22 @@ import chess
 import numpy as np
 import pyarrow as pa
 
-from movemask.board.encoded import Elo, EncodedPosition
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules
 from movemask.board.move_codes import names_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.phase import Phase, phases_of
-from movemask.board.position import Position, boards_of
-from movemask.errors import InvalidLogits, ModelError, MovemaskError
+from movemask.board.position import Position
+from movemask.errors import MovemaskError
+from movemask.evaluation import evaluate
+from movemask.inference.batch import Batch
 from movemask.inference.model import Model
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, SERVED
-from movemask.leakage.leakage import Batch, measure
+from movemask.leakage.leakage import measure
 from movemask.leakage.reasons import explained
-from movemask.leakage.served import Told, served
-from movemask.policy import Policy, Rule, legal_of, policies
+from movemask.leakage.served import check_answer, check_legal
+from movemask.policy import Rule
 from movemask.tasks.bulk.sources import Chunk, Form
 
 #: Positions in one run of a network.
@@ -157,79 +160,73 @@ def rows(model: Model, found: Sequence[Sample], choice: Choice, left_out: LeftOu
     columns: dict[str, list[Any]] = {name: [] for name in schema(choice.kinds).names}
     for start in range(0, len(found), _BATCH):
         part = found[start : start + _BATCH]
-        ready = []
-        encoded = model.encode_all([sample.position for sample in part], [sample.elo for sample in part])
-        for sample, one in zip(part, encoded, strict=True):
-            if isinstance(one, MovemaskError):
-                left_out.add(f"position that {model.name} cannot read", f"{sample.source}: {sample.item}: {one}")
-            else:
-                ready.append((sample, one))
-        if ready:
-            _evaluate(model, ready, choice, columns, left_out)
+        batch, refused = model.batch(
+            [sample.position for sample in part], [sample.elo for sample in part], Rules.VECTORISED
+        )
+        for row, error in refused.items():
+            where = f"{part[row].source}: {part[row].item}"
+            left_out.add(f"position that {model.name} cannot read", f"{where}: {error}")
+        keep = np.array([row for row in range(len(part)) if row not in refused], dtype=np.intp)
+        if len(keep):
+            _add(model, [part[row] for row in keep.tolist()], batch.rows(keep), choice, columns, left_out)
     return pa.table(columns, schema=schema(choice.kinds))
 
 
-_Ready = tuple[Sample, EncodedPosition]
-
-
-def _evaluate(
-    model: Model, ready: Sequence[_Ready], choice: Choice, columns: dict[str, list[Any]], left_out: LeftOut
+def _add(
+    model: Model,
+    samples: Sequence[Sample],
+    batch: Batch,
+    choice: Choice,
+    columns: dict[str, list[Any]],
+    left_out: LeftOut,
 ) -> None:
-    batch = [encoded for _, encoded in ready]
-    logits = model.evaluate(batch).logits
-    try:
-        _add(model, ready, logits, choice, columns)
-    except InvalidLogits:
-        for row, one in enumerate(ready):
-            try:
-                _add(model, [one], logits[row : row + 1], choice, columns)
-            except ModelError as error:
-                sample = one[0]
-                left_out.add(f"position whose logits by {model.name} are unusable", f"{sample.position.fen}: {error}")
-
-
-def _add(model: Model, ready: Sequence[_Ready], logits: Any, choice: Choice, columns: dict[str, list[Any]]) -> None:
-    encoded = [one for _, one in ready]
-    legal = legal_of(encoded, logits)
-    made = policies(encoded, legal, [Rule()] * len(ready))
-    batch = Batch(logits, legal.slots, legal.indptr)
-    black = np.array([one.position.black for one in encoded])
-    measured = measure(choice.kinds, batch, model.vocabulary, black)
-    positions = [one.position for one in encoded]
-    codes = [one.codes for one in encoded]
-    reasons = explained(batch.heavy(choice.least), positions, model.vocabulary, codes, _MOVES_KEPT)
+    evaluated = evaluate(model, batch, [Rule()] * len(batch))
+    if evaluated.unusable:
+        for row, error in evaluated.unusable.items():
+            fen = samples[row].position.fen
+            left_out.add(f"position whose logits by {model.name} are unusable", f"{fen}: {error}")
+        sound = np.array([row for row in range(len(batch)) if row not in evaluated.unusable], dtype=np.intp)
+        if len(sound):
+            _add(model, [samples[row] for row in sound.tolist()], batch.rows(sound), choice, columns, left_out)
+        return
+    unmasked, boards, policies = evaluated.unmasked, batch.boards, evaluated.policies
+    measured = measure(choice.kinds, unmasked, model.vocabulary, boards.black)
+    legal = [batch.codes[batch.legal(row)] for row in range(len(batch))]
+    reasons = explained(unmasked.heavy(choice.least), boards, model.vocabulary, legal, _MOVES_KEPT)
+    codes, probabilities, indptr, abstention = policies.lists
     for kind in choice.kinds:
         if kind == SERVED:
-            columns[kind] += [_served(one, policy) for one, policy in zip(encoded, made, strict=True)]
-            columns[f"{kind}_flipped"] += [False] * len(ready)
-            columns[f"{kind}_kl"] += [0.0] * len(ready)
-        else:
-            of = measured[kind]
-            columns[kind] += [None if np.isnan(value) else value for value in of.leaked.tolist()]
-            columns[f"{kind}_flipped"] += of.flipped.tolist()
-            columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in of.kl.tolist()]
-    phases = phases_of(boards_of(positions))
-    for row, (sample, one) in enumerate(ready):
+            continue
+        of = measured[kind]
+        columns[kind] += [None if np.isnan(value) else value for value in of.leaked.tolist()]
+        columns[f"{kind}_flipped"] += of.flipped.tolist()
+        columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in of.kl.tolist()]
+    phases = phases_of(boards)
+    for row, sample in enumerate(samples):
+        kept = slice(indptr[row], indptr[row + 1])
+        if SERVED in choice.kinds:
+            check_legal(sample.position, legal[row].tolist())
+            check_answer(sample.position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
+            columns[SERVED].append(0.0)
+            columns[f"{SERVED}_flipped"].append(False)
+            columns[f"{SERVED}_kl"].append(0.0)
         illegal, causes = reasons[row]
         for cause in Cause:
             columns[f"cause_{cause.value}"].append(causes.get(cause, 0.0))
         columns["illegal"].append(
             [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in illegal]
         )
-        policy = made[row]
-        best = zip(names_of(policy.codes[:_MOVES_KEPT]), policy.probabilities[:_MOVES_KEPT].tolist(), strict=True)
+        best = list(zip(names_of(policies.codes[kept][:_MOVES_KEPT]), probabilities[kept][:_MOVES_KEPT], strict=True))
         columns["legal"].append([{"uci": uci, "probability": p} for uci, p in best])
-        for name, value in _plain(sample, one, policy, model, phases[row]).items():
+        for name, value in _plain(sample, model, phases[row]).items():
             columns[name].append(value)
+        columns["in_check"].append(bool(batch.in_check[row]))
+        columns["legal_moves"].append(len(legal[row]))
+        columns["top"].append(best[0][0])
+        columns["top_probability"].append(best[0][1])
 
 
-def _served(encoded: EncodedPosition, policy: Policy) -> float:
-    """What an answer leaks, judged by python-chess."""
-    told = Told(encoded.position, policy.codes, policy.probabilities, policy.abstention, encoded.codes)
-    return served(told, judged=True)
-
-
-def _plain(sample: Sample, encoded: EncodedPosition, policy: Policy, model: Model, phase: Phase) -> dict[str, Any]:
+def _plain(sample: Sample, model: Model, phase: Phase) -> dict[str, Any]:
     return {
         "source": sample.source,
         "item": sample.item,
@@ -238,14 +235,10 @@ def _plain(sample: Sample, encoded: EncodedPosition, policy: Policy, model: Mode
         "chess960": sample.position.chess960,
         "turn": sample.position.turn,
         "phase": phase.value,
-        "in_check": encoded.in_check,
-        "legal_moves": len(encoded.codes),
         "elo": None if sample.elo is None else sample.elo.self,
         "opponent_elo": None if sample.elo is None else sample.elo.opponent,
         "played": None if sample.played is None else sample.played.uci(),
         "model": model.name,
         "digest": model.digest,
         "trained_with_mask": model.trained_with_mask,
-        "top": names_of(policy.codes[:1])[0],
-        "top_probability": float(policy.probabilities[0]),
     }

@@ -1,0 +1,70 @@
+"""`Batch`: positions with their legal moves, as the network and everything after it take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import chess
+import numpy as np
+
+from movemask.board.boards import Boards, Flags
+from movemask.board.move_codes import code_of
+from movemask.board.position import Position
+from movemask.numeric.ragged import Float, Index, restricted, row_lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B positions and their N legal moves in CSR form. Made once, and whole until the answers are written.
+
+    positions : python-chess's view of them
+    boards : the same as bitboards
+    codes : intp `[N]`, the legal moves (`move_codes`), each position's in the order of their slots
+    slots : intp `[N]`, rising within each position
+    indptr : intp `[B + 1]`
+    in_check : bool `[B]`
+    elo : float64 `[B, 2]`, ratings of the side to move and its opponent as the network gets them; NaN if it takes none
+    """
+
+    positions: Sequence[Position]
+    boards: Boards
+    codes: Index
+    slots: Index
+    indptr: Index
+    in_check: Flags
+    elo: Float
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def counts(self) -> Index:
+        """How many legal moves each position has, `[B]`."""
+        return row_lengths(self.indptr)
+
+    def legal(self, row: int) -> slice:
+        """Where the legal moves of one position are."""
+        return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
+
+    def place_of(self, row: int, move: chess.Move) -> int:
+        """The place of a legal move among those of its position; ValueError if it is not legal."""
+        return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
+
+    def rows(self, keep: Index) -> Batch:
+        """Some of the positions, in rising order."""
+        if len(keep) == len(self):
+            return self
+        kept = np.zeros(len(self), dtype=np.bool_)
+        kept[keep] = True
+        moves = np.repeat(kept, self.counts)
+        starts = restricted(self.indptr, moves)
+        return Batch(
+            [self.positions[row] for row in keep.tolist()],
+            self.boards.rows(keep),
+            self.codes[moves],
+            self.slots[moves],
+            np.append(starts[:-1][kept], starts[-1]),
+            self.in_check[keep],
+            self.elo[keep],
+        )

@@ -1,0 +1,117 @@
+"""How vocabularies write castling and promotions, and how python-chess does: the only place that knows both.
+
+python-chess writes castling as e1g1, in Chess960 as the king taking its rook (e1h1), and always names the promotion
+piece. A vocabulary writes castling one way for both, and may leave one promotion piece unwritten (lc0: the knight).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import chess
+import numpy as np
+
+from movemask.board.attacks import BIT, Squares
+from movemask.board.boards import Boards, Flags
+
+_TURN = 56 << 6 | 56  # flips the ranks of both squares of a code
+
+
+class Castling(Enum):
+    """How a vocabulary writes castling."""
+
+    KING_TAKES_ROOK = "king_takes_rook"  # e1h1, as lc0 and Chess960 do
+    KING_TWO_SQUARES = "king_two_squares"  # e1g1, standard chess only
+
+
+class Flip(Enum):
+    """What happens to Black's squares before a move is looked up; the value is xored with each."""
+
+    RANKS = 0o70  # the board mirrored, as nearly every network has it
+    ROTATED = 0o77  # the board turned around
+    NONE = 0  # both colours' moves have slots of their own
+
+
+def castling_target(move: chess.Move, board: chess.Board, castling: Castling) -> chess.Square:
+    """The to-square of a castling move of `board` as the vocabulary writes it."""
+    if castling is Castling.KING_TWO_SQUARES or board.chess960:
+        return move.to_square
+    rook_file = 7 if move.to_square > move.from_square else 0
+    return chess.square(rook_file, chess.square_rank(move.to_square))
+
+
+def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
+    """Whether the squares are those of standard castling written as king takes rook."""
+    ours = board.occupied_co[board.turn]
+    back = 0 if board.turn == chess.WHITE else 7
+    return bool(
+        board.kings & ours & chess.BB_SQUARES[source]
+        and board.rooks & ours & chess.BB_SQUARES[target]
+        and source == chess.square(4, back)
+        and target in (chess.square(0, back), chess.square(7, back))
+    )
+
+
+def reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
+    """Whether a pawn stands on `source` and `target` is on a first or last rank."""
+    return bool(board.pawns & chess.BB_SQUARES[source] and chess.BB_SQUARES[target] & chess.BB_BACKRANKS)
+
+
+#: Where standard castling ends and its rook stands, by code, seen by the side to move; -1 for every other move.
+_ROOK_OF = np.full(6 << 12, -1, dtype=np.intp)
+_ROOK_OF[chess.E1 << 6 | chess.G1], _ROOK_OF[chess.E1 << 6 | chess.C1] = chess.H1, chess.A1
+
+
+def seen(codes: Squares, rows: Squares, boards: Boards) -> Squares:
+    """Codes `[N]` with squares as the side to move sees them, or back."""
+    return codes ^ np.where(boards.black[rows], _TURN, 0)
+
+
+def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
+    """Codes `[N]` of legal moves, seen by the side to move, with standard castling written as king takes rook."""
+    places = np.flatnonzero(_ROOK_OF[codes] >= 0)
+    if not len(places):
+        return codes
+    own = rows[places]
+    castles = (boards.kinds[5][own] >> np.uint64(chess.E1) & np.uint64(1) != 0) & ~boards.chess960[own]
+    places = places[castles]
+    written = codes.copy()
+    written[places] = codes[places] & ~63 | _ROOK_OF[codes[places]]
+    return written
+
+
+def castling_forms(
+    source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
+) -> tuple[Flags, Flags]:
+    """Which moves `[K]`, seen by the side to move, look like castling; and which of those have the right to it.
+
+    takes_rook : bool `[K]`, whether castling is written as king takes rook
+    """
+    kings, rooks, ours = boards.kinds[5][rows], boards.kinds[3][rows], boards.ours[rows]
+    form = (kings & ours & BIT[source] != 0) & (source < 8) & (target < 8)
+    if not form.any():
+        return form, form
+    usual = source == chess.E1
+    by_rook = rooks & ours & BIT[target] != 0
+    by_rook &= boards.chess960[rows] | usual & ((target == chess.A1) | (target == chess.H1))
+    by_king = usual & ((target == chess.C1) | (target == chess.G1))
+    rook = np.where(takes_rook, target, np.where(target == chess.C1, chess.A1, chess.H1))
+    form &= np.where(takes_rook, by_rook, by_king)
+    return form, form & (boards.castling[rows] & ours & BIT[rook] != 0)
+
+
+def codes_of_written(
+    source: Squares,
+    target: Squares,
+    promotion: Squares,
+    rows: Squares,
+    boards: Boards,
+    bare_promotion: chess.PieceType | None,
+) -> Squares:
+    """Moves `[K]` as a vocabulary writes them, by their own squares (`move_codes`), with the piece that a bare
+    promotion stands for. The null move for one from a square to itself."""
+    if bare_promotion is not None:
+        last = (target >= 56) | (target < 8)
+        bare = (promotion == 0) & last & (boards.kinds[0][rows] & BIT[source] != 0)
+        promotion = np.where(bare, bare_promotion, promotion)
+    return np.where(source == target, 0, seen(promotion << 12 | source << 6 | target, rows, boards))

@@ -1,0 +1,195 @@
+"""What a user would lose: answers in order, batches, a bounded wait, and no work for a client that has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
+from movemask.inference.queue import After, Queue
+
+
+class Gate:
+    """A worker that doubles numbers: a batch begins, says so, and waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.sizes: list[int] = []
+        self.waited: list[float] = []
+        self.finished: list[int] = []
+        self.error: Exception | None = None
+
+    def answer(self, items: Sequence[int], waited: Sequence[float]) -> tuple[list[int | MovemaskError], After]:
+        self.sizes.append(len(items))
+        self.waited += waited
+        self.begun.release()
+        assert self.open.wait(30)
+        if self.error is not None:
+            raise self.error
+        answers: list[int | MovemaskError] = [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items]
+        return answers, lambda: self.finished.append(len(items))
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open.set()
+
+
+@pytest.fixture
+def queue(gate: Gate) -> Iterator[Queue[int, int]]:
+    made = Queue("gated", gate, threads=1, max_batch=8, max_waiting=16)
+    yield made
+    gate.open.set()
+    made.close()
+
+
+@pytest.fixture
+def pair(gate: Gate) -> Iterator[Queue[int, int]]:
+    """Two threads."""
+    made = Queue("pair", gate, threads=2, max_batch=8, max_waiting=64)
+    yield made
+    gate.open.set()
+    made.close()
+
+
+async def begun(gate: Gate) -> None:
+    assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
+
+
+async def waiting(queue: Queue[int, int], count: int) -> None:
+    """Lets the loop run until `count` items wait."""
+    while queue.waiting != count:
+        await asyncio.sleep(0)
+
+
+def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(
+    gate: Gate, queue: Queue[int, int]
+) -> None:
+    gate.open.set()
+    assert asyncio.run(queue.submit(range(20), str)) == [str(2 * item) for item in range(20)]
+    assert gate.sizes == [8, 8, 4]
+    assert len(gate.waited) == 20
+    assert min(gate.waited) >= 0
+
+
+def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int]) -> None:
+    async def story() -> None:
+        asked = asyncio.create_task(pair.submit(range(20), int))
+        await begun(gate)
+        await begun(gate)  # both run, before either is done
+        assert sorted(gate.sizes) == [8, 8]
+        gate.open.set()
+        assert await asked == [2 * item for item in range(20)]
+        gate.sizes.clear()
+        assert await pair.submit(range(5), int) == [0, 2, 4, 6, 8]
+
+    asyncio.run(story())
+    assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
+    assert sum(gate.sizes) == 5
+
+
+def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue[int, int]) -> None:
+    async def story() -> None:
+        first = asyncio.create_task(queue.submit([1], int))
+        await begun(gate)
+        rest = [asyncio.create_task(queue.submit([item], int)) for item in range(2, 7)]
+        await waiting(queue, 5)
+        gate.open.set()
+        assert await asyncio.gather(first, *rest) == [[2 * item] for item in range(1, 7)]
+
+    asyncio.run(story())
+    assert gate.sizes == [1, 5]
+
+
+def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate: Gate, queue: Queue[int, int]) -> None:
+    def write(answer: int) -> int:
+        if answer == 6:
+            raise ZeroDivisionError
+        return answer
+
+    async def story() -> None:
+        first = asyncio.create_task(queue.submit([0], int))
+        await begun(gate)
+        bad = asyncio.create_task(queue.submit([1, -1], int))
+        worse = asyncio.create_task(queue.submit([2, 3], write))
+        good = asyncio.create_task(queue.submit([4], write))
+        await waiting(queue, 5)
+        gate.open.set()
+        one, error = await bad
+        assert one == 2
+        assert isinstance(error, InvalidFen)
+        with pytest.raises(ZeroDivisionError):
+            await worse
+        assert await asyncio.gather(first, good) == [[0], [8]]
+
+    asyncio.run(story())
+
+
+def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
+    gate: Gate, queue: Queue[int, int]
+) -> None:
+    async def story() -> None:
+        first = asyncio.create_task(queue.submit(range(20), int))  # more than may wait, but nothing waits
+        await begun(gate)
+        await waiting(queue, 12)
+        second = asyncio.create_task(queue.submit(range(4), int))
+        await waiting(queue, 16)
+        with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 16") as caught:
+            await queue.submit([1], int)
+        assert caught.value.retry_after >= 1
+        gate.open.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(story())
+
+
+def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue[int, int]) -> None:
+    async def story() -> None:
+        first = asyncio.create_task(queue.submit([1], int))
+        await begun(gate)
+        gone = asyncio.create_task(queue.submit(range(5), int))
+        stays = asyncio.create_task(queue.submit(range(3), int))
+        await waiting(queue, 8)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        assert queue.waiting == 3
+        gate.open.set()
+        await asyncio.gather(first, stays)
+
+    asyncio.run(story())
+    assert gate.sizes == [1, 3]
+
+
+def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue[int, int]) -> None:
+    async def story() -> None:
+        gate.error = RuntimeError("out of memory")
+        gate.open.set()
+        with pytest.raises(RuntimeError, match="out of memory"):
+            await queue.submit(range(12), int)
+        assert queue.waiting == 0
+        gate.error = None
+        assert await queue.submit([1, 2], int) == [2, 4]
+
+    asyncio.run(story())
+    assert sum(gate.finished) == 2  # nothing is left to do after a batch that failed
+
+
+def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[int, int]) -> None:
+    async def story() -> None:
+        tasks = [asyncio.create_task(queue.submit([item], int)) for item in range(3)]
+        await begun(gate)
+        closing = asyncio.create_task(asyncio.to_thread(queue.close))
+        gate.open.set()
+        await asyncio.gather(closing, *tasks)
+        assert not queue.alive
+        with pytest.raises(ShuttingDown):
+            await queue.submit([1], int)
+
+    asyncio.run(story())
+    assert sum(gate.finished) == 3
