@@ -227,3 +227,8 @@ def test_the_licence_is_said_where_it_is_looked_for() -> None:
     assert project["license"] == "GPL-3.0-or-later"
     assert "GPL-3.0-or-later" in README
     assert "GNU GENERAL PUBLIC LICENSE" in (ROOT / "LICENSE").read_text()
+
+
+def test_the_examples_of_the_numerics_page_run() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", doc("numerics.md"), re.S)
+    exec(example, {})
