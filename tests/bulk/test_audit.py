@@ -315,7 +315,7 @@ def test_a_check_of_divergences_that_are_infinite_fails(tmp_path: Path, models: 
 
 @pytest.mark.parametrize("value", ["inf", "1e400", "nan", "1e", ""])
 def test_a_check_against_no_number_is_refused(value: str) -> None:
-    with pytest.raises(AuditError, match="write KIND.STATISTIC=VALUE"):
+    with pytest.raises(AuditError, match=r"write KIND\.STATISTIC=VALUE"):
         Threshold.read(f"raw.max={value}")
 
 
