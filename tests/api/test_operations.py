@@ -39,7 +39,7 @@ def test_head_of_a_probe_answers_as_get_without_the_body(serve: Serve, tmp_path:
         same_id = {"X-Request-ID": "probe-1"}
         got, head = client.get(path, headers=same_id), client.head(path, headers=same_id)
         assert (head.status_code, head.content) == (got.status_code, b"")
-        assert {**head.headers} == {**got.headers}
+        assert {**head.headers, "x-request-id": ""} == {**got.headers, "x-request-id": ""}
         labels = f'method="HEAD",route="{path}",status="{got.status_code}"'
         assert sample(client, f"movemask_requests_total{{{labels}}}") == 1
     assert client.head("/v1/policy").status_code == 405

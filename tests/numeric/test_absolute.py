@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from movemask.numeric import dense, dense_losses
@@ -43,6 +43,7 @@ def test_its_products_are_those_of_its_jacobian() -> None:
 @given(ragged(-9, 9), st.integers(0, 99))
 def test_scaling_the_logits_changes_nothing_so_they_have_no_slope_along_themselves(batch: Ragged, seed: int) -> None:
     np.testing.assert_allclose(absolute_jvp(batch.values, batch.indptr, batch.values), 0, atol=1e-12)
+    assume(not ((batch.values != 0) & (np.abs(batch.values) < 1e-280)).any())  # beyond a float: a slope is 1 / sum
     v, w = np.random.default_rng(seed).normal(size=(2, len(batch.values)))
     one = w @ absolute_jvp(batch.values, batch.indptr, v)
     assert one == pytest.approx(v @ absolute_vjp(batch.values, batch.indptr, w), rel=1e-9, abs=1e-9)

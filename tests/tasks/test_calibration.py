@@ -170,7 +170,7 @@ def test_a_file_that_is_cut_short_is_refused_in_one_line(contract: Path, games: 
     before = contract.read_bytes()
     result = run(str(packed), "--models-dir", str(contract.parent))
     assert result.exit_code == 1
-    assert result.output.splitlines()[-1].startswith(f"Error: {packed}: cannot be read to its end: ")
+    assert result.output.splitlines()[-1].startswith(f"Error: {packed}: cannot be read")
     assert contract.read_bytes() == before
 
 

@@ -43,24 +43,27 @@ def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
     `J = (I - p 1ᵀ) diag(sign z) / Σ|z|` is not symmetric, unlike that of softmax. A logit of 0 counts as having the
     derivative 0 (`|z|` has none there), and so does each logit of a row of zeros.
     """
-    p, slopes, bounds = _slopes(legal_logits, indptr)
-    moved = slopes * checks.vectors(vectors, p)
-    return np.asarray(moved - p * spread(row_sum(moved, bounds), bounds))
+    p, sign, scale, bounds = _slopes(legal_logits, indptr)
+    moved = sign * checks.vectors(vectors, p)
+    with np.errstate(over="ignore"):
+        return np.asarray((moved - p * spread(row_sum(moved, bounds), bounds)) / scale)
 
 
 def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`Jᵀ v` of each row, which takes a gradient by the probabilities to one by the logits: `[N]` → float64 `[N]`."""
-    p, slopes, bounds = _slopes(legal_logits, indptr)
+    p, sign, scale, bounds = _slopes(legal_logits, indptr)
     v = checks.vectors(vectors, p)
-    return np.asarray(slopes * (v - spread(row_sum(p * v, bounds), bounds)))
+    with np.errstate(over="ignore"):
+        return np.asarray(sign * (v - spread(row_sum(p * v, bounds), bounds)) / scale)
 
 
-def _slopes(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
-    """Probabilities, `sign z / Σ|z|`, and the indptr checked."""
+def _slopes(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Float, Index]:
+    """Probabilities, `sign z`, `Σ|z|` spread over its row, and the indptr checked. The sum is a divisor, not a factor:
+    its reciprocal overflows for subnormal logits."""
     z, bounds = _finite(legal_logits, indptr)
     p, top, scaled_sum = _normalised(z, bounds)
     with np.errstate(over="ignore"):
-        return p, np.sign(z) / spread(scaled_sum, bounds) / spread(top, bounds), bounds
+        return p, np.sign(z), spread(scaled_sum * top, bounds), bounds
 
 
 def _normalised(z: Float, indptr: Index) -> tuple[Float, Float, Float]:
