@@ -151,7 +151,12 @@ def audit(
             elif limit_of.exceeded(model):
                 failed = True
                 found = limit_of.found(model)
-                why = f"is {found:.4g}, above {limit_of.value:g}" if found is not None else "could not be measured"
+                cell = model.of(limit_of.kind)
+                why = (
+                    f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
+                    if found is None
+                    else f"is {found:.4g}, above {limit_of.value:g}"
+                )
                 click.echo(f"{model.name}: {limit_of.kind}.{limit_of.statistic} {why}", err=True)
     if failed:
         sys.exit(EXCEEDED)

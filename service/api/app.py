@@ -83,9 +83,8 @@ def create_app(
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # in the middle of its body
     direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
-    limits = {route.path: route.limits(chosen).size for route in direct}
     app.add_middleware(Direct, routes=direct)
-    app.add_middleware(BodyGuard, limit=chosen.max_body_bytes, limits=limits, metrics=metrics)
+    app.add_middleware(BodyGuard, routes=direct, settings=chosen, metrics=metrics)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 

@@ -4,15 +4,17 @@ still hears a client go."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from opentelemetry import trace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service import logs
 from service.api import problems, spans
+from service.api.direct import DirectRoute
 from service.api.metrics import Metrics
 from service.api.request_context import RequestContext, request_context
+from service.settings import Settings
 
 #: Routes that are asked every few seconds: their log lines are of level debug unless they fail.
 _PROBES = {"/livez", "/readyz", "/metrics"}
@@ -21,13 +23,13 @@ _BODY_METHODS = {"POST", "PUT", "PATCH"}
 
 
 class BodyGuard:
-    """Refuses a body that is not JSON by its type (415), or larger than `limits` has it for the path (413; `limit` for
-    other paths), before anything is made of it. What is over `limit` is not even read."""
+    """Refuses a body that is not JSON by its type (415), or larger than its route takes (413), before anything is made
+    of it. What is over `max_body_bytes` is not even read."""
 
-    def __init__(self, app: ASGIApp, limit: int, limits: Mapping[str, int], metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, routes: Sequence[DirectRoute], settings: Settings, metrics: Metrics) -> None:
         self._app = app
-        self._limit = limit
-        self._limits = limits
+        self._limit = settings.max_body_bytes
+        self._routes = {route.path: (route, route.limits(settings).size) for route in routes}
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,9 +37,11 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        limit = self._limits.get(scope["path"], self._limit)
+        route, limit = self._routes.get(scope["path"], (None, self._limit))
         refused = self._refused(headers, limit)
         if refused is not None:
+            if route is not None:
+                scope["route"] = route  # for the metrics and the log; nothing behind this sees the request
             self._metrics.problem(refused)
             answer = problems.response(refused)
             length = headers.get(b"content-length", "")

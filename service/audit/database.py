@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,8 +46,9 @@ class Database:
     def __init__(self, url: str) -> None:
         try:
             parsed = sa.engine.make_url(url)
-        except ArgumentError:
-            raise StoreError(f"{_VARIABLE}: {url!r} is not a database URL") from None
+        except (ArgumentError, ValueError):  # ValueError: a port that is no number
+            shown = re.sub(r":[^:@/]*@", ":***@", url)
+            raise StoreError(f"{_VARIABLE}: {shown!r} is not a database URL") from None
         self.shown = parsed.render_as_string(hide_password=True)
         self.dialect = parsed.get_backend_name()
         if self.dialect == SQLITE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -147,9 +148,10 @@ class Threshold:
         """From its text; raises AuditError that names it."""
         found = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
         try:
-            if found is None or found[1] not in KINDS or found[2] not in _STATISTICS:
+            value = math.nan if found is None else float(found[3])
+            if found is None or found[1] not in KINDS or found[2] not in _STATISTICS or not math.isfinite(value):
                 raise ValueError
-            return cls(found[1], found[2], float(found[3]))
+            return cls(found[1], found[2], value)
         except ValueError:
             raise AuditError(
                 f"--fail-above {text!r}: write KIND.STATISTIC=VALUE, such as raw.p99=0.1; "
@@ -164,9 +166,13 @@ class Threshold:
         return not (model.trained_with_mask and self.kind in MASK_BLIND)
 
     def found(self, model: ModelSummary) -> float | None:
-        """The statistic; None where nothing was measured."""
-        value = model.of(self.kind).figures()[self.statistic]
-        return None if value is None else float(value)
+        """The statistic; None if any position could not be measured, inf for the mean of divergences that are."""
+        cell = model.of(self.kind)
+        if cell.unmeasured or not cell.count:
+            return None
+        if self.statistic == "mean_kl" and cell.infinite:
+            return math.inf
+        return float(cell.figures()[self.statistic])
 
     def exceeded(self, model: ModelSummary) -> bool:
         """Whether the check fails for the network: the statistic is above the value, or could not be measured."""

@@ -36,7 +36,8 @@ def test_head_of_a_probe_answers_as_get_without_the_body(serve: Serve, tmp_path:
     write_fake(tmp_path / "m", "good")
     (tmp_path / "m" / "bad.toml").write_text("[contract]\n")
     for client in (serve(tmp_path / "m"), serve(tmp_path / "m", default_model="bad")):
-        got, head = client.get(path), client.head(path)
+        same_id = {"X-Request-ID": "probe-1"}
+        got, head = client.get(path, headers=same_id), client.head(path, headers=same_id)
         assert (head.status_code, head.content) == (got.status_code, b"")
         assert {**head.headers, "x-request-id": ""} == {**got.headers, "x-request-id": ""}
         labels = f'method="HEAD",route="{path}",status="{got.status_code}"'
@@ -107,6 +108,10 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
     assert sample(client, ok) == 1
     assert sample(client, ok.replace("200", "422")) == 1
     assert sample(client, 'movemask_requests_total{method="GET",route="other",status="404"}') == 1
+    client.post("/v1/games", content=b"{}")
+    client.post("/v1/move", json={"fen": " " * 40_000})
+    assert sample(client, 'movemask_requests_total{method="POST",route="/v1/games",status="415"}') == 1
+    assert sample(client, 'movemask_requests_total{method="POST",route="/v1/move",status="413"}') == 1
     assert sample(client, 'movemask_positions_total{model="fake",status="ongoing"}') == 2
     assert sample(client, 'movemask_positions_total{model="fake",status="stalemate"}') == 1
     assert sample(client, 'movemask_invalid_total{problem="invalid-fen"}') == 2

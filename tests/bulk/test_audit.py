@@ -33,10 +33,11 @@ from service.audit.causes import Cause
 from service.audit.cells import QUANTILES
 from service.audit.kinds import KINDS, MEANINGS
 from service.bulk.rows import schema
-from service.bulk.summary import summarised
+from service.bulk.summary import Threshold, summarised
 from service.cli import main
 from service.encoding.encoded import Elo
 from service.encoding.position import Position
+from service.errors import AuditError
 from service.inference.model import Model
 from service.inference.registry import open_model
 from service.settings import shipped_models
@@ -290,6 +291,32 @@ def test_a_check_of_what_could_not_be_measured_fails(tmp_path: Path) -> None:
     )
     assert result.exit_code == 3
     assert "fake: unmirrored.max could not be measured" in result.output
+
+
+def test_a_check_of_what_was_measured_in_part_fails(tmp_path: Path) -> None:
+    """What could not be measured may be what leaks most: a mean or maximum of the rest says nothing of it."""
+    table_of(tmp_path / "t.parquet", {"whole": [0.1, 0.2], "part": [0.1, None]}, [20])
+    whole, part = summarised(tmp_path / "t.parquet")
+    for text in ("raw.max=0.5", "raw.mean=0.5", "raw.p50=0.5", "raw.flips=5", "raw.mean_kl=5"):
+        threshold = Threshold.read(text)
+        assert (threshold.exceeded(whole), threshold.exceeded(part)) == (False, True), text
+
+
+def test_a_check_of_divergences_that_are_infinite_fails(tmp_path: Path, models: Path) -> None:
+    """Rounding to four places gives most moves nothing at all in a position with a clear best move."""
+    (tmp_path / "x.fen").write_text("\n".join(fens(20)))
+    options = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    result = run(tmp_path / "x.fen", *options, "--fail-above", "rounded.mean_kl=1e9")
+    kinds = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["kinds"]
+    assert kinds["rounded"]["infinite_kl"] > 0
+    assert result.exit_code == 3
+    assert "net: rounded.mean_kl is inf, above 1e+09" in result.output
+
+
+@pytest.mark.parametrize("value", ["inf", "1e400", "nan", "1e", ""])
+def test_a_check_against_no_number_is_refused(value: str) -> None:
+    with pytest.raises(AuditError, match=r"write KIND\.STATISTIC=VALUE"):
+        Threshold.read(f"raw.max={value}")
 
 
 def test_causes_have_no_figures_that_nobody_measured(tmp_path: Path, models: Path) -> None:
