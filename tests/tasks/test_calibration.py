@@ -204,6 +204,8 @@ def test_a_dry_run_of_a_shipped_model_is_allowed(games: Path) -> None:
 
 
 def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidPgn, match="no position to fit to; 1 games end within the 8 plies that are left out"):
+        fitted(model, io.StringIO("1. e4 e5 2. Nf3 *"), first_ply=8)
     with pytest.raises(InvalidPgn, match="no position to fit to; pgn: there is no game in it"):
         fitted(model, io.StringIO(""))
     (tmp_path / "empty.pgn").write_text("")

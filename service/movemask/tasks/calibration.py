@@ -80,7 +80,8 @@ def fitted(
         if progress is not None:
             progress(len(targets))
     if not targets:
-        raise InvalidPgn(f"games: no position to fit to; {'; '.join(counted.left_out[:3]) or 'no game in it'}")
+        short = [f"{counted.games} games end within the {first_ply} plies that are left out"] if counted.games else []
+        raise InvalidPgn(f"games: no position to fit to; {'; '.join(short + counted.left_out[:3])}")
     indptr = np.cumsum([0, *lengths])
     found = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
     return Fitted(found, counted.games, len(targets), tuple(counted.left_out))
