@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.inference.batcher import Batcher
 from movemask.inference.contract import Contract
 from movemask.inference.model import Model, expected_tensors
 from movemask.inference.session import Array, FakeSession, TensorInfo
+from movemask.leakage.audited import Audited
+from movemask.pipeline import Pipeline
 from movemask.planes.encoders import plane_encoder
 from movemask.vocabulary.vocabularies import vocabulary
 
@@ -96,8 +97,10 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
     return Model(name, "sha256:" + "1" * 64, terms, FixedSession(terms, logits))
 
 
-def batcher(model: Model) -> Batcher:
-    return Batcher(model, max_batch=64, max_waiting=1024)
+def pipeline(model: Model, record: Callable[[Audited | None], None] = lambda audited: None, **settings: Any) -> Pipeline:
+    """A pipeline that audits nothing, if it is not told where to."""
+    usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}
+    return Pipeline(model, record, **{**usual, **settings})
 
 
 _KINDS = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}

@@ -132,14 +132,13 @@ class Metrics(RuntimeEvents):
         for status, count in Counts(statuses).items():
             self.positions.labels(model, status).inc(count)
 
-    def delivered(self, model: str, delivery: Delivery[object]) -> None:
+    def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
         """Keeps what the request's log line and spans say of a submission."""
         context = request_context.get()
         if context is not None:
             context.positions += sum(not isinstance(one, MovemaskError) for one in delivery.results)
-            if context.runs is not None:
-                size = len(delivery.results)
-                context.runs.append(NetworkRun(model, size, delivery.submitted, delivery.started, delivery.ended))
+            if context.runs is not None and ran:
+                context.runs.append(NetworkRun(model, ran, delivery.submitted, delivery.started, delivery.ended))
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions; neither what could not be measured nor a record that holds NaN or
