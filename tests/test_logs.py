@@ -94,7 +94,7 @@ def test_a_reader_that_has_gone_is_survived_and_counted() -> None:
 def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     code = (
-        "import logging; from service import logs; logs.configure('info', 'json')\n"
+        "import logging; from movemask import logs; logs.configure('info', 'json')\n"
         "for n in range(2000): logging.info('%d %s', n, 'x' * 300)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "service")}

@@ -1,4 +1,4 @@
-"""What a user would lose: an answer, whoever else's is odd; what an operator would lose: audit records of the others."""
+"""What a user would lose to an odd query of somebody else: an answer; and an operator: the audit's other records."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
 
     store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
     recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
-    asked = Pipeline(
-        fake_model(), recorder.audit, expect=recorder.expect, plan=Broken(), max_batch=8, max_waiting=100
-    )
+    asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, plan=Broken(), max_batch=8, max_waiting=100)
     outcomes = answered(asked, [Query(moves=("e2e4",)), Query(moves=("d2d4",))])
     assert not any(isinstance(outcome, MovemaskError) for outcome in outcomes)
     assert recorder.flush(30)
@@ -158,7 +156,7 @@ def test_wrong_vectorised_legal_moves_are_withheld_where_they_are_judged(
 
     def one_missing(boards: Boards) -> legality.LegalMoves:
         found = right(boards)
-        return replace(found, moves=found.moves[:, 1:])
+        return replace(found, packed=found.packed[1:])
 
     monkeypatch.setattr(legality, "legal_moves", one_missing)
     (vectorised,) = answered(pipeline(fake_model(), rules=Rules.VECTORISED, judge_share=share), [Query()])

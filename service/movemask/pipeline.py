@@ -212,6 +212,11 @@ class Pipeline:
         """Whether queries are taken."""
         return self._queue.alive
 
+    @property
+    def waiting(self) -> int:
+        """Queries that wait for a batch."""
+        return self._queue.waiting
+
     async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
         """What `write` makes of each answer, on the thread that answered, or the query's error; in order.
 
@@ -283,20 +288,22 @@ class Pipeline:
                     )
         answers = [outcomes[place] for place in range(len(queries))]
 
-        if evaluated is not None:
-            self._expect(len(places))
+        statuses = [one.status for one in answers if isinstance(one, Answer)]
+        if evaluated is None:  # nothing to audit
+            self._events.answered(self.model.name, statuses)
+            return answers, lambda: None
+        self._expect(len(places))
 
         def after() -> None:
-            if evaluated is not None:
-                audited: Audited | None = None
-                try:
-                    audited = self._audited(evaluated, [answers[place] for place in places])
-                finally:
-                    self._record(audited)
+            audited: Audited | None = None
+            try:
+                self._events.answered(self.model.name, statuses)
                 if evaluated.ran:
                     own = [waited[place] for place in places]
                     self._events.ran(self.model.name, evaluated.ran, evaluated.seconds, self._queue.waiting, own)
-            self._events.answered(self.model.name, [one.status for one in answers if isinstance(one, Answer)])
+                audited = self._audited(evaluated, [answers[place] for place in places])
+            finally:
+                self._record(audited)
 
         return answers, after
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
@@ -23,8 +24,8 @@ def told(client: TestClient, **body: Any) -> dict[str, Any]:
     return answer
 
 
-def test_a_position_is_run_once_and_answered_the_same_by_every_rule(serve: Serve) -> None:
-    client, plain = serve(cache_mb=16), serve()
+def test_a_position_is_run_once_and_answered_the_same_by_every_rule(serve: Serve, tmp_path: Path) -> None:
+    client, plain = serve(cache_mb=16), serve(database_url=f"sqlite:///{tmp_path}/plain.db")
     rules: list[dict[str, Any]] = [{}, {}, {"temperature": 0.5}, {"normalizer": "entmax15"}, {"top_k": 2}]
     for rule in rules:
         assert told(client, fen=FEN, **rule) == told(plain, fen=FEN, **rule)

@@ -24,7 +24,7 @@ class Gate:
         self.waited: list[float] = []
         self.finished: list[int] = []
         self.error: Exception | None = None
-        self.error_after: Exception | None = None
+        self.errors_after: list[Exception] = []
 
     def __call__(
         self, items: Sequence[int], waited: Sequence[float], /, *, alone: bool
@@ -41,8 +41,8 @@ class Gate:
 
     def after(self, count: int) -> None:
         """What is done once the answers are out."""
-        if self.error_after is not None:
-            raise self.error_after
+        if self.errors_after:
+            raise self.errors_after.pop()
         self.finished.append(count)
 
 
@@ -102,10 +102,13 @@ def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int])
         assert sorted(gate.sizes) == [8, 8]
         gate.open.set()
         assert await asked == [2 * item for item in range(20)]
-        gate.sizes.clear()
-        assert await ask(pair, range(5)) == [0, 2, 4, 6, 8]
 
     asyncio.run(story())
+
+
+def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue[int, int]) -> None:
+    gate.open.set()
+    assert asyncio.run(ask(pair, range(5))) == [0, 2, 4, 6, 8]
     assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
     assert sum(gate.sizes) == 5
 
@@ -227,6 +230,7 @@ def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate
         assert await ask(queue, [1, 2]) == [2, 4]
 
     asyncio.run(story())
+    queue.close()
     assert sum(gate.finished) == 2  # nothing is left to do after a batch that failed
 
 
@@ -234,9 +238,8 @@ def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
     gate: Gate, queue: Queue[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
-    gate.error_after = ZeroDivisionError()
+    gate.errors_after = [ZeroDivisionError()]
     assert asyncio.run(ask(queue, [1])) == [2]
-    gate.error_after = None
     assert asyncio.run(ask(queue, [2])) == [4]
     queue.close()
     assert gate.finished == [1]

@@ -112,10 +112,7 @@ class Recorder:
         once. Without room for it, all of it is dropped; of None, all that was expected."""
         with self._wake:
             _, expected = self._expected.pop(threading.get_ident(), (0.0, 0))
-            if audited is None:
-                lost = expected
-            else:
-                lost = 0 if self.waiting < self._max_waiting else len(audited)
+            lost = expected if audited is None else 0 if self.waiting < self._max_waiting else len(audited)
             if audited is not None and not lost:
                 idle = not self._audited and not self._waiting
                 self._audited.append(audited)

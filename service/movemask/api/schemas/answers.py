@@ -28,7 +28,7 @@ class ModelOut(BaseModel):
 class EloOut(BaseModel):
     """The ratings that the network was given: as asked, the contract's default, or the nearest it knows."""
 
-    own: float = Field(serialization_alias="self")
+    own: float = Field(alias="self")
     opponent: float
 
 
