@@ -197,7 +197,7 @@ class Pipeline:
         self._record = record
         self._expect = expect
         self._max_moves = max_moves
-        self._rules = rules
+        self.rules = rules
         self._judge_share = judge_share if rules is Rules.VECTORISED else 0.0
         self._plan = Plan() if plan is None else plan
         self._network = network or model.evaluate
@@ -256,7 +256,7 @@ class Pipeline:
         places: list[int] = []
         if read:
             batch, refused = self.model.batch(
-                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read], self._rules
+                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read], self.rules
             )
             counts = batch.counts
             elo = batch.elo.tolist()
@@ -265,7 +265,7 @@ class Pipeline:
                 if row in refused:
                     outcomes[place] = refused[row]
                 elif not counts[row]:
-                    outcomes[place] = Answer(self.model, self._rules, queries[place], position, rule, _given(elo[row]))
+                    outcomes[place] = Answer(self.model, self.rules, queries[place], position, rule, _given(elo[row]))
                 else:
                     rows.append(row)
             if rows:
@@ -277,7 +277,7 @@ class Pipeline:
                     places.append(place)
                     outcomes[place] = failed.get(own) or Answer(
                         self.model,
-                        self._rules,
+                        self.rules,
                         queries[place],
                         position,
                         rule,

@@ -75,7 +75,7 @@ class Metrics(RuntimeEvents):
             registry=own,
         )
         self.judged_answers = Counter(
-            "movemask_judged", "Answers checked against python-chess's legal moves as well.", registry=own
+            "movemask_judged", "Answers by vectorised rules that were compared with python-chess.", registry=own
         )
         self.cache_hits = Counter(
             "movemask_cache_hits", "Positions that a network was asked about before.", ["model"], registry=own
@@ -165,9 +165,8 @@ class Metrics(RuntimeEvents):
             self.illegal_mass.labels(*labels).inc(mass)
 
     def judged(self, count: int) -> None:
-        """Counts answers that were held to python-chess."""
-        if count:
-            self.judged_answers.inc(count)
+        """Counts answers that were compared with python-chess."""
+        self.judged_answers.inc(count)
 
     def cached(self, model: str, hits: int, misses: int, size: int) -> None:
         """Counts what the cache knew."""
