@@ -15,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
+from movemask.inference.model import Model
 from movemask.logs import QueuedHandler
 from movemask.settings import Settings
 from tests.networks import write_fake
@@ -30,7 +31,7 @@ class AuditedClient(TestClient):
     last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
-        if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/")):
+        if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics")):
             self.app.state.services.recorder.flush(WRITTEN_SECONDS)  # type: ignore[attr-defined]
         return super().request(method, url, **options)
 
@@ -72,16 +73,20 @@ def nothing_is_left_running() -> Iterator[None]:
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts an app on a models folder (one fake if none is given) with the given settings; hands out its client."""
+    """Starts an app on a models folder (one fake if none is given) with the given settings; hands out its client.
+
+    `prepare` puts another model in the place of one that was loaded."""
     with ExitStack() as stack:
 
-        def start(models: Path | None = None, **settings: Any) -> TestClient:
+        def start(
+            models: Path | None = None, prepare: Callable[[Model], Model] | None = None, **settings: Any
+        ) -> TestClient:
             if models is None:
                 models = tmp_path / "models"
                 write_fake(models)
             usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
             chosen = {"models_dir": models, **usual, **settings}
-            app = create_app(Settings.read(**chosen))
+            app = create_app(Settings.read(**chosen), prepare=prepare)
             return stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
 
         yield start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,15 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.inference.batcher import Batcher
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules
+from movemask.board.position import Position
+from movemask.inference.batch import Batch
 from movemask.inference.contract import Contract
 from movemask.inference.model import Model, expected_tensors
 from movemask.inference.session import Array, FakeSession, TensorInfo
+from movemask.leakage.audited import Audited
+from movemask.pipeline import Pipeline
 from movemask.planes.encoders import plane_encoder
 from movemask.vocabulary.vocabularies import vocabulary
 
@@ -96,8 +101,19 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
     return Model(name, "sha256:" + "1" * 64, terms, FixedSession(terms, logits))
 
 
-def batcher(model: Model) -> Batcher:
-    return Batcher(model, max_batch=64, max_waiting=1024)
+def no_audit(audited: Audited | None) -> None:
+    """Records nothing."""
+
+
+def pipeline(model: Model, record: Callable[[Audited | None], None] = no_audit, **settings: Any) -> Pipeline:
+    """A pipeline on a model; it audits nothing unless told where to."""
+    usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}
+    return Pipeline(model, record, **{**usual, **settings})
+
+
+def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
+    """The positions as the model takes them, by python-chess's rules."""
+    return model.whole_batch(positions, elos or [None] * len(positions), Rules.PYTHON_CHESS)
 
 
 _KINDS = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
@@ -111,8 +127,10 @@ def write_onnx(
     slots: int | None = None,
     fixed_batch: int | None = None,
     poison: float | None = None,
+    values: int = 3,
 ) -> None:
-    """A random linear network: flatten → 8 → A, and a value of three logits; `poison` is added to every logit."""
+    """A random linear network: flatten → 8 → A, and a value of three logits, or of one number; `poison` is added to
+    every logit."""
     rng = np.random.default_rng(0)
     encoder, size = plane_encoder(planes), slots or len(vocabulary(words))
 
@@ -122,7 +140,7 @@ def write_onnx(
     weights = [
         constant("w1", rng.normal(size=(math.prod(encoder.shape), 8)) * 0.1),
         constant("w2", rng.normal(size=(8, size))),
-        constant("w3", rng.normal(size=(8, 3))),
+        constant("w3", rng.normal(size=(8, values))),
         constant("bias", np.full(size, 0.0 if poison is None else poison)),
     ]
     nodes = [
@@ -137,7 +155,7 @@ def write_onnx(
     inputs = [helper.make_tensor_value_info("planes", _KINDS[encoder.dtype], [batch, *encoder.shape])]
     outputs = [
         helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, size]),
-        helper.make_tensor_value_info("value", TensorProto.FLOAT, [batch, 3]),
+        helper.make_tensor_value_info("value", TensorProto.FLOAT, [batch, values]),
     ]
     graph = helper.make_graph(nodes, "linear", inputs, outputs, weights)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)

@@ -1,61 +1,174 @@
-"""What an operator would lose: the audit records of everyone whose answer went out together with one that is odd."""
+"""What a user would lose to an odd query of somebody else: an answer; and an operator: the audit's other records."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import chess
 import pytest
 
-from movemask.answering import Answer, Asked, Query
 from movemask.api.metrics import Metrics
+from movemask.board import legality
+from movemask.board.boards import Boards
+from movemask.board.legal import Rules
 from movemask.board.position import Position
-from movemask.inference.batcher import Batcher
-from movemask.inference.registry import open_model
+from movemask.errors import InferenceFailed, InvalidFen, MovemaskError, ServedLeakage
+from movemask.inference.batch import Batch
+from movemask.inference.model import Outputs
+from movemask.leakage.audited import Audited
 from movemask.leakage.causes import Cause
+from movemask.leakage.kinds import Plan
 from movemask.leakage.record import AuditRecord, Figure
-from movemask.pipeline import Pipeline
-from movemask.policy import Rule
-from tests.networks import write_fake
+from movemask.pipeline import Answer, Events, Pipeline, Query
+from movemask.store.recorder import Recorder
+from movemask.store.store import Store
+from tests.ground_truth import tricky
+from tests.networks import fake_model, pipeline
 from tests.store.records import record
 
+E2E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR"
+D2D4 = "rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR"
 
-def unwritable() -> Asked:
+
+def answered(asked: Pipeline, queries: Sequence[Query]) -> Sequence[Mapping[int, float] | MovemaskError]:
+    """Each query's probabilities by move, and the pipeline closed."""
+    try:
+        return asyncio.run(asked.evaluate(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
+    finally:
+        asked.close()
+
+
+def unwritable() -> Query:
     """A position whose move number has more digits than Python writes."""
     board = chess.Board()
     board.fullmove_number = 10**5000
-    return Asked(Position(board), None, Rule())
+    return Query(position=Position(board))
 
 
 def test_an_answer_that_cannot_be_recorded_costs_its_own_record_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorded: list[tuple[list[AuditRecord], int]] = []
+    made: list[AuditRecord] = []
+    store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100, made=made.extend)
+    asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, max_batch=8, max_waiting=100)
+    outcomes = answered(asked, [Query(moves=("e2e4",)), unwritable(), Query(moves=("d2d4",))])
+    assert [isinstance(outcome, MovemaskError) for outcome in outcomes] == [False] * 3
+    recorder.close()
+    store.close()
+    assert [one.fen.split()[0] for one in made] == [E2E4, D2D4]
+    assert recorder.dropped == 1
+    assert "an audit record cannot be made" in caplog.text
 
-    async def ask(pipeline: Pipeline, batcher: Batcher) -> list[object]:
-        queries: Sequence[Query | Asked] = [Query(moves=("e2e4",)), unwritable(), Query(moves=("d2d4",))]
-        outcomes: list[object] = list(await pipeline.evaluate(queries, batcher))
-        await asyncio.sleep(0)  # records are made after the turn of the loop in which the answers go out
-        return outcomes
 
-    model = open_model(write_fake(tmp_path), 1)
-    with ThreadPoolExecutor(1) as executor:
-        batcher = Batcher(model, max_batch=8, max_waiting=100)
-        pipeline = Pipeline(lambda records, failed: recorded.append((list(records), failed)), executor, max_moves=10)
-        outcomes = asyncio.run(ask(pipeline, batcher))
-        batcher.close()
-    assert all(isinstance(outcome, Answer) for outcome in outcomes)
-    ((records, failed),) = recorded
-    assert [one.fen.split()[0] for one in records] == [
-        "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR",
-        "rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR",
-    ]
-    assert failed == 1
-    assert "an answer of model fake cannot be recorded" in caplog.text
+def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dropped(tmp_path: Path) -> None:
+    class Broken(Plan):
+        def drawn(self, chance: float) -> tuple[str, ...]:
+            raise MemoryError
+
+    store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, plan=Broken(), max_batch=8, max_waiting=100)
+    outcomes = answered(asked, [Query(moves=("e2e4",)), Query(moves=("d2d4",))])
+    assert not any(isinstance(outcome, MovemaskError) for outcome in outcomes)
+    assert recorder.flush(30)
+    assert (recorder.dropped, recorder.waiting) == (2, 0)
+    recorder.close()
+    store.close()
+
+
+def test_what_is_answered_is_expected_by_the_audit_before_its_caller_knows() -> None:
+    told: list[str] = []
+
+    def write(answer: Answer) -> None:
+        told.append("written")
+
+    def keep(audited: Audited | None) -> None:
+        assert audited is not None
+        told.append(f"audited {len(audited)}")
+
+    asked = pipeline(fake_model(), keep, expect=lambda positions: told.append(f"expected {positions}"))
+    asyncio.run(asked.evaluate([Query(), Query(fen="x"), Query(fen="7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")], write))
+    asked.close()
+    assert told == ["expected 1", "written", "written", "audited 1"]
+
+
+def test_what_is_wrong_with_one_query_is_its_own_error_and_the_others_are_answered() -> None:
+    good, bad, last = answered(pipeline(fake_model()), [Query(), Query(fen="x"), Query(moves=("e2e4",))])
+    assert isinstance(bad, InvalidFen)
+    assert not isinstance(good, MovemaskError)
+    assert not isinstance(last, MovemaskError)
+    assert len(good) == len(last) == 20
+
+
+def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered() -> None:
+    model = fake_model("broken")
+    faults = [RuntimeError("out of memory")]
+
+    def network(batch: Batch, *, alone: bool = True) -> Outputs:
+        if faults:
+            raise faults.pop()
+        return model.evaluate(batch, alone=alone)
+
+    async def story(asked: Pipeline) -> None:
+        with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):
+            await asked.evaluate([Query()], lambda answer: answer.status)
+        assert await asked.evaluate([Query()], lambda answer: answer.status) == ["ongoing"]
+
+    asked = pipeline(model, network=network)
+    asyncio.run(story(asked))
+    asked.close()
+
+
+def test_both_rules_give_the_same_answers_and_vectorised_ones_are_judged_by_their_share() -> None:
+    class Judged(Events):
+        count = 0
+
+        def judged(self, count: int) -> None:
+            self.count += count
+
+    queries = [Query(fen=fen) for fen, _, flags in tricky() if not any(one.startswith("python-chess") for one in flags)]
+    by: dict[tuple[Rules, float], Sequence[Mapping[int, float] | MovemaskError]] = {}
+    for rules, share, count in [
+        (Rules.PYTHON_CHESS, 1.0, False),
+        (Rules.VECTORISED, 1.0, True),
+        (Rules.VECTORISED, 0.0, False),
+    ]:
+        events = Judged()
+        asked = pipeline(fake_model(), rules=rules, judge_share=share, events=events)
+        by[rules, share] = answered(asked, queries)
+        ongoing = sum(bool(outcome) for outcome in by[rules, share] if not isinstance(outcome, MovemaskError))
+        assert events.count == (ongoing if count else 0)
+    right, *others = by.values()
+    for other in others:
+        assert other == right
+
+
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_wrong_vectorised_legal_moves_are_withheld_where_they_are_judged(
+    monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    right = legality.legal_moves
+
+    def one_missing(boards: Boards) -> legality.LegalMoves:
+        found = right(boards)
+        return replace(found, packed=found.packed[1:])
+
+    monkeypatch.setattr(legality, "legal_moves", one_missing)
+    (vectorised,) = answered(pipeline(fake_model(), rules=Rules.VECTORISED, judge_share=share), [Query()])
+    if share:
+        assert isinstance(vectorised, ServedLeakage)
+        assert "over 19 moves that are not the 20 of python-chess" in str(vectorised)
+    else:
+        assert not isinstance(vectorised, MovemaskError)
+        assert len(vectorised) == 19
+    (plain,) = answered(pipeline(fake_model(), judge_share=share), [Query()])
+    assert not isinstance(plain, MovemaskError)
+    assert len(plain) == 20  # by default python-chess finds them
 
 
 def test_counters_never_take_what_would_spoil_them_for_good() -> None:

@@ -13,7 +13,7 @@ from movemask.board.elo import Elo
 from movemask.board.legal import Rules
 from movemask.board.move_codes import names_of
 from movemask.board.position import Position
-from movemask.errors import InvalidLogits
+from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError
 from movemask.inference.batch import Batch
 from movemask.inference.model import Model, Outputs
 from movemask.leakage.leakage import Unmasked
@@ -37,7 +37,7 @@ class Evaluated:
     unmasked : the logits, from which every kind of leakage can be measured
     policies : the distributions, by each position's rule
     raw, multiplied : float64 `[B]`, what these two mistakes would have leaked
-    seconds : that the network took
+    ran, seconds : rows that the network ran on, and how long it took; 0 where a cache knew them all
     unusable : by row, why there is no distribution; the rest of such a row means nothing
     """
 
@@ -48,6 +48,7 @@ class Evaluated:
     policies: Policies
     raw: Float
     multiplied: Float
+    ran: int
     seconds: float
     unusable: Mapping[int, InvalidLogits]
 
@@ -60,8 +61,14 @@ def evaluate(
     `network` stands for `model.evaluate`; `alone` as in `Session.run`. Raises InferenceFailed.
     """
     started = time.perf_counter()
-    outputs = (network or model.evaluate)(batch, alone=alone)
-    seconds = time.perf_counter() - started
+    try:
+        outputs = (network or model.evaluate)(batch, alone=alone)
+    except MovemaskError:
+        raise
+    except Exception as error:
+        raise InferenceFailed(f"model {model.name}: {type(error).__name__}: {error}") from error
+    ran = len(batch) - outputs.cached
+    seconds = time.perf_counter() - started if ran else 0.0
     logits, indptr = outputs.logits, batch.indptr
     legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
     # NaN and +inf come through the maximum, and so does a row of -inf alone: one look finds all three.
@@ -75,7 +82,7 @@ def evaluate(
     unmasked = Unmasked(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     made = policies(batch.codes, legal, indptr, rules)
-    return Evaluated(model, batch, outputs.value, unmasked, made, raw, multiplied, seconds, unusable)
+    return Evaluated(model, batch, outputs.value, unmasked, made, raw, multiplied, ran, seconds, unusable)
 
 
 def evaluate_positions(

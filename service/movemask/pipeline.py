@@ -71,6 +71,11 @@ class Answer:
     timing: Timing | None = None
 
     @property
+    def ran(self) -> bool:
+        """Whether the network ran for it: not without a legal move, nor where a cache knew the whole batch."""
+        return self.evaluated is not None and self.evaluated.ran > 0
+
+    @property
     def status(self) -> str:
         """`ongoing`, `checkmate` or `stalemate`."""
         return self.position.status(has_legal_moves=self.evaluated is not None)
@@ -151,8 +156,8 @@ class Events:
     def judged(self, count: int) -> None:
         """Answers by vectorised rules were compared with python-chess."""
 
-    def delivered(self, model: str, delivery: Delivery[object]) -> None:
-        """The results of one submission are back in the task that asked."""
+    def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
+        """The results of one submission are back in the task that asked; the network ran on `ran` of its positions."""
 
 
 _NO_EVENTS = Events()
@@ -163,7 +168,8 @@ class Pipeline:
 
     Parameters
     ----------
-    record : takes what is to be audited, and returns at once
+    record : takes what is to be audited, and returns at once; None if that could not be made
+    expect : called on the same thread before the answers go out, with how many positions `record` is about to get
     max_batch, max_waiting : of the queue, in positions
     max_moves : limit of `Query.moves`
     rules : who finds the legal moves
@@ -175,8 +181,9 @@ class Pipeline:
     def __init__(
         self,
         model: Model,
-        record: Callable[[Audited], None],
+        record: Callable[[Audited | None], None],
         *,
+        expect: Callable[[int], None] = lambda positions: None,
         max_batch: int,
         max_waiting: int,
         max_moves: int | None = None,
@@ -188,8 +195,9 @@ class Pipeline:
     ) -> None:
         self.model = model
         self._record = record
+        self._expect = expect
         self._max_moves = max_moves
-        self._rules = rules
+        self.rules = rules
         self._judge_share = judge_share if rules is Rules.VECTORISED else 0.0
         self._plan = Plan() if plan is None else plan
         self._network = network or model.evaluate
@@ -204,6 +212,11 @@ class Pipeline:
         """Whether queries are taken."""
         return self._queue.alive
 
+    @property
+    def waiting(self) -> int:
+        """Queries that wait for a batch."""
+        return self._queue.waiting
+
     async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
         """What `write` makes of each answer, on the thread that answered, or the query's error; in order.
 
@@ -212,9 +225,17 @@ class Pipeline:
         """
         if not queries:
             return []
-        delivery = await self._queue.submit(queries, write)
-        self._events.delivered(self.model.name, delivery)
-        return delivery.results
+        delivery = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)))
+        results: list[R | MovemaskError] = []
+        ran = 0
+        for one in delivery.results:
+            if isinstance(one, MovemaskError):
+                results.append(one)
+            else:
+                ran += one[0]
+                results.append(one[1])
+        self._events.delivered(self.model.name, delivery, ran)
+        return results
 
     def close(self) -> None:
         """Answers what waits, and takes no more."""
@@ -235,7 +256,7 @@ class Pipeline:
         places: list[int] = []
         if read:
             batch, refused = self.model.batch(
-                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read], self._rules
+                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read], self.rules
             )
             counts = batch.counts
             elo = batch.elo.tolist()
@@ -244,7 +265,7 @@ class Pipeline:
                 if row in refused:
                     outcomes[place] = refused[row]
                 elif not counts[row]:
-                    outcomes[place] = Answer(self.model, self._rules, queries[place], position, rule, _given(elo[row]))
+                    outcomes[place] = Answer(self.model, self.rules, queries[place], position, rule, _given(elo[row]))
                 else:
                     rows.append(row)
             if rows:
@@ -256,7 +277,7 @@ class Pipeline:
                     places.append(place)
                     outcomes[place] = failed.get(own) or Answer(
                         self.model,
-                        self._rules,
+                        self.rules,
                         queries[place],
                         position,
                         rule,
@@ -267,12 +288,22 @@ class Pipeline:
                     )
         answers = [outcomes[place] for place in range(len(queries))]
 
+        statuses = [one.status for one in answers if isinstance(one, Answer)]
+        if evaluated is None:  # nothing to audit
+            self._events.answered(self.model.name, statuses)
+            return answers, lambda: None
+        self._expect(len(places))
+
         def after() -> None:
-            self._events.answered(self.model.name, [one.status for one in answers if isinstance(one, Answer)])
-            if evaluated is not None:
-                size, own = len(evaluated.batch), [waited[place] for place in places]
-                self._events.ran(self.model.name, size, evaluated.seconds, self._queue.waiting, own)
-                self._record(self._audited(evaluated, [answers[place] for place in places]))
+            audited: Audited | None = None
+            try:
+                self._events.answered(self.model.name, statuses)
+                if evaluated.ran:
+                    own = [waited[place] for place in places]
+                    self._events.ran(self.model.name, evaluated.ran, evaluated.seconds, self._queue.waiting, own)
+                audited = self._audited(evaluated, [answers[place] for place in places])
+            finally:
+                self._record(audited)
 
         return answers, after
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -65,9 +65,11 @@ class Runtime:
 
 
 @contextmanager
-def running(settings: Settings, events: RuntimeEvents) -> Iterator[Runtime]:
+def running(
+    settings: Settings, events: RuntimeEvents, prepare: Callable[[Model], Model] | None = None
+) -> Iterator[Runtime]:
     """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
-    is lost."""
+    is lost. `prepare` is given each model that passed its check, and returns the one to serve."""
     plan = audit_plan(settings)
     provider = provider_named(settings.provider)
     store = Store(
@@ -87,6 +89,7 @@ def running(settings: Settings, events: RuntimeEvents) -> Iterator[Runtime]:
     serving: Serving[Pipeline] | None = None
 
     def start(model: Model) -> Pipeline:
+        model = model if prepare is None else prepare(model)
         network = None
         if cache is not None:
             network = CachedNetwork(
@@ -95,6 +98,7 @@ def running(settings: Settings, events: RuntimeEvents) -> Iterator[Runtime]:
         return Pipeline(
             model,
             recorder.audit,
+            expect=recorder.expect,
             max_batch=settings.positions_a_run,
             max_waiting=settings.max_queue,
             max_moves=settings.max_moves,

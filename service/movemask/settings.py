@@ -82,7 +82,7 @@ class Settings(BaseSettings):
         "python-chess", description="Who finds the legal moves: python-chess, or vectorised, its faster twin."
     )
     judge_share: float = Field(
-        0.05, ge=0, le=1, description="Share of answers that are checked against python-chess's legal moves as well."
+        0.05, ge=0, le=1, description="With vectorised rules: share of answers that are compared with python-chess."
     )
     audit_kinds: str = Field(
         "raw,multiplied,served",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from numpy.typing import NDArray
 
 from movemask.api import problems
+from movemask.board.position import Position
+from movemask.inference.model import Model
 from tests.conftest import Serve
-from tests.networks import batcher, fixed_model
+from tests.networks import FixedSession, batch_of
 
 JSON = {"Content-Type": "application/json"}
 
@@ -162,20 +166,20 @@ class TestFaultyNetworks:
         """Here errors are logged: they are the operator's."""
 
     @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_legal_logits_that_are_no_numbers(self, client: TestClient, bad: float) -> None:
-        model = fixed_model(np.full(1880, bad, dtype=np.float32))
-        with_model(client, model)
+    def test_legal_logits_that_are_no_numbers(self, serve: Serve, bad: float) -> None:
+        client = serve(prepare=lambda model: fixed(model, np.full(1880, bad, dtype=np.float32)))
         body = refused(
-            client.post("/v1/policy", json={"moves": []}), 502, "model-error", "model fixed", "slot", "legal move"
+            client.post("/v1/policy", json={"moves": []}), 502, "model-error", "model fake", "slot", "legal move"
         )
         assert "rnbqkbnr" in body["detail"]
 
-    def test_one_bad_row_spoils_only_itself(self, client: TestClient) -> None:
-        logits = np.zeros(1880, dtype=np.float32)
-        model = fixed_model(logits)
-        start = model.encode(problems_position())
-        logits[start.slots[0]] = np.nan
-        with_model(client, model)
+    def test_one_bad_row_spoils_only_itself(self, serve: Serve) -> None:
+        def spoilt(model: Model) -> Model:
+            logits = np.zeros(1880, dtype=np.float32)
+            logits[batch_of(model, [Position.read()]).slots[0]] = np.nan
+            return fixed(model, logits)
+
+        client = serve(prepare=spoilt)
         bare = "7k/8/8/8/8/8/8/K7 w - - 0 1"
         results = client.post(
             "/v1/policy/batch", json={"positions": [{"fen": bare}, {"moves": []}, {"fen": bare}]}
@@ -184,13 +188,6 @@ class TestFaultyNetworks:
         assert kinds == ["ongoing", "error", "ongoing"]
 
 
-def problems_position() -> Any:
-    from movemask.board.position import Position
-
-    return Position.read()
-
-
-def with_model(client: TestClient, model: Any) -> None:
-    """Puts another model behind the running app."""
-    held = client.app.state.services  # type: ignore[attr-defined]
-    held.serving._held["fake"].batcher = batcher(model)
+def fixed(model: Model, logits: NDArray[np.float32]) -> Model:
+    """The model with a network that always says this."""
+    return replace(model, session=FixedSession(model.contract, logits))

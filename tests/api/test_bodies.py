@@ -19,7 +19,7 @@ from pydantic import BaseModel, field_validator
 from movemask.api.app import create_app
 from movemask.api.bodies import BodyLimits
 from movemask.api.direct import Direct, DirectRoute
-from movemask.runtime import Services
+from movemask.api.services import Services
 from movemask.settings import Settings
 from tests.networks import write_fake
 

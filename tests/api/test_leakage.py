@@ -10,23 +10,25 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
+import chess
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask import answering
+from movemask import evaluation
 from movemask.api.app import create_app
-from movemask.board.encoded import EncodedPosition
+from movemask.api.services import Services
 from movemask.board.move_codes import codes_of
 from movemask.errors import SettingsError
 from movemask.leakage.counterfactual import multiplied_softmax
 from movemask.leakage.kinds import KINDS
-from movemask.policy import Legal, Policy
-from movemask.runtime import Services
+from movemask.numeric.ragged import Float, Index
+from movemask.policy import Policies, Rule
 from movemask.settings import Settings
 from movemask.vocabulary.vocabularies import vocabulary
 from tests.conftest import AuditedClient, Serve
@@ -322,24 +324,30 @@ def test_positions_as_lines_all_of_them_however_many(client: TestClient) -> None
     assert len(client.get("/v1/leakage/positions", params={"format": "ndjson", "limit": 5}).text.splitlines()) == 5
 
 
-def mistaken_policies(batch: Sequence[EncodedPosition], legal: Legal, rules: Any) -> list[Policy]:
+def mistaken_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) -> Policies:
     """A copy of the policy step with the Maia-2 mistake: `softmax(logits * mask)` over the whole vocabulary."""
     words = vocabulary("movemask-1880")
-    made = []
-    for row, encoded in enumerate(batch):
-        span = slice(legal.indptr[row], legal.indptr[row + 1])
-        mask = np.zeros((1, len(words)), dtype=bool)
-        logits = np.zeros((1, len(words)))
-        mask[0, legal.slots[span]], logits[0, legal.slots[span]] = True, legal.logits[span]
-        probabilities = multiplied_softmax(logits, mask)[0]
+    every = codes_of([words.move(slot, chess.Board()) for slot in range(len(words))])  # all as White would see them
+    found: list[tuple[Index, Float, Float]] = []
+    for start, end in pairwise(indptr):
+        legal = np.isin(every, codes[start:end])
+        full = np.zeros(len(every))
+        full[[every.tolist().index(code) for code in codes[start:end]]] = logits[start:end]
+        probabilities = multiplied_softmax(full[None], legal[None])[0]
         order = np.argsort(-probabilities, kind="stable")
-        codes = codes_of([words.move(slot, encoded.position.board) for slot in order])
-        made.append(Policy(codes, probabilities[order], logits[0, order], 0.0))
-    return made
+        found.append((every[order], probabilities[order], full[order]))
+    rows = len(found)
+    return Policies(
+        np.concatenate([one[0] for one in found]),
+        np.concatenate([one[1] for one in found]),
+        np.concatenate([one[2] for one in found]),
+        np.arange(rows + 1) * len(every),
+        np.zeros(rows),
+    )
 
 
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "policies", mistaken_policies)
+    monkeypatch.setattr(evaluation, "policies", mistaken_policies)
     answer = client.post("/v1/policy", json={"moves": []})
     assert answer.status_code == 500
     assert answer.json()["type"] == "urn:movemask:problem:served-leakage"

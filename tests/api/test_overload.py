@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
+from movemask.inference.model import Model
+from movemask.inference.session import Array, Session, TensorInfo
 from movemask.settings import Settings
-from tests.inference.test_batcher import Gated, begun
 from tests.networks import write_fake
 
 
@@ -25,29 +28,67 @@ def settings(tmp_path: Path) -> Settings:
     return Settings.read(models_dir=tmp_path / "m", database_url=url, threads=1, max_queue=2, max_batch=4)
 
 
-def gated(app: Any) -> Gated:
-    """Puts a gate before the app's network."""
-    held = app.state.services
-    gate = Gated(held.serving._held["fake"].batcher.model.session)
-    object.__setattr__(held.serving._held["fake"].batcher.model, "session", gate)
-    return gate
+class Gated:
+    """A session behind a gate: a run begins, says so, and waits until it is let through."""
+
+    session: Session
+    at_once = 1
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.sizes: list[int] = []
+
+    def __call__(self, model: Model) -> Model:
+        """The model with the gate before its network."""
+        self.session = model.session
+        return replace(model, session=self)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        return self.session.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        return self.session.outputs
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
+        self.sizes.append(len(feeds["planes"]))
+        self.begun.release()
+        assert self.open.wait(30)
+        return self.session.run(feeds, outputs, alone=alone)
 
 
-def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings) -> None:
+@pytest.fixture
+def gate() -> Iterator[Gated]:
+    made = Gated()
+    yield made
+    made.open.set()
+
+
+async def begun(gate: Gated) -> None:
+    assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
+
+
+async def queued(app: Any, count: int) -> None:
+    """Lets the loop run until so many positions wait for the network."""
+    async with app.state.services.serving.lease("fake") as pipeline:
+        while pipeline.waiting != count:
+            await asyncio.sleep(0.001)
+
+
+def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings)
+        app = create_app(settings, prepare=gate)
         transport = httpx2.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
             httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
         ):
-            gate = gated(app)
-            batcher = app.state.services.serving._held["fake"].batcher
             first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
             await begun(gate)
             rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
-            while batcher.waiting < 2:
-                await asyncio.sleep(0.001)
+            await queued(app, 2)
             refused = await web.post("/v1/policy", json={"moves": []})
             assert refused.status_code == 503
             assert int(refused.headers["Retry-After"]) >= 1
@@ -62,9 +103,9 @@ def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(setting
     asyncio.run(story())
 
 
-def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings) -> None:
+def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings)
+        app = create_app(settings, prepare=gate)
         body = b'{"moves": ["e2e4"]}'
         sent: list[Any] = []
         gone = asyncio.Event()
@@ -80,8 +121,6 @@ def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Setti
             sent.append(message)
 
         async with app.router.lifespan_context(app):
-            gate = gated(app)
-            batcher = app.state.services.serving._held["fake"].batcher
             transport = httpx2.ASGITransport(app)
             async with httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
                 first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
@@ -102,11 +141,10 @@ def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Setti
                     "server": ("t", 80),
                 }
                 second = asyncio.create_task(app(scope, receive, send))
-                while batcher.waiting < 1:
-                    await asyncio.sleep(0.001)
+                await queued(app, 1)
                 gone.set()
                 await second
-                assert batcher.waiting == 0
+                await queued(app, 0)
                 gate.open.set()
                 assert (await first).status_code == 200
             assert gate.sizes == [1]
@@ -116,15 +154,14 @@ def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Setti
     assert threading.active_count() < 50
 
 
-def test_a_stopping_server_finishes_what_it_has_begun_and_writes_the_audit(settings: Settings) -> None:
-    app = create_app(settings)
+def test_a_stopping_server_finishes_what_it_has_begun_and_writes_the_audit(settings: Settings, gate: Gated) -> None:
+    app = create_app(settings, prepare=gate)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=30))
     running = threading.Thread(target=server.run)
     running.start()
     while not server.started:
         running.join(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    gate = gated(app)
     answers: list[httpx2.Response] = []
     url = f"http://127.0.0.1:{port}/v1/policy"
     client = threading.Thread(target=lambda: answers.append(httpx2.post(url, json={"moves": []}, timeout=30)))

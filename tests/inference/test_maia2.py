@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from movemask.board.elo import Elo
+from movemask.board.move_codes import names_of
 from movemask.board.position import Position
+from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
 from movemask.inference.registry import open_model
-from movemask.policy import Rule, legal_of, policies
 from movemask.tasks.installation import add_onnx
 from movemask.tasks.probes import probes
+from tests.networks import batch_of
 
 pytestmark = pytest.mark.peer
 
@@ -80,18 +82,18 @@ def test_every_probability_is_the_packages_own(package: Any, model: Model) -> No
     boards = boards[:POSITIONS]
     assert {board.turn for board in boards} == {chess.WHITE, chess.BLACK}
     asked = [(board, draw.choice(RATINGS), draw.choice(RATINGS)) for board in boards]
-    batch = [model.encode(Position(board), Elo(own, other)) for board, own, other in asked]
-    evaluation = model.evaluate(batch)
-    legal = legal_of(batch, evaluation.logits)
-    made = policies(batch, legal, [Rule()] * len(batch))
-    assert evaluation.value is not None
-    for (board, own, other), policy, value in zip(asked, made, evaluation.value, strict=True):
+    positions = [Position(board) for board, _, _ in asked]
+    evaluated = evaluate_positions(model, positions, [Elo(own, other) for _, own, other in asked])
+    codes, probabilities, indptr, _ = evaluated.policies.lists
+    assert evaluated.value is not None
+    for row, ((board, own, other), value) in enumerate(zip(asked, evaluated.value, strict=True)):
         theirs, white_wins = inference.inference_each(network, prepared, board.fen(en_passant="fen"), own, other)
-        ours = {move.uci(): p for move, p in zip(policy.moves, policy.probabilities, strict=True)}
+        mine = slice(indptr[row], indptr[row + 1])
+        ours = dict(zip(names_of(codes[mine]), probabilities[mine], strict=True))
         assert ours == pytest.approx(theirs, abs=6e-5), board.fen()  # the package rounds to four places
         score = value[0] if board.turn == chess.WHITE else 1 - value[0]
         assert score == pytest.approx(white_wins, abs=6e-5)
-    spread = np.array([max(policy.probabilities) for policy in made])
+    spread = np.maximum.reduceat(evaluated.policies.probabilities, indptr[:-1])
     assert spread.std() > 0.01  # a flat policy would agree whatever the slots
 
 
@@ -101,5 +103,5 @@ def test_every_rating_falls_into_the_packages_bucket(package: Any, model: Model)
     buckets = utils.create_elo_dict()
     position = Position.read()
     for rating in (0, 1099, 1099.0, *range(1100, 2100, 50), 1999, 2000, 5000):
-        feeds = model.feeds([model.encode(position, Elo(rating, rating))])
+        feeds = model.feeds(batch_of(model, [position], [Elo(rating, rating)]))
         assert feeds["elo_self"].tolist() == [utils.map_to_category(rating, buckets)]

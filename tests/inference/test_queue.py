@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -19,19 +20,30 @@ class Gate:
         self.begun = threading.Semaphore(0)
         self.open = threading.Event()
         self.sizes: list[int] = []
+        self.alone: list[bool] = []
         self.waited: list[float] = []
         self.finished: list[int] = []
         self.error: Exception | None = None
+        self.errors_after: list[Exception] = []
 
-    def answer(self, items: Sequence[int], waited: Sequence[float]) -> tuple[list[int | MovemaskError], After]:
+    def __call__(
+        self, items: Sequence[int], waited: Sequence[float], /, *, alone: bool
+    ) -> tuple[list[int | MovemaskError], After]:
         self.sizes.append(len(items))
+        self.alone.append(alone)
         self.waited += waited
         self.begun.release()
         assert self.open.wait(30)
         if self.error is not None:
             raise self.error
         answers: list[int | MovemaskError] = [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items]
-        return answers, lambda: self.finished.append(len(items))
+        return answers, lambda: self.after(len(items))
+
+    def after(self, count: int) -> None:
+        """What is done once the answers are out."""
+        if self.errors_after:
+            raise self.errors_after.pop()
+        self.finished.append(count)
 
 
 @pytest.fixture
@@ -58,6 +70,10 @@ def pair(gate: Gate) -> Iterator[Queue[int, int]]:
     made.close()
 
 
+async def ask(queue: Queue[int, int], items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
+    return (await queue.submit(items, write)).results
+
+
 async def begun(gate: Gate) -> None:
     assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
 
@@ -72,7 +88,7 @@ def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order
     gate: Gate, queue: Queue[int, int]
 ) -> None:
     gate.open.set()
-    assert asyncio.run(queue.submit(range(20), str)) == [str(2 * item) for item in range(20)]
+    assert asyncio.run(ask(queue, range(20), str)) == [str(2 * item) for item in range(20)]
     assert gate.sizes == [8, 8, 4]
     assert len(gate.waited) == 20
     assert min(gate.waited) >= 0
@@ -80,25 +96,62 @@ def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order
 
 def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int]) -> None:
     async def story() -> None:
-        asked = asyncio.create_task(pair.submit(range(20), int))
+        asked = asyncio.create_task(ask(pair, range(20)))
         await begun(gate)
         await begun(gate)  # both run, before either is done
         assert sorted(gate.sizes) == [8, 8]
         gate.open.set()
         assert await asked == [2 * item for item in range(20)]
-        gate.sizes.clear()
-        assert await pair.submit(range(5), int) == [0, 2, 4, 6, 8]
 
     asyncio.run(story())
+
+
+def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue[int, int]) -> None:
+    gate.open.set()
+    assert asyncio.run(ask(pair, range(5))) == [0, 2, 4, 6, 8]
     assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
     assert sum(gate.sizes) == 5
 
 
-def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue[int, int]) -> None:
+def test_a_lone_item_has_every_thread_and_two_share_them(gate: Gate, pair: Queue[int, int]) -> None:
+    async def story() -> None:
+        first = asyncio.create_task(ask(pair, [1]))
+        await begun(gate)
+        second = asyncio.create_task(ask(pair, [2]))
+        await begun(gate)
+        gate.open.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(story())
+    assert gate.alone == [True, False]
+
+
+def test_two_items_that_come_together_are_not_alone(gate: Gate, queue: Queue[int, int]) -> None:
+    gate.open.set()
+    assert asyncio.run(ask(queue, [1, 2])) == [2, 4]
+    assert gate.alone == [False]
+
+
+def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue[int, int]) -> None:
     async def story() -> None:
         first = asyncio.create_task(queue.submit([1], int))
         await begun(gate)
-        rest = [asyncio.create_task(queue.submit([item], int)) for item in range(2, 7)]
+        second = asyncio.create_task(queue.submit([2], int))
+        await waiting(queue, 1)
+        gate.open.set()
+        one, two = await asyncio.gather(first, second)
+        assert one.submitted <= one.started <= one.ended
+        assert two.submitted < two.started  # it waited for the first
+        assert one.started < two.started <= two.ended
+
+    asyncio.run(story())
+
+
+def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue[int, int]) -> None:
+    async def story() -> None:
+        first = asyncio.create_task(ask(queue, [1]))
+        await begun(gate)
+        rest = [asyncio.create_task(ask(queue, [item])) for item in range(2, 7)]
         await waiting(queue, 5)
         gate.open.set()
         assert await asyncio.gather(first, *rest) == [[2 * item] for item in range(1, 7)]
@@ -114,11 +167,11 @@ def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate:
         return answer
 
     async def story() -> None:
-        first = asyncio.create_task(queue.submit([0], int))
+        first = asyncio.create_task(ask(queue, [0]))
         await begun(gate)
-        bad = asyncio.create_task(queue.submit([1, -1], int))
-        worse = asyncio.create_task(queue.submit([2, 3], write))
-        good = asyncio.create_task(queue.submit([4], write))
+        bad = asyncio.create_task(ask(queue, [1, -1]))
+        worse = asyncio.create_task(ask(queue, [2, 3], write))
+        good = asyncio.create_task(ask(queue, [4], write))
         await waiting(queue, 5)
         gate.open.set()
         one, error = await bad
@@ -135,13 +188,13 @@ def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any
     gate: Gate, queue: Queue[int, int]
 ) -> None:
     async def story() -> None:
-        first = asyncio.create_task(queue.submit(range(20), int))  # more than may wait, but nothing waits
+        first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
         await begun(gate)
         await waiting(queue, 12)
-        second = asyncio.create_task(queue.submit(range(4), int))
+        second = asyncio.create_task(ask(queue, range(4)))
         await waiting(queue, 16)
         with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 16") as caught:
-            await queue.submit([1], int)
+            await ask(queue, [1])
         assert caught.value.retry_after >= 1
         gate.open.set()
         await asyncio.gather(first, second)
@@ -151,10 +204,10 @@ def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any
 
 def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue[int, int]) -> None:
     async def story() -> None:
-        first = asyncio.create_task(queue.submit([1], int))
+        first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
-        gone = asyncio.create_task(queue.submit(range(5), int))
-        stays = asyncio.create_task(queue.submit(range(3), int))
+        gone = asyncio.create_task(ask(queue, range(5)))
+        stays = asyncio.create_task(ask(queue, range(3)))
         await waiting(queue, 8)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
@@ -171,25 +224,53 @@ def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate
         gate.error = RuntimeError("out of memory")
         gate.open.set()
         with pytest.raises(RuntimeError, match="out of memory"):
-            await queue.submit(range(12), int)
+            await ask(queue, range(12))
         assert queue.waiting == 0
         gate.error = None
-        assert await queue.submit([1, 2], int) == [2, 4]
+        assert await ask(queue, [1, 2]) == [2, 4]
 
     asyncio.run(story())
+    queue.close()
     assert sum(gate.finished) == 2  # nothing is left to do after a batch that failed
+
+
+def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
+    gate: Gate, queue: Queue[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    gate.open.set()
+    gate.errors_after = [ZeroDivisionError()]
+    assert asyncio.run(ask(queue, [1])) == [2]
+    assert asyncio.run(ask(queue, [2])) == [4]
+    queue.close()
+    assert gate.finished == [1]
+    assert "what follows the answers of model gated failed" in caplog.text
+
+
+def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue[int, int]) -> None:
+    async def leave() -> None:
+        asyncio.create_task(ask(queue, [1]))  # noqa: RUF006
+        await begun(gate)
+
+    asyncio.run(leave())
+    gate.open.set()
+    assert asyncio.run(ask(queue, [2])) == [4]
+
+
+def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue[int, int]) -> None:
+    with pytest.raises(ValueError, match="items: nothing to answer"):
+        asyncio.run(ask(queue, []))
 
 
 def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[int, int]) -> None:
     async def story() -> None:
-        tasks = [asyncio.create_task(queue.submit([item], int)) for item in range(3)]
+        tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
         await begun(gate)
         closing = asyncio.create_task(asyncio.to_thread(queue.close))
         gate.open.set()
         await asyncio.gather(closing, *tasks)
         assert not queue.alive
         with pytest.raises(ShuttingDown):
-            await queue.submit([1], int)
+            await ask(queue, [1])
 
     asyncio.run(story())
     assert sum(gate.finished) == 3

@@ -17,7 +17,7 @@ from movemask.errors import ContractError, ModelUnavailable, SettingsError, Unkn
 from movemask.inference.contract import read_contract
 from movemask.inference.registry import load_entry, load_registry
 from tests.conftest import ROOT
-from tests.networks import ONNX_TOML, fake_model, write_fake, write_onnx
+from tests.networks import ONNX_TOML, batch_of, fake_model, write_fake, write_onnx
 
 
 def made(folder: Path, toml: str = ONNX_TOML, name: str = "net") -> Path:
@@ -35,10 +35,10 @@ def test_an_onnx_network_is_served_with_its_digest(tmp_path: Path) -> None:
     assert entry.model is not None
     digest = hashlib.sha256((tmp_path / "net.onnx").read_bytes()).hexdigest()
     assert entry.model.digest == f"sha256:{digest}"
-    evaluation = entry.model.evaluate([entry.model.encode(Position.read())] * 3)
-    assert evaluation.logits.shape == (3, 1880)
-    assert evaluation.value is not None
-    np.testing.assert_allclose(evaluation.value.sum(axis=1), 1)
+    outputs = entry.model.evaluate(batch_of(entry.model, [Position.read()] * 3))
+    assert outputs.logits.shape == (3, 1880)
+    assert outputs.value is not None
+    np.testing.assert_allclose(outputs.value.sum(axis=1), 1)
 
 
 def test_the_runtime_keeps_nothing_to_send_to_its_maker(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_value_in_the_other_order_and_already_softmaxed(tmp_path: Path) -> None:
     for order in ("win_draw_loss", "loss_draw_win"):
         entry = load_entry(made(tmp_path, ONNX_TOML + f'order = "{order}"\n'), 1)
         assert entry.model is not None
-        values.append(entry.model.evaluate([entry.model.encode(p) for p in start]).value)
+        values.append(entry.model.evaluate(batch_of(entry.model, start)).value)
     assert values[0] is not None
     assert values[1] is not None
     np.testing.assert_array_equal(values[0], values[1][:, ::-1])
@@ -153,22 +153,22 @@ def test_elo_is_asked_defaulted_clamped_or_ignored() -> None:
         inputs={"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"},
         elo={"default": 1400, "minimum": 800, "maximum": 2400},
     )
-    assert rated.elo(None) == Elo(1400, 1400)
-    assert rated.elo(Elo(100, 3000)) == Elo(800, 2400)
+    start = Position.read()
+    given = batch_of(rated, [start, start], [None, Elo(100, 3000)]).elo
+    assert given.tolist() == [[1400, 1400], [800, 2400]]
     assert rated.ignored(Position.read(), Elo(1, 1)) == ()
-    one = rated.evaluate([rated.encode(Position.read(), Elo(1500, 1500))]).logits
-    other = rated.evaluate([rated.encode(Position.read(), Elo(1500, 1600))]).logits
+    one, other = rated.evaluate(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
     assert not np.array_equal(one, other)
     unrated = fake_model()
-    assert unrated.elo(Elo(1500, 1500)) is None
+    assert np.isnan(batch_of(unrated, [start], [Elo(1500, 1500)]).elo).all()
     assert unrated.ignored(Position.read(moves=["e2e4"]), Elo(1, 1)) == ("history", "elo")
     assert fake_model(planes="lc0-112").ignored(Position.read(moves=["e2e4"]), None) == ()
 
 
 def test_the_fake_is_deterministic_and_batch_independent() -> None:
     model = fake_model()
-    positions = [model.encode(Position.read(moves=moves)) for moves in ([], ["e2e4"], ["d2d4"])]
-    together = model.evaluate(positions).logits
+    positions = [Position.read(moves=moves) for moves in ([], ["e2e4"], ["d2d4"])]
+    together = model.evaluate(batch_of(model, positions)).logits
     for row, position in enumerate(positions):
-        np.testing.assert_array_equal(together[row], fake_model().evaluate([position]).logits[0])
+        np.testing.assert_array_equal(together[row], fake_model().evaluate(batch_of(model, [position])).logits[0])
     assert len({row.tobytes() for row in together}) == 3

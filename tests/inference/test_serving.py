@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from movemask.board.position import Position
 from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
-from movemask.inference.batcher import Batcher
 from movemask.inference.serving import Serving
+from movemask.pipeline import Pipeline, Query
 from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
-from tests.networks import ONNX_TOML, write_fake, write_judge
-from tests.networks import batcher as started
+from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
 from tests.weight_files import Made
+
+Pipelines = Serving[Pipeline]
 
 
 @pytest.fixture
@@ -30,20 +30,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Serving]]:
-    made: list[Serving] = []
+def opened() -> Iterator[list[Pipelines]]:
+    made: list[Pipelines] = []
     yield made
     for one in made:
         one.close()
 
 
-def serving(folder: Path, opened: list[Serving], default: str | None = None, **settings: Any) -> Serving:
-    opened.append(Serving(folder, default, 1, started, **settings))
+def serving(folder: Path, opened: list[Pipelines], default: str | None = None, **settings: Any) -> Pipelines:
+    opened.append(Serving(folder, default, 1, pipeline, **settings))
     opened[-1].refresh()
     return opened[-1]
 
 
-def settled(one: Serving) -> bool:
+def settled(one: Pipelines) -> bool:
     """A change is taken over when it looks the same twice."""
     assert not one.refresh()
     return one.refresh()
@@ -54,17 +54,17 @@ def write_net(folder: Path, name: str = "net", **arguments: Any) -> None:
     (folder / f"{name}.toml").write_text(ONNX_TOML)
 
 
-async def answer(batcher: Batcher) -> Any:
-    return await batcher.submit([batcher.model.encode(Position.read())])
+async def answer(running: Pipeline) -> None:
+    assert await running.evaluate([Query()], lambda one: one.status) == ["ongoing"]
 
 
-async def ask(one: Serving, name: str | None = None) -> str:
-    async with one.lease(name) as batcher:
-        await answer(batcher)
-        return batcher.model.digest
+async def ask(one: Pipelines, name: str | None = None) -> str:
+    async with one.lease(name) as running:
+        await answer(running)
+        return running.model.digest
 
 
-def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened: list[Serving]) -> None:
+def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened: list[Pipelines]) -> None:
     one = serving(folder, opened)
     with pytest.raises(UnknownModel):
         asyncio.run(ask(one, "net"))
@@ -75,7 +75,7 @@ def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened:
     assert not one.refresh()
 
 
-def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Serving]) -> None:
+def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Pipelines]) -> None:
     write_net(folder)
     one = serving(folder, opened)
 
@@ -97,7 +97,7 @@ def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, op
     asyncio.run(scenario())
 
 
-def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Serving]) -> None:
+def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Pipelines]) -> None:
     write_net(folder)
     one = serving(folder, opened)
     before = asyncio.run(ask(one, "net"))
@@ -114,7 +114,7 @@ def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: 
     assert one.registry.entry("net").rejected is None
 
 
-def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: list[Serving]) -> None:
+def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: list[Pipelines]) -> None:
     write_net(folder, inverted=True)
     one = serving(folder, opened)
     with pytest.raises(ModelUnavailable, match="failed its check"):
@@ -125,7 +125,7 @@ def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: 
 
 
 def test_a_model_that_is_taken_away_is_no_longer_served_but_an_empty_folder_changes_nothing(
-    folder: Path, opened: list[Serving]
+    folder: Path, opened: list[Pipelines]
 ) -> None:
     write_net(folder)
     one = serving(folder, opened)
@@ -140,7 +140,7 @@ def test_a_model_that_is_taken_away_is_no_longer_served_but_an_empty_folder_chan
 
 
 def test_a_default_that_is_taken_away_is_said_and_another_is_not_slipped_in(
-    folder: Path, opened: list[Serving]
+    folder: Path, opened: list[Pipelines]
 ) -> None:
     write_net(folder)
     one = serving(folder, opened, "net")
@@ -150,7 +150,7 @@ def test_a_default_that_is_taken_away_is_said_and_another_is_not_slipped_in(
         asyncio.run(ask(one))
 
 
-def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Serving]) -> None:
+def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Pipelines]) -> None:
     one = serving(folder, opened)
     write_net(folder.parent, "net")
     whole = (folder.parent / "net.onnx").read_bytes()
@@ -164,7 +164,7 @@ def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: l
 
 
 def test_over_the_limit_the_least_recently_used_is_unloaded_and_comes_back_when_asked(
-    folder: Path, opened: list[Serving]
+    folder: Path, opened: list[Pipelines]
 ) -> None:
     for name in ("a", "b", "c"):
         write_net(folder, name)
@@ -186,7 +186,7 @@ def test_over_the_limit_the_least_recently_used_is_unloaded_and_comes_back_when_
     assert len(one.loaded() - {"first"}) <= 2
 
 
-def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Serving]) -> None:
+def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Pipelines]) -> None:
     write_net(folder)
     one = serving(folder, opened)
     digests: set[str] = set()
@@ -219,7 +219,7 @@ def test_a_folder_without_models_is_refused_at_the_start(tmp_path: Path) -> None
     (tmp_path / "empty").mkdir()
     for wrong in (tmp_path / "empty", tmp_path / "nowhere"):
         with pytest.raises(SettingsError, match="MOVEMASK_MODELS_DIR"):
-            Serving(wrong, None, 1, started)
+            Serving(wrong, None, 1, pipeline)
 
 
 def test_the_running_service_answers_with_a_model_that_is_imported_meanwhile(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,12 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from movemask.errors import StoreError
+from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.record import AuditRecord, Figure
+from movemask.pipeline import Query
 from movemask.store.database import SQLITE
 from movemask.store.figures import Figures
 from movemask.store.recorder import Freshness, Recorder
 from movemask.store.store import Store
+from tests.networks import fake_model, pipeline
 from tests.store.records import record
 
 
@@ -216,3 +221,62 @@ def test_figures_say_how_fresh_they_are(store: Store, tmp_path: Path) -> None:
     other.execute("ALTER TABLE gone RENAME TO position")
     other.close()
     recorder.close(60)
+
+
+def audited(*moves: str) -> Audited:
+    """What a pipeline hands over for the positions after these first moves."""
+    made: list[Audited] = []
+    asked = pipeline(fake_model(), lambda one: made.append(one) if one is not None else None)
+    asyncio.run(asked.evaluate([Query(moves=(move,)) for move in moves], lambda answer: None))
+    asked.close()
+    (whole,) = made
+    return whole
+
+
+def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(store: Store) -> None:
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    before = time.time()
+    recorder.expect(2)
+    fresh = recorder.freshness()
+    assert fresh.waiting == 2
+    assert before <= fresh.as_of < recorder.freshness().as_of + 1
+    assert recorder.freshness().as_of == fresh.as_of  # it stands still until they are there
+    assert not recorder.flush(0.01)
+    recorder.audit(audited("e2e4", "d2d4"))
+    assert recorder.flush(30)
+    assert recorder.freshness().as_of > fresh.as_of
+    assert (count(store), recorder.freshness().waiting, recorder.dropped) == (2, 0, 0)
+    recorder.close()
+
+
+def test_what_was_expected_and_could_not_be_made_is_dropped_and_counted(store: Store) -> None:
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder.expect(3)
+    recorder.audit(None)
+    assert recorder.flush(30)
+    assert (recorder.dropped, recorder.waiting) == (3, 0)
+    recorder.close()
+
+
+def test_a_batch_of_which_every_answer_was_withheld_leaves_nothing_waiting(store: Store) -> None:
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder.expect(2)
+    recorder.audit(replace(audited("e2e4", "d2d4"), unanswered=frozenset({0, 1})))
+    assert recorder.flush(30)
+    assert (count(store), recorder.dropped, recorder.waiting) == (0, 0, 0)
+    recorder.close()
+
+
+def test_batches_of_one_network_are_recorded_as_if_each_were_alone(store: Store) -> None:
+    together: list[AuditRecord] = []
+    alone: list[AuditRecord] = []
+    batches = [audited("e2e4", "d2d4"), audited("g1f3"), replace(audited("c2c4", "b1c3"), unanswered=frozenset({0}))]
+    recorder = Recorder(store, flush_seconds=1.0, max_waiting=100, made=together.extend)
+    for batch in batches:
+        recorder.audit(batch)
+    assert recorder.flush(30)
+    recorder.close()
+    for batch in batches:
+        alone += records_of(batch)
+    assert together == alone
+    assert len(together) == 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -20,6 +20,7 @@ from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, games, leakage, models, operations, policy
 from movemask.api.services import running_services
+from movemask.inference.model import Model
 from movemask.settings import Settings
 
 DESCRIPTION = """
@@ -34,11 +35,16 @@ _CLIENT_CLOSED = 499
 
 
 def create_app(
-    settings: Settings | None = None, *, own_process: bool = False, tracer_provider: TracerProvider | None = None
+    settings: Settings | None = None,
+    *,
+    own_process: bool = False,
+    tracer_provider: TracerProvider | None = None,
+    prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
     """The app, with `settings` or those of the environment. Models, store and threads are made in its lifespan.
 
-    Spans go to `tracer_provider`, or to the one that OpenTelemetry's own variables configure.
+    Spans go to `tracer_provider`, or to the one that OpenTelemetry's own variables configure. `prepare` as in
+    `runtime.running`.
     """
     chosen = Settings.read() if settings is None else settings
     metrics = Metrics()
@@ -50,7 +56,7 @@ def create_app(
         with ExitStack() as stack:
             if own_process:
                 stack.callback(logs.finish)
-            services = stack.enter_context(running_services(chosen, metrics))
+            services = stack.enter_context(running_services(chosen, metrics, prepare))
             app.state.services = services
             if own_process:
                 # What was made by now stays for good and need not be looked through again and again; and a batch makes

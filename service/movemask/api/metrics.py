@@ -75,7 +75,7 @@ class Metrics(RuntimeEvents):
             registry=own,
         )
         self.judged_answers = Counter(
-            "movemask_judged", "Answers checked against python-chess's legal moves as well.", registry=own
+            "movemask_judged", "Answers by vectorised rules that were compared with python-chess.", registry=own
         )
         self.cache_hits = Counter(
             "movemask_cache_hits", "Positions that a network was asked about before.", ["model"], registry=own
@@ -132,14 +132,13 @@ class Metrics(RuntimeEvents):
         for status, count in Counts(statuses).items():
             self.positions.labels(model, status).inc(count)
 
-    def delivered(self, model: str, delivery: Delivery[object]) -> None:
+    def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
         """Keeps what the request's log line and spans say of a submission."""
         context = request_context.get()
         if context is not None:
             context.positions += sum(not isinstance(one, MovemaskError) for one in delivery.results)
-            if context.runs is not None:
-                size = len(delivery.results)
-                context.runs.append(NetworkRun(model, size, delivery.submitted, delivery.started, delivery.ended))
+            if context.runs is not None and ran:
+                context.runs.append(NetworkRun(model, ran, delivery.submitted, delivery.started, delivery.ended))
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions; neither what could not be measured nor a record that holds NaN or
@@ -166,9 +165,8 @@ class Metrics(RuntimeEvents):
             self.illegal_mass.labels(*labels).inc(mass)
 
     def judged(self, count: int) -> None:
-        """Counts answers that were held to python-chess."""
-        if count:
-            self.judged_answers.inc(count)
+        """Counts answers that were compared with python-chess."""
+        self.judged_answers.inc(count)
 
     def cached(self, model: str, hits: int, misses: int, size: int) -> None:
         """Counts what the cache knew."""

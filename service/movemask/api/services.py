@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from movemask.api.metrics import Metrics
 from movemask.api.readers import Readers
+from movemask.inference.model import Model
 from movemask.runtime import Runtime, running
 from movemask.settings import Settings
 
@@ -24,10 +25,12 @@ class Services(Runtime):
 
 
 @contextmanager
-def running_services(settings: Settings, metrics: Metrics) -> Iterator[Services]:
+def running_services(
+    settings: Settings, metrics: Metrics, prepare: Callable[[Model], Model] | None = None
+) -> Iterator[Services]:
     """The runtime with the web's own; ends them in order."""
     readers = Readers(settings.max_readers)
-    with running(settings, metrics) as runtime:
+    with running(settings, metrics, prepare) as runtime:
         try:
             yield Services(
                 runtime.settings, runtime.serving, runtime.store, runtime.figures, runtime.recorder, readers, metrics

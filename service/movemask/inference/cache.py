@@ -95,7 +95,8 @@ class CachedNetwork:
                 entries[row] = _Entry(fresh.logits[place], None if fresh.value is None else fresh.value[place])
         whole = [entry for entry in entries if entry is not None]
         values = [entry.value for entry in whole if entry.value is not None]
-        return Outputs(np.stack([entry.logits for entry in whole]), np.stack(values) if values else None)
+        logits, cached = np.stack([entry.logits for entry in whole]), len(keys) - len(missing)
+        return Outputs(logits, np.stack(values) if values else None, cached)
 
 
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:

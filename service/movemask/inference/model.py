@@ -27,11 +27,13 @@ from movemask.vocabulary.vocabulary import Vocabulary
 class Outputs:
     """What the network said of a batch: logits `[B, A]` as they came, and the value, if it has one.
 
-    Value: float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
+    Value: float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1. `cached`
+    rows came from a cache; the network ran on the others.
     """
 
     logits: NDArray[np.floating]
     value: NDArray[np.float64] | None
+    cached: int = 0
 
 
 @dataclass(frozen=True)

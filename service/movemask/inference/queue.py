@@ -8,14 +8,18 @@ There is no polling and no waiting for company: a lone item is taken at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from movemask.errors import MovemaskError, Overloaded, ShuttingDown
+
+log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
 Q_contra = TypeVar("Q_contra", contravariant=True)
@@ -165,7 +169,10 @@ class Queue(Generic[Q, A]):
                 self._deliver(parts, answers)
             self._seconds_per_item = (time.perf_counter() - started) / len(items)
             if after is not None:
-                after()
+                try:
+                    after()
+                except Exception:  # a bug; the answers are out, and the thread goes on
+                    log.exception("what follows the answers of model %s failed", self.name)
             with self._wake:
                 self._idle += 1
 
@@ -232,7 +239,7 @@ def _settle(results: Sequence[tuple[_Submission[Any, Any, Any], Delivery[Any] | 
     """Hands results to the callers' event loops; callers and loops that have gone are left alone."""
     for loop in {entry.loop for entry, _ in results}:
         own = [(entry.future, result) for entry, result in results if entry.loop is loop]
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_resolve, own)
 
 

@@ -55,8 +55,10 @@ class Recorder:
     ) -> None:
         self._store = store
         self._made = made
+        self._expected: dict[int, tuple[float, int]] = {}  # by thread: since when, and how many positions
         self._audited: list[Audited] = []  # records are still to be made of these
         self._unmade = 0  # positions in them
+        self._making: Sequence[Audited] = ()  # records are being made of these
         self._flush_seconds = flush_seconds
         self._max_waiting = max_waiting
         self._watch = watch
@@ -74,14 +76,17 @@ class Recorder:
     @property
     def waiting(self) -> int:
         """Records that are not written yet."""
-        return self._unmade + len(self._waiting) + len(self._batch)
+        expected = sum(count for _, count in list(self._expected.values()))
+        return expected + self._unmade + len(self._waiting) + len(self._batch)
 
     def freshness(self) -> Freshness:
         """How fresh figures are that are read from the store after this call."""
         with self._wake:
-            written_next = self._batch or list(islice(self._waiting, 1))
-            times = [written_next[0].time] if written_next else [one.times[0] for one in self._audited[:1]]
-            return Freshness(times[0] if times else time.time(), self.waiting)
+            records = [*self._batch[:1], *islice(self._waiting, 1)]
+            batches = [*self._making[:1], *self._audited[:1]]
+            times = [one.time for one in records] + [one.times[0] for one in batches]
+            times += [since for since, _ in self._expected.values()]
+            return Freshness(min(times, default=time.time()), self.waiting)
 
     def record(self, records: Sequence[AuditRecord], failed: int = 0) -> None:
         """Takes records to be written, and how many could not be made, which count as dropped; returns at once,
@@ -96,17 +101,26 @@ class Recorder:
                 self._wake.notify_all()
         self._tell(lost)
 
-    def audit(self, audited: Audited) -> None:
-        """Takes a batch that was answered; the thread makes its records later, of many batches at once. Returns at
-        once; without room for it, all of it is dropped."""
+    def expect(self, positions: int) -> None:
+        """Says that so many positions are being answered, which this thread hands to `audit` next: they count as
+        waiting, so that no figure claims to hold them yet."""
         with self._wake:
-            lost = 0 if self.waiting < self._max_waiting else len(audited)
-            if not lost:
+            self._expected[threading.get_ident()] = time.time(), positions
+
+    def audit(self, audited: Audited | None) -> None:
+        """Takes a batch that was answered; the thread makes its records later, of many batches at once. Returns at
+        once. Without room for it, all of it is dropped; of None, all that was expected."""
+        with self._wake:
+            _, expected = self._expected.pop(threading.get_ident(), (0.0, 0))
+            lost = expected if audited is None else 0 if self.waiting < self._max_waiting else len(audited)
+            if audited is not None and not lost:
                 idle = not self._audited and not self._waiting
                 self._audited.append(audited)
                 self._unmade += len(audited)
                 if idle or self._unmade >= _PER_WRITE:  # in between the thread only lets them gather
                     self._wake.notify_all()
+            if self._flush_asked:
+                self._wake.notify_all()
             self.dropped += lost
         self._tell(lost)
 
@@ -166,6 +180,7 @@ class Recorder:
                 self._flush_seconds,
             )
             audited, self._audited = self._audited, []
+            self._making = audited
         records, lost = _records(audited)
         if self._made is not None:
             self._made(records)
@@ -173,9 +188,11 @@ class Recorder:
             self._unmade -= sum(map(len, audited))
             self._waiting.extend(records)
             self.dropped += lost
-            self._flush_asked = self._flush_asked and len(self._waiting) > _PER_WRITE
+            self._flush_asked = self._flush_asked and (len(self._waiting) > _PER_WRITE or bool(self._expected))
             batch = [self._waiting.popleft() for _ in range(min(_PER_WRITE, len(self._waiting)))]
             self._batch = batch
+            self._making = ()
+            self._wake.notify_all()  # there may be nothing to write
         if lost:
             self._tell(lost)
         return batch

@@ -17,7 +17,7 @@ from movemask.api.schemas.answers import GamesOut, game_out
 from movemask.api.schemas.requests import GamesIn
 from movemask.api.services import Given, Services
 from movemask.errors import MovemaskError
-from movemask.inference.model import Model
+from movemask.pipeline import Pipeline
 from movemask.tasks import games as judging
 from movemask.tasks.games import GameJudged
 
@@ -38,13 +38,14 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
     async with held.serving.lease(asked.model) as pipeline:
         judging_all = judging.judged(pipeline, asked.pgn, asked.temperature, max_positions=limit)
         found = await while_connected(request, judging_all)
-    return await run_in_threadpool(_response, found, pipeline.model, held)
+    return await run_in_threadpool(_response, found, pipeline, held)
 
 
 DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
 
 
-def _response(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:
+def _response(found: list[GameJudged | MovemaskError], pipeline: Pipeline, held: Services) -> Response:
+    model = pipeline.model
     used = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
         orjson.Fragment(error_out(game, held))
@@ -52,5 +53,10 @@ def _response(found: list[GameJudged | MovemaskError], model: Model, held: Servi
         else game_out(game, model).model_dump(mode="json", exclude_unset=True)
         for game in found
     ]
-    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": used, "games": games}
+    out = {
+        "model": {"name": model.name, "digest": model.digest},
+        "temperature": used,
+        "rules": pipeline.rules.value,
+        "games": games,
+    }
     return Response(orjson.dumps(out), media_type=JSON)

@@ -17,6 +17,9 @@ from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameJudged, MoveJudged, SideJudged
 
+RulesName = Literal["python-chess", "vectorised"]
+_RULES = "Who found the legal moves (MOVEMASK_RULES)."
+
 
 class ModelOut(BaseModel):
     """The network that answered."""
@@ -28,7 +31,7 @@ class ModelOut(BaseModel):
 class EloOut(BaseModel):
     """The ratings that the network was given: as asked, the contract's default, or the nearest it knows."""
 
-    own: float = Field(serialization_alias="self")
+    own: float = Field(alias="self")
     opponent: float
 
 
@@ -115,9 +118,7 @@ class _Tail(BaseModel):
     temperature: float | None = None
     elo: EloOut | None = None
     ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
-    rules: Literal["python-chess", "vectorised"] = Field(
-        "python-chess", description="Who found the legal moves (MOVEMASK_RULES)."
-    )
+    rules: RulesName = Field(description=_RULES)
     timing: TimingOut | None = None
 
 
@@ -179,6 +180,7 @@ class GameOut(BaseModel):
 class GamesOut(BaseModel):
     model: ModelOut
     temperature: float | None = Field(description="null if no game could be judged.")
+    rules: RulesName = Field(description=_RULES)
     games: list[GameOut | ErrorOut]
 
 
