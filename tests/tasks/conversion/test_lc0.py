@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import correlate
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.errors import WeightsError
 from movemask.inference.onnx import OnnxSession
 from movemask.planes import lc0 as lc0_planes
