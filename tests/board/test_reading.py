@@ -1,4 +1,4 @@
-"""What a user would lose: a position that is the FEN's by python-chess, told back as it came, or refused in its words."""
+"""What a user would lose: a FEN that is the position python-chess reads, told back as it came, or refused by name."""
 
 from __future__ import annotations
 
@@ -19,21 +19,28 @@ START = chess.STARTING_FEN
 USUAL = [START, "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3", "8/8/8/8/8/4k3/4p3/4K3 b - - 0 1"]
 
 
+def by_python_chess(fen: str, chess960: bool) -> chess.Board | str:
+    """The board, or why there is none."""
+    try:
+        return chess.Board(fen, chess960=chess960)
+    except ValueError as error:
+        return str(error)
+
+
 def same(fen: str, *, chess960: bool = False) -> bool:
     """Holds `Position.read` to python-chess; whether the FEN is of a valid position."""
     try:
         found: Position | MovemaskError = Position.read(fen, chess960=chess960)
     except MovemaskError as error:
         found = error
-    try:
-        board = chess.Board(fen, chess960=chess960)
-    except ValueError as error:
+    board = by_python_chess(fen, chess960)
+    if 0 < len(fen.split()) < len(FEN_FIELDS):  # python-chess takes "8/8/8/8/8/8/8/8" for a FEN
         assert isinstance(found, InvalidFen), fen
-        short = 0 < len(fen.split()) < len(FEN_FIELDS)
-        assert str(found).startswith(f"fen: {fen!r} is cut short" if short else f"fen: {error}")
+        assert str(found).startswith(f"fen: {fen!r} is cut short")
         return False
-    if isinstance(found, InvalidFen):  # ours alone: fields that say what is legal may not be left out
-        assert len(fen.split()) < len(FEN_FIELDS), fen
+    if isinstance(board, str):
+        assert isinstance(found, InvalidFen), fen
+        assert str(found) == f"fen: {board}"
         return False
     if isinstance(found, InvalidPosition):
         assert status_names(board.status()) == found.statuses
@@ -154,7 +161,9 @@ def test_any_text(fen: str, chess960: bool) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from(["fen", "legal", "xfen"]), st.booleans())
-def test_what_is_told_back_is_what_python_chess_writes(seed: int, en_passant: chess.EnPassantSpec, in_960: bool) -> None:
+def test_what_is_told_back_is_what_python_chess_writes(
+    seed: int, en_passant: chess.EnPassantSpec, in_960: bool
+) -> None:
     rng = random.Random(seed)
     *_, board = played(rng, rng.randrange(1, 120), chess960=in_960)
     fen = board.fen(en_passant=en_passant, shredder=in_960 and seed % 2 == 0)

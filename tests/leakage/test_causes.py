@@ -19,8 +19,8 @@ from movemask.board.boards import Boards
 from movemask.board.move_codes import codes_of, names_of
 from movemask.board.position import Position
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
-from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
 from movemask.vocabulary.forms import Castling
+from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
 from movemask.vocabulary.vocabulary import Vocabulary
 from tests.ground_truth import perft, tricky
 

@@ -247,9 +247,7 @@ def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    found = leakage.measure(
-        ["unmirrored"], Unmasked(logits, slots, np.array([0, len(slots)])), words, np.array([True])
-    )
+    found = leakage.measure(["unmirrored"], Unmasked(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
     assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
     assert found["unmirrored"].flipped[0] == flipped
@@ -260,9 +258,7 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
         logits = np.zeros((1, len(words)))
-        found = leakage.measure(
-            ["unmirrored"], Unmasked(logits, slots, np.array([0, 20])), words, np.array([False])
-        )
+        found = leakage.measure(["unmirrored"], Unmasked(logits, slots, np.array([0, 20])), words, np.array([False]))
         assert found["unmirrored"].figures() == [Figure(leaked, False, None if leaked is None else 0.0)]
 
 

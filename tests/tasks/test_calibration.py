@@ -13,9 +13,9 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
+from movemask.board.move_codes import moves_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position
-from movemask.board.move_codes import moves_of
 from movemask.cli.main import main
 from movemask.errors import InvalidPgn
 from movemask.evaluation import evaluate_positions

@@ -42,7 +42,9 @@ def check(row: Perft, depth: int, words: Vocabulary) -> None:
         assert nodes(board, depth, words) == row.nodes[depth], f"{row.fen} at depth {depth}"
 
 
-def masks(boards: Sequence[chess.Board], words: Vocabulary, rules: Rules) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def masks(
+    boards: Sequence[chess.Board], words: Vocabulary, rules: Rules
+) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """Bool `[B, A]` of a batch, as the service makes it."""
     positions = [Position(board) for board in boards]
     bitboards = boards_of(positions)

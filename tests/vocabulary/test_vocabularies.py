@@ -10,8 +10,8 @@ import pytest
 
 from movemask.board.position import Position
 from movemask.errors import ContractError, MoveOutsideVocabulary, UnsupportedVariant
-from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
 from movemask.vocabulary.forms import Castling
+from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
 from movemask.vocabulary.vocabulary import Vocabulary
 from tests.ground_truth import lc0_slots, maia2_moves, perft, pgx_positions, tricky
 
