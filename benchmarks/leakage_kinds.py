@@ -9,20 +9,23 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-import chess
 import numpy as np
 
 from movemask.board.phase import phases_of
-from movemask.board.position import Position, boards_of
+from movemask.board.position import Position
 from movemask.errors import MovemaskError
+from movemask.evaluation import Evaluated, evaluate_positions
+from movemask.inference.batch import Batch
+from movemask.inference.model import Model
 from movemask.inference.registry import load_registry
-from movemask.leakage import leakage
 from movemask.leakage.kinds import KINDS, SERVED, Plan
+from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.reasons import explained
-from movemask.leakage.served import Told, served
+from movemask.leakage.served import check_answer
 from movemask.leakage.traits import Traits
-from movemask.policy import Rule, legal_of, policies
+from movemask.numeric.ragged import Index
 from movemask.settings import shipped_models
 from tests.ground_truth import perft
 
@@ -56,66 +59,58 @@ def _positions(count: int) -> list[Position]:
     return found[:count]
 
 
-def _costs(model, positions: list[Position], size: int) -> dict[str, float]:  # type: ignore[no-untyped-def]
+def _costs(model: Model, positions: list[Position], size: int) -> dict[str, float]:
     """Microseconds a position of each part, for batches of a size: the least of several rounds over them all."""
-    batches = []
-    for start in range(0, len(positions), size):
-        encoded = [model.encode(position) for position in positions[start : start + size]]
-        logits = model.evaluate(encoded).logits
-        legal = legal_of(encoded, logits)
-        black = np.array([one.position.board.turn == chess.BLACK for one in encoded])
-        made = policies(encoded, legal, [Rule()] * len(encoded))
-        batches.append((encoded, logits, legal, black, made))
+    parts = [positions[start : start + size] for start in range(0, len(positions), size)]
+    evaluated = [evaluate_positions(model, part, [None] * len(part)) for part in parts]
 
-    def timed(run: Callable[..., object]) -> float:
+    def timed(run: Callable[[Evaluated], object]) -> float:
         best = np.inf
         for _ in range(ROUNDS):
             started = time.perf_counter()
-            for batch in batches:
-                run(*batch)
+            for one in evaluated:
+                run(one)
             best = min(best, time.perf_counter() - started)
         return 1e6 * best / len(positions)
 
     words, least = model.vocabulary, Plan().least
+
+    def measured(one: Evaluated, *kinds: str) -> object:
+        return measure(kinds, _fresh(one), words, one.batch.boards.black)
+
     costs = {}
     for kind in KINDS:
-        if kind == SERVED:
-            costs[f"`{kind}`"] = timed(
-                lambda encoded, logits, legal, black, made: [
-                    served(
-                        Told(one.position, policy.codes, policy.probabilities, policy.abstention, one.codes),
-                        judged=False,
-                    )
-                    for one, policy in zip(encoded, made, strict=True)
-                ]
-            )
-        else:
-            costs[f"`{kind}`"] = timed(
-                lambda encoded, logits, legal, black, made, kind=kind: leakage.measure(
-                    [kind], leakage.Batch(logits, legal.slots, legal.indptr), words, black
-                )
-            )
-    costs["all at once, `served` aside"] = timed(
-        lambda encoded, logits, legal, black, made: leakage.measure(
-            KINDS, leakage.Batch(logits, legal.slots, legal.indptr), words, black
-        )
-    )
+        costs[f"`{kind}`"] = timed(_check if kind == SERVED else lambda one, kind=kind: measured(one, kind))
+    costs["all at once, `served` aside"] = timed(lambda one: measured(one, *KINDS))
     costs[f"`raw`, and illegal moves above {least} with their causes"] = timed(
-        lambda encoded, logits, legal, black, made: explained(
-            leakage.Batch(logits, legal.slots, legal.indptr).heavy(least),
-            [one.position for one in encoded],
-            words,
-            [one.codes for one in encoded],
-        )
+        lambda one: explained(_fresh(one).heavy(least), one.batch.boards, words, _legal(one.batch))
     )
-    costs["phase, check and the other groups"] = timed(
-        lambda encoded, logits, legal, black, made: [
-            Traits(one.position.turn, one.in_check, phase, len(one.codes), None)
-            for one, phase in zip(encoded, phases_of(boards_of([one.position for one in encoded])), strict=True)
-        ]
-    )
-    costs["the network itself"] = timed(lambda encoded, logits, legal, black, made: model.evaluate(encoded))
+    costs["phase, check and the other groups"] = timed(_traits)
+    costs["the network itself"] = timed(lambda one: model.evaluate(one.batch))
     return costs
+
+
+def _fresh(one: Evaluated) -> Unmasked:
+    """The logits without what was made of them."""
+    return Unmasked(one.unmasked.logits, one.batch.slots, one.batch.indptr)
+
+
+def _legal(batch: Batch) -> list[Index]:
+    return [batch.codes[batch.legal(row)] for row in range(len(batch))]
+
+
+def _check(one: Evaluated) -> None:
+    codes, probabilities, indptr, abstention = replace(one.policies).lists
+    legal = _legal(one.batch)
+    for row, position in enumerate(one.batch.positions):
+        kept = slice(indptr[row], indptr[row + 1])
+        check_answer(position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
+
+
+def _traits(one: Evaluated) -> list[Traits]:
+    batch = one.batch
+    rows = zip(batch.positions, batch.in_check.tolist(), phases_of(batch.boards), batch.counts.tolist(), strict=True)
+    return [Traits(position.turn, in_check, phase, count, None) for position, in_check, phase, count in rows]
 
 
 if __name__ == "__main__":

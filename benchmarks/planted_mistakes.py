@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from movemask.board.position import Position
+from movemask.errors import MovemaskError
+from movemask.evaluation import evaluate_positions
 from movemask.inference.check import check
 from movemask.inference.contract import Contract
 from movemask.inference.model import Model
 from movemask.inference.registry import open_model
 from movemask.planes.lc0 import HistoryFill
 from movemask.planes.variations import variation, variation_names
-from movemask.policy import legal_of
 from movemask.tasks.diagnosis import Finding, diagnose
 from movemask.tasks.probes import Probe, probes
 from movemask.vocabulary.vocabularies import vocabulary
@@ -52,25 +54,21 @@ def cost(right: Model, wrong: Model, part: list[Probe]) -> tuple[float, float] |
     flips, variations = [], []
     try:
         for start in range(0, len(part), BATCH):
-            both = []
-            for model in (right, wrong):
-                batch = [model.encode(probe.position, probe.elo) for probe in part[start : start + BATCH]]
-                legal = legal_of(batch, model.evaluate(batch).logits)
-                rows = np.split(legal.logits, legal.indptr[1:-1])
-                both.append(
-                    [dict(zip(b.moves, _softmax(row), strict=True)) for b, row in zip(batch, rows, strict=True)]
-                )
+            some = part[start : start + BATCH]
+            both = [_by_move(model, some) for model in (right, wrong)]
             for one, other in zip(*both, strict=True):
                 flips.append(max(one, key=one.__getitem__) != max(other, key=other.__getitem__))
                 variations.append(sum(abs(one[move] - other[move]) for move in one) / 2)
-    except Exception:  # a contract that cannot be read at all has no policy to compare
+    except MovemaskError:  # a contract that cannot be read at all has no policy to compare
         return None
     return float(np.mean(flips)), float(np.mean(variations))
 
 
-def _softmax(logits: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    weights = np.exp(logits - logits.max())
-    return list(weights / weights.sum())
+def _by_move(model: Model, part: list[Probe]) -> list[dict[int, float]]:
+    """The policy of each position by move (`move_codes`)."""
+    evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
+    codes, probabilities, indptr, _ = evaluated.policies.lists
+    return [dict(zip(codes[a:b], probabilities[a:b], strict=True)) for a, b in pairwise(indptr)]
 
 
 def _row(words: str, changed: tuple[float, float] | None, caught: str, found: Finding | None) -> str:

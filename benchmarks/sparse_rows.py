@@ -26,6 +26,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from movemask.board.position import Position
+from movemask.evaluation import evaluate_positions
 from movemask.inference.registry import load_registry
 from movemask.numeric.ragged import padded
 from movemask.numeric.sparse_rows import (
@@ -39,7 +40,6 @@ from movemask.numeric.sparse_rows import (
     row_maximum,
     sparse_softmax,
 )
-from movemask.policy import legal_of
 from movemask.settings import shipped_models
 
 ROOT = Path(__file__).parent.parent
@@ -86,9 +86,9 @@ def real_rows() -> Ragged:
     model = registry.get(None)
     fens = [line.split(";")[0].strip() for line in (ROOT / "tests/data/perft_standard.epd").read_text().splitlines()]
     boards = [chess.Board(fen) for fen in fens if fen and not fen.startswith("#")]
-    batch = [model.encode(Position(board)) for board in boards if board.is_valid() and any(board.legal_moves)][::6]
-    legal = legal_of(batch, model.evaluate(batch).logits)
-    return legal.logits, legal.indptr
+    positions = [Position(board) for board in boards if board.is_valid() and any(board.legal_moves)][::6]
+    evaluated = evaluate_positions(model, positions, [None] * len(positions))
+    return evaluated.unmasked.legal, evaluated.batch.indptr
 
 
 def reference(values: NDArray[np.float64], indptr: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -1,39 +1,43 @@
 """Where the microseconds of a batch go, step by step, as a Markdown table: `python -m benchmarks.steps`.
 
-Positions of random games by a model (the shipped one), in batches of 256 and alone, one thread, no HTTP. The last
-part compares the legal moves of a batch, found at once, with python-chess's `legal_moves` and a look-up for each.
+Positions of random games by a model (the shipped one), in batches of 256 and alone, one thread, no HTTP. The second
+table is what is done once the replies are out. Steps of `evaluation` and `pipeline` in their order; the legal moves are
+found both ways, of which the service takes one (MOVEMASK_RULES).
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from movemask.answering import Answer, Query, Ready, answers, prepared, runs_of
 from movemask.api.schemas.answers import policy_out
-from movemask.board.encoded import EncodedPosition
-from movemask.board.legality import legal_moves
+from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
-from movemask.inference.batcher import Inferred
+from movemask.inference.batch import Batch
 from movemask.inference.model import Model
 from movemask.inference.registry import load_registry
-from movemask.leakage.kinds import ALWAYS, MULTIPLIED, RAW, Plan
-from movemask.leakage.leakage import Batch, leakages, measure
-from movemask.leakage.served import Told, served
-from movemask.policy import Policy, Rule, legal_of, policies
+from movemask.leakage.audited import Audited, records_of
+from movemask.leakage.kinds import KINDS, Plan
+from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.served import check_answer, check_legal
+from movemask.numeric.ragged import Float
+from movemask.pipeline import Answer, Pipeline, Query
+from movemask.policy import Policies, Rule, policies
 from movemask.settings import shipped_models
-from movemask.vocabulary.legal_slots import legal_slots
 
 POSITIONS = 1024
 SIZES = (256, 1)
 ROUNDS = 7
+
+Costs = dict[str, float]
 
 
 def main() -> None:
@@ -44,103 +48,110 @@ def main() -> None:
     arguments = parser.parse_args()
     model = load_registry(arguments.models_dir, None, 1).get(arguments.model)
     fens = random_games(POSITIONS)
-    columns = [_steps(model, fens, size) for size in SIZES]
-    print(f"| µs a position ({model.name}) | batch of {SIZES[0]} | alone |\n|---|---:|---:|")
-    for name, cost in columns[0].items():
-        print(f"| {name} | {cost:.1f} | {columns[1][name]:.1f} |")
-    parsed = [_positions(part) for part in _parts(fens, SIZES[0])]
-    boards = [boards_of(part) for part in parsed]
-    alone = [Position.read(fen).board for fen in fens]
-    words = model.vocabulary
-    one_by_one = _timed(lambda: [[words.slot(move, board) for move in board.legal_moves] for board in alone])
-    print("\n| legal moves, µs a position | | times faster |\n|---|---:|---:|")
-    print(f"| python-chess's `legal_moves`, each looked up | {one_by_one:.1f} | 1.0 |")
-    for name, run in {
-        "legal moves of a batch": lambda: [legal_moves(part) for part in boards],
-        "legal moves and slots of a batch": lambda: [legal_slots(part, words) for part in parsed],
-    }.items():
-        cost = _timed(run)
-        print(f"| {name} | {cost:.1f} | {one_by_one / cost:.1f} |")
+    before, after = zip(*(_steps(model, fens, size) for size in SIZES), strict=True)
+    print(_table(f"µs a position ({model.name})", before))
+    print()
+    print(_table("after the reply, µs a position", after))
 
 
-def _steps(model: Model, fens: list[str], size: int) -> dict[str, float]:
-    """Microseconds a position of each step, for batches of a size."""
-    parts = _parts(fens, size)
-    queries = [[Query(fen) for fen in part] for part in parts]
-    read = [_positions(part) for part in parts]
-    ready = [[one for one in prepared(model, part) if isinstance(one, Ready)] for part in queries]
-    encoded = [[one.encoded for one in part] for part in ready]
-    evaluated = [model.evaluate(part) for part in encoded]
-    inferred = [Inferred(one, 0.0, 0.0) for one in evaluated]
-    legal = [legal_of(part, one.logits) for part, one in zip(encoded, evaluated, strict=True)]
-    rules = [[Rule()] * len(part) for part in parts]
-    made = [policies(part, own, rule) for part, own, rule in zip(encoded, legal, rules, strict=True)]
-    least = Plan().least
-    runs = [runs_of(part, one) for part, one in zip(ready, inferred, strict=True)]
-    told = [answers(model, part, least=least) for part in runs]
-    out = [{"results": [policy_out(one, model, []) for one in part if isinstance(one, Answer)]} for part in told]
-    batches = [Batch(one.logits, own.slots, own.indptr) for one, own in zip(evaluated, legal, strict=True)]
-    codes = [[one.codes for one in part] for part in encoded]
-    return {
-        "FEN read and checked": _timed(lambda: [_positions(part) for part in parts]),
-        "legal moves and slots": _timed(lambda: [legal_slots(part, model.vocabulary) for part in read]),
-        "planes": _timed(lambda: [model.encoder.encode_all(part) for part in read]),
-        "network": _timed(lambda: [model.evaluate(part, alone=False) for part in encoded]),
-        "policy": _timed(
-            lambda: [
-                policies(part, legal_of(part, one.logits), rule)
-                for part, one, rule in zip(encoded, evaluated, rules, strict=True)
-            ]
-        ),
-        "answer checked": _timed(lambda: _checked(encoded, made, judged=False)),
-        "answer judged by python-chess": _timed(lambda: _checked(encoded, made, judged=True)),
+def _table(title: str, columns: Sequence[Costs]) -> str:
+    lines = [f"| {title} | batch of {SIZES[0]} | alone |", "|---|---:|---:|"]
+    lines += [f"| {name} | {cost:.1f} | {columns[1][name]:.1f} |" for name, cost in columns[0].items()]
+    return "\n".join(lines)
+
+
+def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
+    """Microseconds a position of each step before the reply and after it, for batches of a size."""
+    texts = [fens[start : start + size] for start in range(0, len(fens), size)]
+    read = [[Position.read(fen) for fen in part] for part in texts]
+    boards = [boards_of(part) for part in read]
+    both = list(zip(read, boards, strict=True))
+    legal = [legal_moves(part, own, Rules.PYTHON_CHESS) for part, own in both]
+    batches = [model.whole_batch(part, [None] * len(part), Rules.PYTHON_CHESS) for part in read]
+    logits = [model.evaluate(batch).logits for batch in batches]
+    gathered = [Unmasked(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
+    weighed = [_weighed(one) for one in gathered]
+    made = [_policies(batch, one.legal) for batch, one in zip(batches, gathered, strict=True)]
+    answers, audited = _answered(model, texts)
+    plan, alone = Plan(), size == 1
+    judged = list(zip(batches, made, strict=True))
+    unmasked = list(zip(batches, weighed, strict=True))
+    before = {
+        "FEN read and checked": _timed(lambda: [[Position.read(fen) for fen in part] for part in texts]),
+        "boards as arrays": _timed(lambda: [boards_of(part) for part in read]),
+        "legal moves by python-chess": _timed(lambda: [legal_moves(*one, Rules.PYTHON_CHESS) for one in both]),
+        "legal moves by the vectorised rules": _timed(lambda: [legal_moves(*one, Rules.VECTORISED) for one in both]),
+        "slots": _timed(lambda: [model.vocabulary.slots(*one) for one in zip(legal, boards, strict=True)]),
+        "planes": _timed(lambda: [model.encoder.encode_all(*one) for one in both]),
+        "network": _timed(lambda: [model.evaluate(batch, alone=alone) for batch in batches]),
+        "policy": _timed(lambda: [_policies(batch, one.legal) for batch, one in unmasked]),
         "`raw` and `multiplied`": _timed(
             lambda: [
-                measure([RAW, MULTIPLIED], Batch(one.logits, own.slots, own.indptr), model.vocabulary, _NO_BLACK)
-                for one, own in zip(evaluated, legal, strict=True)
+                Unmasked(own, batch.slots, batch.indptr).masses() for own, batch in zip(logits, batches, strict=True)
             ]
         ),
-        "leakage with its causes": _timed(
-            lambda: [
-                leakages(
-                    part,
-                    model.vocabulary,
-                    Batch(one.logits, one.slots, one.indptr),
-                    legal_codes,
-                    kinds=ALWAYS,
-                    least=least,
-                )
-                for part, one, legal_codes in zip(read, batches, codes, strict=True)
-            ]
+        "answer checked": _timed(lambda: [_check(*one) for one in judged]),
+        "legal moves judged by python-chess (with the vectorised rules, a share)": _timed(
+            lambda: [_judge(batch) for batch in batches]
         ),
-        "answer as dicts": _timed(
-            lambda: [policy_out(one, model, []) for part in told for one in part if isinstance(one, Answer)]
-        ),
-        "answer as JSON": _timed(lambda: [orjson.dumps(one) for one in out]),
+        "answer written as JSON": _timed(lambda: [orjson.dumps(policy_out(answer, [])) for answer in answers]),
     }
+    after = {
+        "the kinds of every answer": _timed(lambda: [_measured(model, *one, plan.always) for one in unmasked]),
+        "all kinds": _timed(lambda: [_measured(model, *one, KINDS) for one in unmasked]),
+        "heavy slots": _timed(lambda: [one.heavy(plan.least) for one in weighed]),
+        "records with causes (the recorder's thread)": _timed(lambda: [records_of(part) for part in audited]),
+        "records of many batches together": _timed(lambda: [records_of(part) for part in Audited.joined(audited)]),
+    }
+    return before, after
 
 
-_NO_BLACK = np.zeros(0, dtype=np.bool_)
+def _weighed(unmasked: Unmasked) -> Unmasked:
+    """With the sums that `masses` makes and the audit uses again."""
+    unmasked.masses()
+    return unmasked
 
 
-def _positions(fens: list[str]) -> list[Position]:
-    return [one for one in Position.read_all(fens) if isinstance(one, Position)]
+def _policies(batch: Batch, legal: Float) -> Policies:
+    return policies(batch.codes, legal, batch.indptr, [Rule()] * len(batch))
 
 
-def _checked(encoded: list[list[EncodedPosition]], made: list[list[Policy]], *, judged: bool) -> None:
-    for part, policies_of in zip(encoded, made, strict=True):
-        for one, policy in zip(part, policies_of, strict=True):
-            told = Told(one.position, policy.codes, policy.probabilities, policy.abstention, one.codes)
-            served(told, judged=judged)
+def _measured(model: Model, batch: Batch, unmasked: Unmasked, kinds: Sequence[str]) -> object:
+    return measure(kinds, unmasked, model.vocabulary, batch.boards.black)
 
 
-def _parts(items: list[Any], size: int) -> list[Any]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
+def _check(batch: Batch, made: Policies) -> None:
+    codes, probabilities, indptr, abstention = replace(made).lists  # anew: they are made once for each batch
+    legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
+    for row, position in enumerate(batch.positions):
+        kept = slice(indptr[row], indptr[row + 1])
+        own = legal[bounds[row] : bounds[row + 1]]
+        check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
+
+
+def _judge(batch: Batch) -> None:
+    for row, position in enumerate(batch.positions):
+        check_legal(position, batch.codes[batch.legal(row)].tolist())
+
+
+def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[Audited]]:
+    """What the pipeline answers to each batch, and what it hands to the recorder."""
+    audited: list[Audited] = []
+    pipeline = Pipeline(model, audited.append, max_batch=max(SIZES), max_waiting=max(SIZES))
+
+    async def ask() -> list[Answer]:
+        results = [await pipeline.evaluate([Query(fen) for fen in part], lambda answer: answer) for part in texts]
+        return [one for part in results for one in part if isinstance(one, Answer)]
+
+    answers = asyncio.run(ask())
+    pipeline.close()
+    assert len(answers) == sum(map(len, audited)) == POSITIONS
+    return answers, audited
 
 
 def _timed(run: Callable[[], object]) -> float:
     """The least of some rounds over all positions, in microseconds a position."""
-    best = float("inf")
+    best = np.inf
     for _ in range(ROUNDS):
         started = time.perf_counter()
         run()

@@ -11,10 +11,9 @@ from tqdm import tqdm
 
 from movemask.board.phase import Phase
 from movemask.board.position import Position
+from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
-from movemask.leakage import leakage
 from movemask.numeric.calibration import Calibration, fitted_temperature
-from movemask.policy import legal_of
 from training.nearest import nearest
 from training.samples import Sample
 
@@ -107,18 +106,16 @@ def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -
     ranks, surprises, confidences, raws, multiplieds, values = [], [], [], [], [], []
     logits_of, lengths, targets = [], [], []
     for one, part in tqdm(batches, desc=model.name, unit=" batches", leave=False):
-        batch = [
-            one.encode(s.position if history else Position(s.position.board.copy(stack=False)), s.elo) for s in part
-        ]
-        evaluation = one.evaluate(batch)
-        legal = legal_of(batch, evaluation.logits)
-        raws.append(leakage.raw(evaluation.logits, legal.slots, legal.indptr))
-        multiplieds.append(leakage.multiplied(evaluation.logits, legal.slots, legal.indptr))
-        if evaluation.value is not None:
-            values.append(evaluation.value)
+        positions = [s.position if history else Position(s.position.board.copy(stack=False)) for s in part]
+        evaluated = evaluate_positions(one, positions, [s.elo for s in part])
+        batch = evaluated.batch
+        raws.append(evaluated.raw)
+        multiplieds.append(evaluated.multiplied)
+        if evaluated.value is not None:
+            values.append(evaluated.value)
         for row, sample in enumerate(part):
-            logits = legal.logits[legal.indptr[row] : legal.indptr[row + 1]].astype(np.float64)
-            target = batch[row].moves.index(sample.played)
+            logits = evaluated.unmasked.legal[batch.legal(row)]
+            target = batch.place_of(row, sample.played)
             logits_of.append(logits)
             lengths.append(len(logits))
             targets.append(target)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from movemask.board.elo import Elo
+from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
+from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
-from movemask.policy import Rule, legal_of, policies
 
 RATINGS = (1100, 2200)
 SHOWN = 3
@@ -32,12 +35,12 @@ def table(model: Model) -> str:
     lines.append("|---" * (len(RATINGS) + 2) + "|")
     for name, moves in OPENINGS.items():
         position = Position.read(moves=moves.split())
-        batch = [model.encode(position, Elo(rating, rating)) for rating in RATINGS]
-        made = policies(batch, legal_of(batch, model.evaluate(batch).logits), [Rule()] * len(batch))
+        elos = [Elo(rating, rating) for rating in RATINGS]
+        codes, probabilities, indptr, _ = evaluate_positions(model, [position] * len(elos), elos).policies.lists
         cells = []
         by_move = []
-        for policy in made:
-            pairs = list(zip(policy.moves, policy.probabilities, strict=True))
+        for start, end in pairwise(indptr):
+            pairs = list(zip(moves_of(codes[start:end]), probabilities[start:end], strict=True))
             cells.append(", ".join(f"{position.board.san(move)} {100 * p:.0f} %" for move, p in pairs[:SHOWN]))
             by_move.append(dict(pairs))
         apart = np.sum([abs(by_move[0][move] - by_move[1][move]) for move in by_move[0]]) / 2

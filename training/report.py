@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import tomlkit
 
+from movemask.board.legal import Rules
 from movemask.board.phase import Phase
 from movemask.inference.model import Model
 from movemask.inference.registry import load_registry
@@ -170,7 +171,9 @@ def write_card(card: Path, found: Measured, command: str, split: str) -> None:
 def speeds(models: Sequence[Model], files: Sequence[Path], found: Sequence[Sample]) -> str:
     """What a position costs each model on one thread in batches of 32, all in one run."""
     batches = {
-        model.name: model.feeds([model.encode(sample.position, sample.elo) for sample in found[:32]])
+        model.name: model.feeds(
+            model.whole_batch([one.position for one in found[:32]], [one.elo for one in found[:32]], Rules.VECTORISED)
+        )
         for model in models
     }
     cost = microseconds(dict(zip(batches, files, strict=True)), batches)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from movemask.board.draws import Draw, draws_of
-from movemask.board.position import Position, boards_of
+from movemask.board.draws import Draw, draw_of
+from movemask.board.position import Position
 from tests.board.test_position import games
 from tests.ground_truth import perft, tricky
 
@@ -28,8 +28,7 @@ def expected(board: chess.Board) -> Draw | None:
 
 def check(boards: list[chess.Board]) -> None:
     boards = [board for board in boards if any(board.legal_moves)]
-    positions = [Position(board) for board in boards]
-    assert draws_of(boards_of(positions), positions) == [expected(board) for board in boards]
+    assert [draw_of(Position(board)) for board in boards] == [expected(board) for board in boards]
 
 
 @st.composite
@@ -74,4 +73,4 @@ def test_every_position_of_the_suites() -> None:
 def test_the_weightiest_is_told(times: int, clock: int, draw: Draw | None) -> None:
     shuffle = ["g1f3", "g8f6", "f3g1", "f6g8"] * times
     position = Position.read(f"{chess.STARTING_BOARD_FEN} w KQkq - {clock} 80", shuffle)
-    assert draws_of(boards_of([position]), [position]) == [draw]
+    assert draw_of(position) == draw

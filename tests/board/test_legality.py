@@ -6,7 +6,6 @@ Every position of the perft suites to depth two, tricky ones, games, Chess960; a
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Iterator
 
 import chess
@@ -15,37 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.boards import Boards
-from movemask.board.legality import legal_moves
-from movemask.board.move_codes import moves_of
-from movemask.board.position import Position
-from movemask.errors import MovemaskError
-from movemask.vocabulary.legal_slots import legal_slots
-from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
+from movemask.board.legal import Rules, legal_moves
+from movemask.board.move_codes import code_of, moves_of
+from movemask.board.position import Position, boards_of
 from tests.ground_truth import perft, tricky
 
 
-def found(boards: list[chess.Board]) -> list[set[chess.Move]]:
-    """The moves of each board as python-chess writes them."""
-    legal = legal_moves(Boards.of(boards))
-    sets: list[set[chess.Move]] = [set() for _ in boards]
-    columns = (legal.row, legal.source, legal.target, legal.promotion, legal.rook)
-    for row, source, target, promotion, rook in zip(*(column.tolist() for column in columns), strict=True):
-        board = boards[row]
-        flip = 56 if board.turn == chess.BLACK else 0
-        to = rook if rook >= 0 and board.chess960 else target
-        move = chess.Move(source ^ flip, to ^ flip, promotion or None)
-        assert move not in sets[row]
-        sets[row].add(move)
-    return sets
+def found(boards: list[chess.Board], rules: Rules) -> list[list[int]]:
+    """The codes of each board's legal moves, sorted; a code that stands twice stays twice."""
+    positions = [Position(board) for board in boards]
+    legal = legal_moves(positions, boards_of(positions), rules)
+    assert legal.in_check.tolist() == [board.is_check() for board in boards]
+    assert (legal.indptr[0], legal.indptr[-1]) == (0, len(legal.codes))
+    return [sorted(codes.tolist()) for codes in np.split(legal.codes, legal.indptr[1:-1])] if boards else []
 
 
 def agree(boards: Iterable[chess.Board]) -> int:
-    """Holds a batch to python-chess; how many boards there were."""
+    """Holds a batch by either rules to python-chess's `legal_moves`; how many boards there were."""
     batch = list(boards)
-    for board, moves in zip(batch, found(batch), strict=True):
-        expected = set(board.legal_moves)
-        assert moves == expected, (board.fen(), board.chess960, moves ^ expected)
+    expected = [sorted(map(code_of, board.legal_moves)) for board in batch]
+    for rules in Rules:
+        for board, right, codes in zip(batch, expected, found(batch, rules), strict=True):
+            other = [move.uci() for move in moves_of(set(codes) ^ set(right))]
+            assert codes == right, (rules, board.fen(), board.chess960, other)
     return len(batch)
 
 
@@ -102,6 +93,19 @@ def test_games() -> None:
     assert in_batches(played(random.Random(2), 4000, chess960=True)) == 4000
 
 
+def test_standard_and_chess960_side_by_side() -> None:
+    """Castling of one kind is not written as the other's where both are in one batch."""
+    mixed = [board for pair in zip(suite("standard"), suite("chess960"), strict=False) for board in pair]
+    assert agree(mixed) > 1600
+    castling = chess.Board("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"), chess.Board("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1")
+    for board in castling:
+        same_in_960 = chess.Board(board.fen(), chess960=True)
+        for rules in Rules:
+            standard, chess960 = found([board, same_in_960], rules)
+            assert standard != chess960
+            assert [standard, chess960] == [found([board], rules)[0], found([same_in_960], rules)[0]]
+
+
 @pytest.mark.deep
 def test_a_million_random_positions() -> None:
     assert in_batches(played(random.Random(3), 800_000)) == 800_000
@@ -132,29 +136,9 @@ def test_any_valid_position(pieces: dict[int, str], white: bool, data: st.DataOb
         agree([board])
 
 
-def test_one_row_does_not_depend_on_its_company_and_no_row_is_fine() -> None:
+@pytest.mark.parametrize("rules", Rules)
+def test_one_row_does_not_depend_on_its_company_and_no_row_is_fine(rules: Rules) -> None:
     boards = list(played(random.Random(5), 50))
-    assert found(boards) == [found([board])[0] for board in boards]
-    assert found([]) == []
-    assert found([chess.Board("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")] * 2) == [set(), set()]
-
-
-@pytest.mark.parametrize("name", vocabulary_names())
-def test_slots_in_every_vocabulary_and_its_errors(name: str) -> None:
-    words = vocabulary(name)
-    boards = [*list(suite("standard"))[::15], *list(suite("chess960"))[::15]]
-    positions = [Position(board) for board in boards]
-    together = legal_slots(positions, words)
-    for position, one in zip(positions, together, strict=True):
-        if isinstance(one, MovemaskError):
-            with pytest.raises(type(one), match=re.escape(str(one))):
-                words.legal_slots(position)
-        else:
-            moves, slots = words.legal_slots(position)
-            assert moves_of(one.codes) == moves
-            np.testing.assert_array_equal(one.slots, slots)
-            assert one.in_check == position.board.is_check()
-    few = legal_slots(positions[:3], words)
-    assert [moves_of(one.codes) for one in few if not isinstance(one, MovemaskError)] == [
-        moves_of(one.codes) for one in together[:3] if not isinstance(one, MovemaskError)
-    ]
+    assert found(boards, rules) == [found([board], rules)[0] for board in boards]
+    assert found([], rules) == []
+    assert found([chess.Board("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")] * 2, rules) == [[], []]

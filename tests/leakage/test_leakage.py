@@ -10,17 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from movemask.board.move_codes import codes_of
 from movemask.board.position import Position
 from movemask.leakage import leakage
 from movemask.leakage.causes import Cause
 from movemask.leakage.counterfactual import multiplied_softmax
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
+from movemask.leakage.leakage import Unmasked
 from movemask.leakage.record import Figure
-from movemask.numeric.dense import masked_softmax
 from movemask.numeric.gather import ragged_of_mask
 from movemask.vocabulary.vocabularies import vocabulary
+from tests.leakage.batches import leakages
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
@@ -99,13 +100,11 @@ def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
 def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: float) -> None:
     position = Position.read()
     words = vocabulary("movemask-1880")
-    moves, slots = words.legal_slots(position)
+    _, slots = words.legal_slots(position)
     logits = np.zeros((1, 1880), dtype=np.float32)
     logits[0, [i for i in range(1880) if i not in set(slots.tolist())][5]] = bad
     kinds = (*ALWAYS, "unnormalised", "filled_1e4_float16", "rounded")
-    found = leakage.leakages(
-        [position], words, leakage.Batch(logits, slots, np.array([0, 20])), [codes_of(moves)], kinds=kinds, least=1e-3
-    )[0]
+    found = leakages([position], words, logits, kinds=kinds)[0]
     assert found.figures["unnormalised"] == Figure(None, False, None)
     assert found.figures["rounded"].leaked == 0.0
     assert found.figures["filled_1e4_float16"].leaked == 0.0
@@ -123,16 +122,13 @@ def test_float16_logits_are_summed_in_float64() -> None:
 def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
     words = vocabulary("movemask-1880")
     position = Position.read(moves=["e2e4"])
-    moves, slots = words.legal_slots(position)
+    _, slots = words.legal_slots(position)
     logits = np.full((1, 1880), -50.0)
     logits[0, slots] = 0.0
     names = words.names()
     logits[0, names.index("e4e5")] = 3.0  # seen from Black: e5e4
     logits[0, names.index("a7a8q")] = 2.0
-    bounds = np.array([0, len(moves)])
-    found = leakage.leakages(
-        [position], words, leakage.Batch(logits, slots, bounds), [codes_of(moves)], kinds=ALWAYS, least=1e-3
-    )[0]
+    found = leakages([position], words, logits, kinds=ALWAYS)[0]
     weights = np.exp(logits[0])
     first, second = (weights[names.index(name)] / weights.sum() for name in ("e4e5", "a7a8q"))
     assert [(move.uci, move.cause) for move in found.illegal] == [
@@ -144,8 +140,9 @@ def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
 
 
 def masked(batch: Batch) -> NDArray[np.float64]:
-    """The right policies, dense."""
-    return np.asarray(masked_softmax(*batch), dtype=np.float64)
+    """The right policies, dense, by scipy."""
+    logits, mask = batch
+    return np.asarray(softmax(np.where(mask, logits, -np.inf), axis=1))
 
 
 def divergence(p: NDArray[np.float64], q: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -163,7 +160,7 @@ def test_flips_and_divergence_of_plain_and_multiplied_softmax_by_their_definitio
     logits, mask = batch
     logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
     p = masked((logits, mask))
-    found = leakage.Batch(logits, *ragged_of_mask(mask))
+    found = Unmasked(logits, *ragged_of_mask(mask))
     plain = np.exp(logits - logits.max(axis=1, keepdims=True))
     for measured, mistaken in (
         (found.raw(), plain / plain.sum(axis=1, keepdims=True)),
@@ -178,7 +175,7 @@ def test_filled_is_what_the_dtype_computes(batch: Batch, name: str) -> None:
     """Word for word, row by row, in the dtype."""
     logits, mask = batch
     fill = fills()[name]
-    found = leakage.Batch(logits, *ragged_of_mask(mask)).filled(fill)
+    found = Unmasked(logits, *ragged_of_mask(mask)).filled(fill)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         z = np.where(mask, logits, fill.constant).astype(fill.dtype)
         weights = np.exp(z - z.max(axis=1, keepdims=True))
@@ -196,12 +193,12 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
     logits = np.array([[-2e4, -2e4, -3e4, 0.0]])
     mask = np.array([[True, True, False, False]])
     slots, indptr = ragged_of_mask(mask)
-    measured = leakage.Batch(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
+    measured = Unmasked(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
     assert measured.leaked.tolist() == [1.0]
     assert measured.flipped.tolist() == [True]
     assert measured.kl.tolist() == [np.inf]
-    assert leakage.Batch(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
-    beyond = leakage.Batch(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
+    assert Unmasked(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
+    beyond = Unmasked(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
     assert np.isnan(beyond.leaked).tolist() == [True]  # the logit itself is infinite in float16: no softmax
     assert np.isnan(beyond.kl).tolist() == [True]
 
@@ -209,7 +206,7 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
 @given(batches())
 def test_rounded_is_how_far_the_sum_is_from_one(batch: Batch) -> None:
     logits, mask = batch
-    found = leakage.Batch(logits, *ragged_of_mask(mask)).rounded()
+    found = Unmasked(logits, *ragged_of_mask(mask)).rounded()
     for row, p in enumerate(masked(batch)):
         exact = abs(1 - sum((Decimal(str(round(float(x), 4))) for x in p), Decimal(0)))
         assert found.leaked[row] == pytest.approx(float(exact), abs=1.1e-4)  # a tie may round the other way
@@ -250,9 +247,7 @@ def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    found = leakage.measure(
-        ["unmirrored"], leakage.Batch(logits, slots, np.array([0, len(slots)])), words, np.array([True])
-    )
+    found = leakage.measure(["unmirrored"], Unmasked(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
     assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
     assert found["unmirrored"].flipped[0] == flipped
@@ -263,16 +258,14 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
         logits = np.zeros((1, len(words)))
-        found = leakage.measure(
-            ["unmirrored"], leakage.Batch(logits, slots, np.array([0, 20])), words, np.array([False])
-        )
+        found = leakage.measure(["unmirrored"], Unmasked(logits, slots, np.array([0, 20])), words, np.array([False]))
         assert found["unmirrored"].figures() == [Figure(leaked, False, None if leaked is None else 0.0)]
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
 def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least: float) -> None:
     logits, mask = batch
-    heavy = leakage.Batch(logits, *ragged_of_mask(mask)).heavy(least)
+    heavy = Unmasked(logits, *ragged_of_mask(mask)).heavy(least)
     for row in range(len(logits)):
         found = list(zip(heavy.slots[heavy.rows == row], heavy.masses[heavy.rows == row], strict=True))
         weights = np.exp(logits[row] - logits[row].max())
@@ -290,19 +283,14 @@ def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
     words = vocabulary("movemask-1880")
     fens = [chess.STARTING_FEN, "4k3/8/8/8/8/8/1p1p4/6K1 b - - 0 1", "7k/8/8/8/8/8/8/K7 b - - 0 1"]
     positions = [Position.read(fen) for fen in fens]
-    legal = [words.legal_slots(position) for position in positions]
-    parts, codes = [slots for _, slots in legal], [codes_of(moves) for moves, _ in legal]
     logits = np.random.default_rng(5).normal(size=(3, len(words))).astype(np.float32) * 4
-    indptr = np.cumsum([0, *map(len, parts)])
-    batch = leakage.Batch(logits, np.concatenate(parts), indptr)
-    together = leakage.leakages(positions, words, batch, codes, kinds=KINDS, least=1e-3)
+    together = leakages(positions, words, logits, kinds=KINDS)
     assert [set(found.figures) for found in together] == [set(KINDS)] * 3
-    for row, part in enumerate(parts):
-        own = leakage.Batch(logits[row : row + 1], part, np.array([0, len(part)]))
-        alone = leakage.leakages(positions[row : row + 1], words, own, codes[row : row + 1], kinds=KINDS, least=1e-3)
+    for row, position in enumerate(positions):
+        alone = leakages([position], words, logits[row : row + 1], kinds=KINDS)
         for kind in KINDS:
             one, other = together[row].figures[kind], alone[0].figures[kind]
             assert one.leaked == pytest.approx(other.leaked, rel=1e-12, abs=0)
             assert (one.flipped, one.infinite) == (other.flipped, other.infinite)
     with pytest.raises(ValueError, match="no 'other'"):
-        leakage.measure(["other"], leakage.Batch(logits, np.concatenate(parts), indptr), words, np.zeros(3, dtype=bool))
+        leakages(positions, words, logits, kinds=["other"])

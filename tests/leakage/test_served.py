@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from movemask.board.move_codes import codes_of
+from movemask.board.move_codes import code_of
 from movemask.board.position import Position
 from movemask.errors import ServedLeakage
 from movemask.leakage.counterfactual import multiplied_softmax
-from movemask.leakage.served import Told, served
+from movemask.leakage.served import check_answer, check_legal
 from movemask.numeric.dense import masked_softmax
 from movemask.vocabulary.vocabularies import vocabulary
 
@@ -31,8 +31,10 @@ def check(
     judged: bool = False,
 ) -> None:
     """Checks an answer to the start position."""
-    told = Told(Position(START), codes_of(moves), probabilities, abstention, codes_of(legal))
-    assert served(told, judged=judged) == 0.0
+    position, own = Position(START), [code_of(move) for move in legal]
+    check_answer(position, own, [code_of(move) for move in moves], probabilities.tolist(), abstention)
+    if judged:
+        check_legal(position, own)
 
 
 def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -> None:

@@ -6,7 +6,7 @@ import chess
 import numpy as np
 import pytest
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.planes.encoders import plane_encoder, plane_encoder_names
 from tests.ground_truth import pgx_positions, tricky
 
@@ -36,7 +36,7 @@ def test_many_positions_at_once_are_each_alone(name: str) -> None:
     played = [Position.read(moves=game[:plies]) for plies in range(11)]
     shuffled = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6"]
     positions = [*played, Position.read(moves=shuffled), *(Position.read(fen) for fen in fens()[::40])]
-    together = encoder.encode_all(positions)
+    together = encoder.encode_all(positions, boards_of(positions))
     assert together.dtype == encoder.dtype
     for position, planes in zip(positions, together, strict=True):
         np.testing.assert_array_equal(planes, encoder.encode(position), position.fen)

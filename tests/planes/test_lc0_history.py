@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.planes.lc0 import HistoryFill, encode_all
 from tests.ground_truth import tricky
 
@@ -126,8 +126,9 @@ def expected(fen: str, moves: list[str], *, fill: HistoryFill, chess960: bool = 
 
 def check(fen: str, moves: list[str], *, chess960: bool = False) -> None:
     position = Position.read(fen, moves, chess960=chess960)
+    boards = boards_of([position, position])
     for fill in HistoryFill:
-        found = encode_all([position, position], fill)
+        found = encode_all([position, position], boards, fill)
         right = expected(fen, moves, fill=fill, chess960=chess960)
         for planes in found:
             wrong = np.flatnonzero((planes != right).any(axis=(1, 2)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.planes.lc0 import HistoryFill, encode_all
 from tests.ground_truth import perft
 
@@ -15,7 +15,7 @@ Planes = NDArray[np.float32]
 
 
 def encode(position: Position, fill: HistoryFill = HistoryFill.FEN_ONLY) -> Planes:
-    found: Planes = encode_all([position], fill)[0]
+    found: Planes = encode_all([position], boards_of([position]), fill)[0]
     return found
 
 

@@ -6,14 +6,14 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.planes.movemask18 import encode_all
 from tests.ground_truth import perft, tricky
 from tests.planes.test_lc0_planes import slow_block
 
 
 def encode(position: Position) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = encode_all([position])[0]
+    found: NDArray[np.float32] = encode_all([position], boards_of([position]))[0]
     return found
 
 

@@ -13,15 +13,17 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
+from movemask.board.move_codes import moves_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position
 from movemask.cli.main import main
 from movemask.errors import InvalidPgn
+from movemask.evaluation import evaluate_positions
 from movemask.inference.contract import read_contract
 from movemask.inference.model import Model
 from movemask.inference.registry import load_entry
 from movemask.numeric.calibration import Calibration
-from movemask.policy import Rule, legal_of, policies
+from movemask.policy import Rule
 from movemask.tasks.calibration import MINIMUM_MOVES, Fitted, fitted
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -35,11 +37,11 @@ def drawn_games(model: Model, games: int, plies: int) -> str:
     for seed in range(games):
         board = chess.Board()
         for ply in range(plies):
-            batch = [model.encode(Position(board.copy()))]
-            if not batch[0].moves:
+            if not any(board.legal_moves):
                 break
-            policy = policies(batch, legal_of(batch, model.evaluate(batch).logits), [Rule(temperature=TRUTH)])[0]
-            board.push(policy.moves[policy.sample(1000 * seed + ply)])
+            rule = Rule(temperature=TRUTH)
+            policies = evaluate_positions(model, [Position(board.copy())], [None], rule).policies
+            board.push(moves_of(policies.codes)[policies.sample(0, 1000 * seed + ply)])
         out.append(str(chess.pgn.Game.from_board(board)))
     return "\n\n".join(out)
 
@@ -126,10 +128,10 @@ def test_a_fit_at_a_bound_is_refused(contract: Path, model: Model, tmp_path: Pat
         board = chess.Board()
         board.push(opening)
         for _ in range(40):
-            batch = [model.encode(Position(board.copy()))]
-            if not batch[0].moves:
+            if not any(board.legal_moves):
                 break
-            board.push(policies(batch, legal_of(batch, model.evaluate(batch).logits), [Rule()])[0].moves[0])
+            evaluated = evaluate_positions(model, [Position(board.copy())], [None])
+            board.push(moves_of(evaluated.policies.codes)[0])
         out.append(str(chess.pgn.Game.from_board(board)))
     file = tmp_path / "best.pgn"
     file.write_text("\n\n".join(out))

@@ -6,6 +6,7 @@ import chess
 import numpy as np
 import pytest
 
+from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.numeric.calibration import Calibration
 from tests.networks import fake_model, fixed_model
@@ -62,10 +63,10 @@ def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
     ranks, surprises = [], []
     for sample in found:
         position = Position(sample.position.board.copy(stack=False))
-        encoded = model.encode(position)
-        logits = model.evaluate([encoded]).logits[0].astype(np.float64)
+        batch = model.whole_batch([position], [None], Rules.PYTHON_CHESS)
+        logits = model.evaluate(batch).logits[0].astype(np.float64)
         masked = np.full(len(logits), -np.inf)
-        masked[encoded.slots] = logits[encoded.slots]
+        masked[batch.slots] = logits[batch.slots]
         weights = np.exp(masked)
         slot = model.vocabulary.slot(sample.played, position.board)
         ranks.append(int((masked > masked[slot]).sum()))

@@ -14,7 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from movemask.board.legal import Rules
+from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
+from movemask.board.position import boards_of as board_arrays
 from movemask.inference.model import Model
 from movemask.inference.registry import load_registry
 from movemask.planes import lc0 as lc0_planes
@@ -52,9 +55,10 @@ def test_planes_of_a_replay_are_the_services_with_history_and_without(seeds: lis
     for number, moves in enumerate(games):
         boards = boards_of(moves)
         rows = found.row_of[found.first[number] + np.arange(len(moves))]
-        assert np.array_equal(found.planes(rows), lc0_planes.encode_all([Position(board) for board in boards]))
+        played = [Position(board) for board in boards]
+        assert np.array_equal(found.planes(rows), lc0_planes.encode_all(played, board_arrays(played)))
         bare = [Position.read(board.fen()) for board in boards]  # python-chess: en passant only where it is legal
-        assert np.array_equal(found.planes(rows, history=False), lc0_planes.encode_all(bare))
+        assert np.array_equal(found.planes(rows, history=False), lc0_planes.encode_all(bare, board_arrays(bare)))
 
 
 @settings(max_examples=30, deadline=None)
@@ -100,11 +104,11 @@ def nets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(model: Model, board: chess.Board) -> dict[int, float]:
     """Probability by the student's slot, through the service's own path."""
-    encoded = model.encode(Position(board))
-    logits = model.evaluate([encoded]).logits[0].astype(np.float64)
+    batch = model.whole_batch([Position(board)], [None], Rules.PYTHON_CHESS)
+    logits = model.evaluate(batch).logits[0].astype(np.float64)
     share = np.exp(logits - np.logaddexp.reduce(logits))
     slots = vocabulary("movemask-1880")
-    return {slots.slot(move, board): share[slot] for move, slot in zip(encoded.moves, encoded.slots, strict=True)}
+    return {slots.slot(move, board): share[slot] for move, slot in zip(moves_of(batch.codes), batch.slots, strict=True)}
 
 
 @pytest.mark.parametrize("history", [True, False])

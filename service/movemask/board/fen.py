@@ -55,9 +55,11 @@ def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
     return board
 
 
-def is_plain(fen: str, *, chess960: bool = False) -> bool:
-    """Whether a FEN of a valid position is written just as python-chess would write it."""
-    return not chess960 and _PLAIN.fullmatch(fen) is not None
+def is_plain(fen: str, board: chess.Board) -> bool:
+    """Whether the FEN that a valid board was read from is written just as python-chess would write it."""
+    found = None if board.chess960 else _PLAIN.fullmatch(fen)
+    # python-chess drops a queenside right without a word where that side has no rook on its first rank.
+    return found is not None and len(found[3].strip("-")) == board.castling_rights.bit_count()
 
 
 def check_length(fen: str) -> None:

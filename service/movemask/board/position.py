@@ -73,7 +73,7 @@ class Position:
         board = _board(START_FEN if fen is None else fen, chess960=chess960)
         if not moves:
             position = cls(board)
-            if fen is not None and is_plain(fen, chess960=chess960):
+            if fen is not None and is_plain(fen, board):
                 position._fen = fen
             return position
         line = Line(board, keep=_HISTORY)

@@ -45,7 +45,7 @@ def own_models_dir(models_dir: Path | None) -> Path:
     An update of the package would overwrite what is written there. In a checkout, `--models-dir models` names it.
     """
     settings = Settings.read(models_dir=models_dir)
-    folder, package = settings.models_dir, Path(__file__).parent
+    folder, package = settings.models_dir, Path(__file__).parents[1]
     if "models_dir" not in settings.model_fields_set or folder.resolve().is_relative_to(package.resolve()):
         raise SettingsError(
             f"{folder}: the shipped models are not written to; name a folder of your own with --models-dir "

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import correlate
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.errors import WeightsError
 from movemask.inference.onnx import OnnxSession
 from movemask.planes import lc0 as lc0_planes
@@ -41,7 +41,7 @@ def test_a_real_networks_logits_are_lc0s_own_within_1e_5(name: str, tmp_path: Pa
     with gzip.open(MAIA / "lc0_reference.jsonl.gz", "rt") as rows:
         reference = [json.loads(row) for row in rows]
     positions = [Position.read(row["fen"]) for row in reference]
-    planes = lc0_planes.encode_all(positions, HistoryFill.FEN_ONLY)
+    planes = lc0_planes.encode_all(positions, boards_of(positions), HistoryFill.FEN_ONLY)
     logits, wdl = session.run({"/input/planes": planes}, [POLICY, WDL])
     for row, found, value in zip(reference, logits, wdl, strict=True):
         np.testing.assert_allclose(found[row["slot"]], row[name]["logit"], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,174 @@
+"""What a user would lose: a FEN that is the position python-chess reads, told back as it came, or refused by name."""
+
+from __future__ import annotations
+
+import random
+
+import chess
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from movemask.board.fen import is_plain
+from movemask.board.position import FEN_FIELDS, Position, status_names
+from movemask.errors import InvalidFen, InvalidPosition, MovemaskError
+from tests.board.test_legality import played
+from tests.ground_truth import perft, tricky
+
+START = chess.STARTING_FEN
+USUAL = [START, "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3", "8/8/8/8/8/4k3/4p3/4K3 b - - 0 1"]
+
+
+def by_python_chess(fen: str, chess960: bool) -> chess.Board | str:
+    """The board, or why there is none."""
+    try:
+        return chess.Board(fen, chess960=chess960)
+    except ValueError as error:
+        return str(error)
+
+
+def same(fen: str, *, chess960: bool = False) -> bool:
+    """Holds `Position.read` to python-chess; whether the FEN is of a valid position."""
+    try:
+        found: Position | MovemaskError = Position.read(fen, chess960=chess960)
+    except MovemaskError as error:
+        found = error
+    board = by_python_chess(fen, chess960)
+    if 0 < len(fen.split()) < len(FEN_FIELDS):  # python-chess takes "8/8/8/8/8/8/8/8" for a FEN
+        assert isinstance(found, InvalidFen), fen
+        assert str(found).startswith(f"fen: {fen!r} is cut short")
+        return False
+    if isinstance(board, str):
+        assert isinstance(found, InvalidFen), fen
+        assert str(found) == f"fen: {board}"
+        return False
+    if isinstance(found, InvalidPosition):
+        assert status_names(board.status()) == found.statuses
+        assert ", ".join(found.statuses) in str(found)
+        return False
+    assert isinstance(found, Position)
+    assert board.status() == chess.STATUS_VALID
+    assert found.board == board
+    assert list(found.board.legal_moves) == list(board.legal_moves)
+    assert found.fen == board.fen(en_passant="fen")
+    assert found.turn == ("white" if board.turn else "black")
+    assert (found.chess960, found.has_history) == (chess960, False)
+    if is_plain(fen, found.board):
+        assert found.fen == fen
+    return True
+
+
+def test_every_position_of_the_suites_and_most_as_they_are_written() -> None:
+    fens = [row.fen for row in perft("standard")] + [fen for fen, _, _ in tricky()]
+    valid = [fen for fen in fens if same(fen)]
+    assert len(valid) > 0.9 * len(fens)
+    assert sum(is_plain(fen, chess.Board(fen)) for fen in valid) > 0.9 * len(valid)
+    assert all(same(row.fen, chess960=True) for row in perft("chess960"))
+
+
+def test_games_whole_and_broken() -> None:
+    rng = random.Random(7)
+    fens = [board.fen(en_passant=rng.choice(("fen", "legal"))) for board in played(rng, 3000)]
+    assert all(same(fen) for fen in fens)
+    read = 0
+    for fen in fens[:1500]:  # a letter gone, doubled or exchanged, or the other side to move
+        place = rng.randrange(len(fen))
+        change = rng.choice(("", fen[place] * 2, rng.choice("12345678PNBRQKpnbrqk/ -wb")))
+        read += same(rng.choice((fen[:place] + change + fen[place + 1 :], fen.replace(" w ", " b "))))
+    assert 100 < read < 1400
+
+
+@pytest.mark.parametrize(
+    "fen",
+    [
+        "",
+        "x",
+        START.replace("/8/", "/9/"),
+        START.replace("pppppppp", "ppppppp"),
+        START + " ",
+        "\u00e4" * 30,
+        "4k3/8/8/8/8/8/8/4K2R w KQ - 0 1",  # a right without a rook
+        "4k3/8/8/8/8/8/8/4K3 w Q - 0 1",  # a right that python-chess drops, for there is no rook at all
+        "4k2r/8/8/8/8/8/8/4K3 w Qk - 0 1",
+        "4k3/8/8/8/8/8/8/3K3R w K - 0 1",  # without the king at home
+        "r3k2r/8/8/8/8/8/8/R3K2R w Kk - 0 1",
+        "4k3/8/8/8/8/8/8/4K3 w - e6 0 1",  # nothing was pushed
+        "4k3/4p3/8/4p3/8/8/8/4K3 w - e6 0 1",  # nor from there
+        "4k3/8/8/4p3/8/8/8/4K3 w - e6 0 1",
+        "4k3/8/8/4p3/8/8/8/4K3 b - e6 0 1",
+        "4k3/8/8/8/4P3/8/8/4K3 b - e3 0 1",
+        "4k3/8/8/4pP2/8/8/8/K3r3 w - e6 0 2",  # a check that the push cannot have given
+        "4k3/8/8/4p3/3K4/8/8/8 w - e6 0 2",  # one that it has
+        "4k3/8/8/8/8/8/8/R3K3 b - - 0 1",
+        "R3k3/8/8/8/8/8/8/4K3 w - - 0 1",  # the side that moved stands in check
+        "3k4/3K4/8/8/8/8/8/8 w - - 0 1",
+        "4k3/8/8/8/7b/4r3/8/4K3 w - - 0 1",  # two checks
+        "4k3/8/8/8/8/3n1n2/8/4K3 w - - 0 1",
+        "4k3/8/4r3/8/4r3/8/8/4K3 w - - 0 1",
+        "4k2P/8/8/8/8/8/8/4K3 w - - 0 1",
+        "4k3/pppppppp/p7/8/8/8/8/4K3 w - - 0 1",  # nine pawns
+        "4k3/8/8/8/QQQQQQQQ/QQQQQQQQ/8/4K3 w - - 0 1",  # seventeen pieces
+        "4k3/8/8/8/8/8/8/8 w - - 0 1",
+        "4k3/8/8/8/8/8/8/2K1K3 w - - 0 1",
+        "4k3/8/8/8/8/8/8/4K3 w  - 0 1",  # no castling field, a space too many
+        "4k3/8/8/8/8/8/8/4K3 w - -",
+        "4k3/8/8/8/8/8/8/4K3 w -",
+        f"{START[:-3]}99999 99999",
+        f"{START[:-3]}00 1",
+        f"{START[:-3]}0 0",
+        START.replace("KQkq", "QKqk"),
+        START.replace("KQkq", "HAha"),
+        "4k3/8/8/8/8/8/8/RR2K1RR w KQ - 0 1",  # the outermost rooks
+        "4k3/8/8/8/8/8/8/44 w - - 0 1",
+        "4k3/8/8/8/8/8/8/31K3 w - - 0 1",  # digits side by side
+        "4k3/8/8/8/8/8/8/4K2Q~ w - - 0 1",  # a promoted piece
+    ],
+)
+def test_by_name(fen: str) -> None:
+    same(fen)
+    same(fen, chess960=True)
+
+
+PIECES = st.dictionaries(st.sampled_from(chess.SQUARES), st.sampled_from("PNBRQKpnbrqk"), max_size=12)
+
+
+@st.composite
+def placed(draw: st.DrawFn) -> str:
+    """Some pieces, kings nearly always one of each, and fields that fit or do not."""
+    board = chess.Board(None)
+    for square, symbol in draw(PIECES).items():
+        board.set_piece_at(square, chess.Piece.from_symbol(symbol))
+    for symbol, home in (("K", chess.E1), ("k", chess.E8)):
+        square = draw(st.one_of(st.just(home), st.sampled_from(chess.SQUARES)))
+        board.set_piece_at(square, chess.Piece.from_symbol(symbol))
+    rights = draw(st.sampled_from(["-", "-", "K", "Q", "KQ", "k", "q", "kq", "KQkq", "Kq", "qk"]))
+    target = draw(st.sampled_from(["-", "-", "-", *(chess.square_name(s) for s in chess.SQUARES if s // 8 in (2, 5))]))
+    return f"{board.board_fen()} {draw(st.sampled_from('wb'))} {rights} {target} {draw(st.integers(0, 150))} 7"
+
+
+@settings(max_examples=500, deadline=None)
+@given(placed())
+def test_any_pieces(fen: str) -> None:
+    same(fen)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.sampled_from(USUAL), st.text(max_size=60)), st.booleans())
+@example(" ", False)
+def test_any_text(fen: str, chess960: bool) -> None:
+    same(fen, chess960=chess960)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from(["fen", "legal", "xfen"]), st.booleans())
+def test_what_is_told_back_is_what_python_chess_writes(
+    seed: int, en_passant: chess.EnPassantSpec, in_960: bool
+) -> None:
+    rng = random.Random(seed)
+    *_, board = played(rng, rng.randrange(1, 120), chess960=in_960)
+    fen = board.fen(en_passant=en_passant, shredder=in_960 and seed % 2 == 0)
+    position = Position.read(fen, chess960=in_960)
+    assert position.fen == chess.Board(fen, chess960=in_960).fen(en_passant="fen")
+    assert Position.read(position.fen, chess960=in_960).fen == position.fen
+    if not in_960:
+        assert position.fen == fen

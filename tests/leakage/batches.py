@@ -1,0 +1,59 @@
+"""What the service makes of logits for the audit, without a network and without a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.legal import Rules, legal_moves
+from movemask.board.position import Position, boards_of
+from movemask.leakage.audited import Audited, records_of
+from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.record import Leakage
+from movemask.vocabulary.vocabulary import Vocabulary
+
+
+def audited(
+    positions: Sequence[Position],
+    words: Vocabulary,
+    logits: NDArray[np.floating],
+    *,
+    kinds: Collection[str],
+    least: float,
+    model: str = "net",
+) -> Audited:
+    """A batch that was answered, from its logits `[B, A]`."""
+    boards = boards_of(positions)
+    legal = legal_moves(positions, boards, Rules.PYTHON_CHESS)
+    codes, slots, refused = words.slots(legal, boards)
+    assert not refused.any()
+    unmasked = Unmasked(logits, slots, legal.indptr)
+    return Audited(
+        times=[1_000.0 + row for row in range(len(positions))],
+        model=model,
+        digest="sha256:" + "0" * 64,
+        trained_with_mask=False,
+        vocabulary=words,
+        positions=positions,
+        boards=boards,
+        in_check=legal.in_check,
+        codes=codes,
+        indptr=legal.indptr,
+        measured=measure(kinds, unmasked, words, boards.black),
+        heavy=unmasked.heavy(least),
+        elos=[None] * len(positions),
+    )
+
+
+def leakages(
+    positions: Sequence[Position],
+    words: Vocabulary,
+    logits: NDArray[np.floating],
+    *,
+    kinds: Collection[str],
+    least: float = 1e-3,
+) -> list[Leakage]:
+    """What is recorded of each position."""
+    return [record.leakage for record in records_of(audited(positions, words, logits, kinds=kinds, least=least))]
