@@ -1,8 +1,8 @@
 """The service under load, beside bare onnxruntime and the peers that are installed: `python -m benchmarks.serving`.
 
 Everything is measured in one run on one machine, client included; headline figures in rounds, one after the other, so
-that a machine that changes its pace changes it for all. Writes docs/performance.md and its plots. Nothing else should
-run meanwhile. `--peers` names the Python that LitServe and BentoML are installed in, if it is another one.
+that a machine that changes its pace changes it for all. Writes docs/performance/results.md and its plots. Nothing else
+should run meanwhile. `--peers` names the Python that LitServe and BentoML are installed in, if it is another one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from movemask.settings import available_cores, shipped_models
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CONNECTIONS = (1, 2, 4, 8, 16, 32, 64, 128)
 PER_CALL = (1, 4, 16, 64, 256, 1024)
-MANY, A_CALL, CALLERS = 64, 256, 2
+MANY, SOME, A_CALL, CALLERS = 64, 16, 256, 2
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
 
 Figures = dict[str, Any]
@@ -69,7 +69,7 @@ class Measured:
         return load(server.port, self.calls(size), CALLERS, max(self.seconds, 2 * size * CALLERS / 1000))
 
     def headline(self, size: int) -> Figures:
-        """What the targets are about, once: the service three ways, between two measures of bare onnxruntime."""
+        """What the targets are about, once: the service several ways, between two measures of bare onnxruntime."""
         before = self.bare.rate_beside(size, self.seconds)
         lone = self.bare.lone_seconds(self.seconds / 2)
         paused = self.bare.lone_seconds(self.seconds / 2, pause=lone)
@@ -80,11 +80,14 @@ class Measured:
                 lambda: self.one_by_one(server, MANY),
                 lambda: self.one_by_one(server, MANY, [MATE]),
                 lambda: self.one_by_one(server, 1),
+                lambda: self.one_by_one(server, SOME),
             ):
                 before_it = server.cpu_seconds()
                 found = step()
                 cpu.append((found, 1e6 * (server.cpu_seconds() - before_it) / found.answered))
-        (batches, batches_cpu), (many, many_cpu), (finished, finished_cpu), (alone, alone_cpu) = cpu
+        (batches, batches_cpu), (many, many_cpu), (finished, finished_cpu), (alone, alone_cpu), (some, _) = cpu
+        with self.serve(rules="vectorised") as server:
+            fast_batches, fast_many = self.in_batches(server, A_CALL), self.one_by_one(server, MANY)
         after = self.bare.rate_beside(size, self.seconds)
         return {
             "bare": (before + after) / 2,
@@ -100,6 +103,10 @@ class Measured:
             "many_p99_ms": 1e3 * many.percentile(99),
             "lone_p50_ms": 1e3 * alone.percentile(50),
             "lone_p99_ms": 1e3 * alone.percentile(99),
+            "lone": alone.rate,
+            "some": some.rate,
+            "vectorised_batches": A_CALL * fast_batches.rate,
+            "vectorised_many": fast_many.rate,
             "finished": finished.rate,
         }
 
@@ -108,7 +115,7 @@ class Measured:
         terms = self.model.contract.contract
         if (terms.planes, terms.vocabulary) != ("lc0-112", "lc0-1858"):
             return dict.fromkeys(PEERS, "the examples are of lc0's networks")
-        found: dict[str, Figures | str] = {}
+        found: dict[str, Any] = {}
         for name in PEERS:
             python = self.python if name != "a plain FastAPI handler" else sys.executable
             try:
@@ -116,6 +123,7 @@ class Measured:
                     body = (lambda fen: {"fens": [fen]}) if name == "BentoML" else (lambda fen: {"fen": fen})
                     asked = [request("/policy", orjson.dumps(body(fen))) for fen in self.fens]
                     found[name] = _told(load(server.port, asked, MANY, self.seconds))
+                    found[name]["lone"] = load(server.port, asked, 1, self.seconds).rate
             except CannotStart as error:
                 found[name] = str(error)
         return found
