@@ -32,7 +32,7 @@ def test_a_load_counts_answers_and_takes_nothing_else_for_one() -> None:
 def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1", "--positions", "1000"]
     subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True)
-    page = (tmp_path / "performance.md").read_text()
+    page = (tmp_path / "performance" / "results.md").read_text()
     for words in ("≥ 0.90", "µs of a processor", "a plain FastAPI handler", "#### Batch size", "#### Connections"):
         assert words in page
     figures = json.loads((tmp_path / "performance" / "movemask-2.json").read_text())
