@@ -19,7 +19,7 @@ from movemask import logs
 from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
 from tests.conftest import ROOT
 from tests.networks import ONNX_TOML, write_onnx
-from tests.processes import call, served, stopped
+from tests.processes import call, served, stopped, until
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
@@ -146,6 +146,7 @@ def models(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_parent_and_workers_log_the_same_json(models: Path, workers: str) -> None:
     with served(models, "--log-format", "json", "--workers", workers) as (process, port):
+        until(lambda: (models / "log.txt").read_text().count("Started server process") == int(workers), "all serve")
         call(port, "/v1/policy", {"moves": []})
         call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
         call(port, "/v1/models/net")
@@ -160,7 +161,7 @@ def test_parent_and_workers_log_the_same_json(models: Path, workers: str) -> Non
         "/v1/policy/batch": (200, 2),
         "/v1/models/{name}": (200, 0),
     }
-    ended = [line["pid"] for line in lines if line["message"] == "Application shutdown complete."]
+    ended = [line["pid"] for line in lines if line["message"].startswith("Finished server process")]
     assert len(ended) == len(set(ended)) == int(workers)
     if workers == "2":
         assert len({line["pid"] for line in lines}) == 3

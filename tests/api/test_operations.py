@@ -36,7 +36,8 @@ def test_head_of_a_probe_answers_as_get_without_the_body(serve: Serve, tmp_path:
     write_fake(tmp_path / "m", "good")
     (tmp_path / "m" / "bad.toml").write_text("[contract]\n")
     for client in (serve(tmp_path / "m"), serve(tmp_path / "m", default_model="bad")):
-        got, head = client.get(path), client.head(path)
+        same_id = {"X-Request-ID": "probe-1"}
+        got, head = client.get(path, headers=same_id), client.head(path, headers=same_id)
         assert (head.status_code, head.content) == (got.status_code, b"")
         assert {**head.headers, "x-request-id": ""} == {**got.headers, "x-request-id": ""}
         labels = f'method="HEAD",route="{path}",status="{got.status_code}"'
