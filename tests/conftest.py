@@ -31,7 +31,7 @@ class AuditedClient(TestClient):
     last write, and a test does not wait for a clock. A database that cannot be written is not waited for."""
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
-        if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics")):
+        if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
             self.app.state.services.recorder.flush(WRITTEN_SECONDS)  # type: ignore[attr-defined]
         return super().request(method, url, **options)
 

@@ -112,7 +112,7 @@ def serving_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
                 if not (site / top).exists():
                     (site / top).symlink_to(str(distribution.locate_file(top)))
-    return {**os.environ, "PYTHONPATH": f"{ROOT}:{site}"}
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{site}"}
 
 
 def listening(port: int) -> bool:

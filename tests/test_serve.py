@@ -48,12 +48,12 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         expected = dict(zip(fens, results, strict=True))
         for board, fen in zip(boards, fens, strict=True):
             assert {m["uci"] for m in expected[fen]["moves"]} == {m.uci() for m in board.legal_moves}
-        until = time.monotonic() + SECONDS
+        end = time.monotonic() + SECONDS
 
         def client(seed: int) -> int:
             choose = random.Random(seed)
             count = 0
-            while time.monotonic() < until:
+            while time.monotonic() < end:
                 fen = choose.choice(fens)
                 answer = call(port, "/v1/policy", {"fen": fen})
                 assert answer["fen"] == fen
@@ -74,18 +74,18 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         assert stopped(process) == 0
 
 
+def positions_counted(port: int) -> float:
+    lines = call(port, "/metrics").splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("movemask_positions_total{"))
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sigterm_exits_0_a_restart_keeps_the_audit_and_workers_share_it(models: Path, workers: str) -> None:
     for total in (10, 20):
         with served(models, "--workers", workers) as (process, port):
             for _ in range(10):
                 call(port, "/v1/policy", {"moves": []})
-            counted = [
-                float(line.split()[-1])
-                for line in call(port, "/metrics").splitlines()
-                if line.startswith("movemask_positions_total{")
-            ]
-            assert sum(counted) == 10
+            until(lambda: positions_counted(port) == 10, "every answer is counted")  # after it is out
             assert stopped(process) == 0
         with served(models, "--workers", workers) as (process, port):
             assert call(port, "/v1/leakage")["models"]["net"]["positions"] == total

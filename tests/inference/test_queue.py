@@ -179,7 +179,7 @@ def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate:
         assert isinstance(error, InvalidFen)
         with pytest.raises(ZeroDivisionError):
             await worse
-        assert await asyncio.gather(first, good) == [[0], [8]]
+        assert [await first, await good] == [[0], [8]]
 
     asyncio.run(story())
 

@@ -65,7 +65,7 @@ class Recorder:
         self._wake = threading.Condition()
         self._waiting: deque[AuditRecord] = deque()
         self._batch: Sequence[AuditRecord] = ()  # being written
-        self._flush_asked = False
+        self._flushing = 0  # who waits in `flush`
         self._closing = False
         self._pruned = 0.0
         self.failure = store.unreachable
@@ -119,19 +119,25 @@ class Recorder:
                 self._unmade += len(audited)
                 if idle or self._unmade >= _PER_WRITE:  # in between the thread only lets them gather
                     self._wake.notify_all()
-            if self._flush_asked:
+            if self._flushing:
                 self._wake.notify_all()
             self.dropped += lost
         self._tell(lost)
 
     def flush(self, timeout: float) -> bool:
-        """Waits until all that was recorded before is written; False if that takes longer than `timeout` seconds."""
+        """Waits until all that was answered before is written; False if that takes longer than `timeout` seconds, or the
+        store cannot be written."""
         with self._wake:
-            self._flush_asked = True
+            self._flushing += 1
             self._wake.notify_all()
-            return (
-                self._wake.wait_for(lambda: self.waiting == 0 or self.failure is not None, timeout) and not self.waiting
-            )
+            try:
+                # What is expected is taken first, whatever the store does.
+                self._wake.wait_for(
+                    lambda: not self._expected and (not self.waiting or self.failure is not None), timeout
+                )
+            finally:
+                self._flushing -= 1
+            return not self.waiting
 
     def close(self, timeout: float = 5.0) -> None:
         """Writes what waits and ends the thread; what the store does not take within `timeout` seconds is
@@ -176,7 +182,7 @@ class Recorder:
             if not self._waiting and not self._audited:
                 return None if self._closing else []
             self._wake.wait_for(
-                lambda: self._flush_asked or self._closing or self._unmade + len(self._waiting) >= _PER_WRITE,
+                lambda: self._flushing or self._closing or self._unmade + len(self._waiting) >= _PER_WRITE,
                 self._flush_seconds,
             )
             audited, self._audited = self._audited, []
@@ -188,7 +194,6 @@ class Recorder:
             self._unmade -= sum(map(len, audited))
             self._waiting.extend(records)
             self.dropped += lost
-            self._flush_asked = self._flush_asked and (len(self._waiting) > _PER_WRITE or bool(self._expected))
             batch = [self._waiting.popleft() for _ in range(min(_PER_WRITE, len(self._waiting)))]
             self._batch = batch
             self._making = ()
