@@ -13,7 +13,7 @@ from movemask.board.elo import Elo
 from movemask.board.fen import check_counters, check_length
 from movemask.board.line import Line
 from movemask.board.position import Position, status_names
-from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
+from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError, SourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
     """The games of a PGN in order; in the place of one that cannot be played through, an InvalidPgn that says where.
 
     A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
-    moves have been read in all, however long the game that holds them.
+    moves have been read in all, however long the game that holds them; and SourceError where the stream does.
     """
     number = 0
     left = [max_moves]
@@ -55,7 +55,7 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
             if found is None:
                 break
             game: Game | MovemaskError = _game(found, number + 1)
-        except LimitExceeded:
+        except (LimitExceeded, SourceError):
             raise
         except MovemaskError as error:
             game = error

@@ -54,7 +54,8 @@ class TextSource:
             self.head = self._plain.peek(1)
         except _UNREADABLE as error:
             self._plain.close()
-            raise SourceError(f"{name}: cannot be read: {error}") from None
+            how = "cannot be read to its end" if isinstance(error, EOFError) else "cannot be read"
+            raise SourceError(f"{name}: {how}: {error}") from None
         except BaseException:
             self._plain.close()
             raise
