@@ -13,7 +13,7 @@ from movemask.board.elo import Elo
 from movemask.board.fen import check_counters, check_length
 from movemask.board.line import Line
 from movemask.board.position import Position, status_names
-from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
+from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError, SourceError
 
 
 @dataclass(frozen=True, slots=True)
