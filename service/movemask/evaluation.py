@@ -11,7 +11,7 @@ import numpy as np
 
 from movemask.board.elo import Elo
 from movemask.board.legal import Rules
-from movemask.board.move_codes import names_of
+from movemask.board.move_codes import uci_of
 from movemask.board.position import Position
 from movemask.errors import InvalidLogits
 from movemask.inference.batch import Batch
@@ -99,7 +99,7 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
     if not len(wrong):
         return InvalidLogits(f"model {model.name}: the logit of every legal move is -inf, in {fen!r}")
     first = int(wrong[0])
-    move = names_of(batch.codes[start + first : start + first + 1])[0]
+    move = uci_of(batch.codes[start + first : start + first + 1])[0]
     return InvalidLogits(
         f"model {model.name}: slot {batch.slots[start + first]}: the logit of the legal move {move} is "
         f"{logits[first]}, in {fen!r}"
