@@ -37,22 +37,8 @@ class LegalMoves:
 
     @property
     def code(self) -> Squares:
-        """Promotion, source and target together (`move_codes`)."""
+        """Promotion, source and target (`move_codes`); in castling the target is where the king ends."""
         return self.packed & 0x7FFF
-
-    @property
-    def source(self) -> Squares:
-        return self.packed >> 6 & 63
-
-    @property
-    def target(self) -> Squares:
-        """Where the piece ends; in castling, the king."""
-        return self.packed & 63
-
-    @property
-    def promotion(self) -> Squares:
-        """The piece type as in python-chess, or 0."""
-        return self.packed >> 12 & 7
 
     @property
     def rook(self) -> Squares:
