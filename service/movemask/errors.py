@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree. No HTTP here: `movemask.api.problems` has the status table.
+"""The errors that this project raises, as a tree. HTTP status codes are in `movemask.api.problems`.
 
 MovemaskError
 ├── RequestError                the request is at fault
@@ -14,30 +14,30 @@ MovemaskError
 │   ├── InvalidParameter        a query parameter that cannot be read
 │   ├── InvalidAudit            numbers to audit that fit no vocabulary, or are no policy
 │   └── LimitExceeded           more than a limit allows
-├── CapacityError               nobody's fault: come back later
+├── CapacityError               the service cannot take it now; retry later
 │   ├── Overloaded              the queue is full
 │   └── ShuttingDown            the service is stopping
 ├── ModelError                  the network or its contract is at fault
-│   ├── ContractError           the TOML file, or what the ONNX file is against it
+│   ├── ContractError           the TOML file, or an ONNX file that does not match it
 │   ├── WeightsError            a weight file that cannot be converted
 │   ├── MoveOutsideVocabulary   a legal move that has no slot of its own
 │   ├── InvalidLogits           a legal logit that is NaN or +inf, or none that is finite
 │   ├── InferenceFailed         the runtime raised, or returned another shape
 │   └── ModelUnavailable        the model failed its check and is not served
-├── ServedLeakage               our own answer held an illegal move or did not sum to 1
+├── ServedLeakage               an answer of ours has an illegal move or does not sum to 1
 ├── StoreError                  the audit store cannot be opened or read
-│   └── StoreUnreachable        its server does not answer now
+│   └── StoreUnreachable        the database server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
-├── AuditError                  an audit of files that cannot go on as it is asked for
+├── AuditError                  an audit of files that cannot continue with these arguments
 ├── MissingExtra                a command whose optional dependencies are not installed
-└── SettingsError               the service cannot start as it is set
+└── SettingsError               the service cannot start with its settings
 """
 
 from __future__ import annotations
 
 
 class MovemaskError(Exception):
-    """Root of every error this project raises on purpose; `str(error)` is fit to show to a user."""
+    """Base class of every error raised on purpose; `str(error)` can be shown to a user."""
 
 
 class RequestError(MovemaskError):
@@ -49,7 +49,7 @@ class InvalidFen(RequestError):
 
 
 class InvalidPosition(RequestError):
-    """A FEN of a position that cannot be; `statuses` holds python-chess's names for why."""
+    """A FEN of an impossible position; `statuses` are python-chess's names for the reasons."""
 
     def __init__(self, message: str, statuses: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class InvalidPosition(RequestError):
 
 
 class IllegalMove(RequestError):
-    """A move in `moves` that is not UCI, or not legal where it stands."""
+    """A move in `moves` that is not UCI, or not legal in its position."""
 
 
 class UnsupportedVariant(RequestError):
@@ -69,7 +69,7 @@ class InvalidRule(RequestError):
 
 
 class NotCalibrated(RequestError):
-    """The calibrated temperature was asked of a model that has none."""
+    """The calibrated temperature was requested of a model that has none."""
 
 
 class InvalidPgn(RequestError):
@@ -97,7 +97,7 @@ class LimitExceeded(RequestError):
 
 
 class CapacityError(MovemaskError):
-    """The request is fine; it cannot be served now. `retry_after` is in seconds."""
+    """The request is valid, but cannot be served now. `retry_after` is in seconds."""
 
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
@@ -109,7 +109,7 @@ class Overloaded(CapacityError):
 
 
 class ShuttingDown(CapacityError):
-    """The service is stopping and takes no more work."""
+    """The service is stopping and accepts no more work."""
 
 
 class ModelError(MovemaskError):
@@ -117,7 +117,7 @@ class ModelError(MovemaskError):
 
 
 class ContractError(ModelError):
-    """A contract that cannot be read, or an ONNX file that does not keep it."""
+    """A contract that cannot be read, or an ONNX file that does not match it."""
 
 
 class WeightsError(ModelError):
@@ -129,11 +129,11 @@ class MoveOutsideVocabulary(ModelError):
 
 
 class InvalidLogits(ModelError):
-    """Legal logits from which no distribution can be made."""
+    """Legal logits that define no distribution."""
 
 
 class InferenceFailed(ModelError):
-    """The runtime raised, or returned what the contract does not say."""
+    """The runtime raised, or returned something other than the contract says."""
 
 
 class ModelUnavailable(ModelError):
@@ -141,7 +141,7 @@ class ModelUnavailable(ModelError):
 
 
 class ServedLeakage(MovemaskError):
-    """The finished answer holds probability on a move that is not legal, or does not sum to 1."""
+    """An answer has probability on an illegal move, or does not sum to 1."""
 
 
 class StoreError(MovemaskError):
@@ -149,7 +149,7 @@ class StoreError(MovemaskError):
 
 
 class StoreUnreachable(StoreError):
-    """The audit store's server does not answer; it may come back."""
+    """The audit store's database server does not answer; it may come back."""
 
 
 class SourceError(MovemaskError):
@@ -157,12 +157,12 @@ class SourceError(MovemaskError):
 
 
 class AuditError(MovemaskError):
-    """An audit of files cannot go on as it is asked for."""
+    """An audit of files cannot continue with these arguments."""
 
 
 class MissingExtra(MovemaskError):
-    """A command needs packages of an extra that is not installed; the message names it."""
+    """A command needs packages of an extra that is not installed; the message names them."""
 
 
 class SettingsError(MovemaskError):
-    """The service cannot start as it is set."""
+    """The service cannot start with its settings."""

@@ -1,4 +1,4 @@
-"""The one way of a batch: positions → legal moves and planes → logits → policies and leakage."""
+"""Evaluating a batch: runs the network, then computes policies and leakage. Everything in the service does it here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from movemask.board.elo import Elo
 from movemask.board.legal import Rules
-from movemask.board.move_codes import names_of
+from movemask.board.move_codes import uci_of
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError
 from movemask.inference.batch import Batch
@@ -22,23 +22,23 @@ from movemask.policy import Policies, Rule, policies
 
 
 class Network(Protocol):
-    """`Model.evaluate`, or something that wraps it (`inference.cache`)."""
+    """`Model.evaluate`, or a wrapper of it (`inference.cache`)."""
 
     def __call__(self, batch: Batch, *, alone: bool = True) -> Outputs:
-        """What the network says of a batch; `alone` if nothing else runs meanwhile."""
+        """The network's outputs for a batch; `alone` if nothing else runs at the same time."""
         ...
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A batch with everything that an answer holds.
+    """A batch with its results: all that an answer contains.
 
-    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score; None without
+    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score; None if it has none
     unmasked : the logits, from which every kind of leakage can be measured
     policies : the distributions, by each position's rule
-    raw, multiplied : float64 `[B]`, what these two mistakes would have leaked
-    ran, seconds : rows that the network ran on, and how long it took; 0 where a cache knew them all
-    unusable : by row, why there is no distribution; the rest of such a row means nothing
+    raw, multiplied : float64 `[B]`, what these two mistakes would have given to illegal moves
+    ran, seconds : rows that the network ran on, and how long it took; 0 where a cache had them all
+    unusable : by row, why there is no distribution; the other fields of such a row are meaningless
     """
 
     model: Model
@@ -56,9 +56,9 @@ class Evaluated:
 def evaluate(
     model: Model, batch: Batch, rules: Sequence[Rule], network: Network | None = None, *, alone: bool = True
 ) -> Evaluated:
-    """Runs the network on a batch whose positions all have a legal move, a rule for each.
+    """The results of a batch whose positions all have a legal move; one rule per position.
 
-    `network` stands for `model.evaluate`; `alone` as in `Session.run`. Raises InferenceFailed.
+    `network` replaces `model.evaluate`; `alone` as in `Session.run`. Raises InferenceFailed.
     """
     started = time.perf_counter()
     try:
@@ -71,27 +71,25 @@ def evaluate(
     seconds = time.perf_counter() - started if ran else 0.0
     logits, indptr = outputs.logits, batch.indptr
     legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
-    # NaN and +inf come through the maximum, and so does a row of -inf alone: one look finds all three.
+    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
     unusable: dict[int, InvalidLogits] = {}
-    sound = np.isfinite(row_max(legal, indptr))
-    if not sound.all():
-        for row in np.flatnonzero(~sound).tolist():
-            own = slice(indptr[row], indptr[row + 1])
-            unusable[row] = _unusable(model, batch, row, legal[own])
-            legal[own] = 0.0
+    for row in np.flatnonzero(~np.isfinite(row_max(legal, indptr))).tolist():
+        moves = batch.legal(row)
+        unusable[row] = _unusable(model, batch, row, legal[moves])
+        legal[moves] = 0.0
     unmasked = Unmasked(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
-    made = policies(batch.codes, legal, indptr, rules)
-    return Evaluated(model, batch, outputs.value, unmasked, made, raw, multiplied, ran, seconds, unusable)
+    distributions = policies(batch.codes, legal, indptr, rules)
+    return Evaluated(model, batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
 
 
 def evaluate_positions(
     model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Rule | None = None
 ) -> Evaluated:
-    """Evaluates positions that all have a legal move, by one rule (the network's own distribution if None); legal moves
-    by the vectorised rules.
+    """The results of positions that all have a legal move, by one rule (plain softmax if None).
 
-    Raises a ModelError, or UnsupportedVariant, for the first that cannot be evaluated.
+    Legal moves are the vectorised generator's. Raises a ModelError, or UnsupportedVariant, for the first position that
+    cannot be evaluated.
     """
     batch = model.whole_batch(positions, elos, Rules.VECTORISED)
     evaluated = evaluate(model, batch, [rule or Rule()] * len(batch))
@@ -106,7 +104,7 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
     if not len(wrong):
         return InvalidLogits(f"model {model.name}: the logit of every legal move is -inf, in {fen!r}")
     first = int(wrong[0])
-    move = names_of(batch.codes[start + first : start + first + 1])[0]
+    move = uci_of(batch.codes[start + first : start + first + 1])[0]
     return InvalidLogits(
         f"model {model.name}: slot {batch.slots[start + first]}: the logit of the legal move {move} is "
         f"{logits[first]}, in {fen!r}"

@@ -1,4 +1,4 @@
-"""The optional dependencies of pyproject.toml: what a command needs that serving does not."""
+"""The optional dependencies of pyproject.toml, which some commands need and serving does not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from movemask.errors import MissingExtra
 
-#: The modules of each extra that commands ask for, as they are imported.
+#: The modules of each extra, by the names they are imported by.
 EXTRAS = {
     "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm", "zstandard"),
     "import": ("onnx",),
@@ -14,7 +14,7 @@ EXTRAS = {
 
 
 def require(extra: str, what: str) -> None:
-    """Raises MissingExtra if a module of `extra` is not installed. `what` needs it: a command, or a file."""
+    """Raises MissingExtra if a module of `extra` is not installed; `what` is the command or file that needs it."""
     missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
     if missing:
         raise MissingExtra(

@@ -16,12 +16,12 @@ from movemask.errors import InvalidRule
 from movemask.numeric import entmax, filters, softmax, statistics
 from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
-#: A rule's temperature that stands for the model's own, fitted one; `Pipeline` puts the number in its place.
+#: Stands for the model's fitted temperature in a `Rule`; `Pipeline` replaces it by the number.
 CALIBRATED = math.nan
 
 
 class Normalizer(Enum):
-    """What makes probabilities of logits."""
+    """The function that turns logits into probabilities."""
 
     SOFTMAX = "softmax"
     SOFTMAX_ONE = "softmax_one"
@@ -32,8 +32,7 @@ class Normalizer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How logits become a policy: filters first, each on the softmax at this temperature, then the normaliser
-    on what is left.
+    """How logits become a policy: the filters, on the softmax at this temperature, then the normaliser on the rest.
 
     `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule.
     """
@@ -53,13 +52,13 @@ class Rule:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the temperature is still to be the model's own."""
+        """Whether the temperature stands for the model's fitted one."""
         return math.isnan(self.temperature)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of one distribution; entropy in nats."""
+    """Statistics of a distribution; entropy in nats."""
 
     entropy: float
     effective_moves: float
@@ -70,12 +69,12 @@ class Statistics:
 
 @dataclass(frozen=True)
 class Policies:
-    """The distributions of B positions over the legal moves that their filters keep, M in all, in CSR form.
+    """The distributions of B positions over the M legal moves that their filters keep, in CSR form.
 
-    codes : intp `[M]` (`move_codes`), each position's most probable first, equal ones in the order of their slots
+    codes : intp `[M]` (`move_codes`), each position's most probable first, ties in the order of their slots
     probabilities, logits : float64 `[M]`, in the same order
     indptr : intp `[B + 1]`
-    abstention : float64 `[B]`, 0 but for softmax_one; with it each row sums to 1
+    abstention : float64 `[B]`, 0 except with softmax_one; each row and its abstention sum to 1
     """
 
     codes: Index
@@ -86,13 +85,12 @@ class Policies:
 
     @cached_property
     def lists(self) -> tuple[list[int], list[float], list[int], list[float]]:
-        """`codes`, `probabilities`, `indptr` and `abstention` as lists: an answer is written from these."""
+        """`codes`, `probabilities`, `indptr` and `abstention` as lists, from which answers are written."""
         return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
 
     def statistics(self, row: int) -> Statistics:
-        """Of one distribution, brought to a sum of 1 where some was abstained."""
-        own = slice(self.indptr[row], self.indptr[row + 1])
-        p = self.probabilities[own]
+        """The statistics of a position's distribution, renormalised if it abstained."""
+        p = self.probabilities[self._moves(row)]
         bounds, total = np.array([0, len(p)]), float(p.sum())
         p = p / total if self.abstention[row] and total else p
         return Statistics(
@@ -104,16 +102,18 @@ class Policies:
         )
 
     def sample(self, row: int, seed: int) -> int:
-        """Index of a move drawn with its probability, abstention left out; the same seed draws the same move."""
-        own = slice(self.indptr[row], self.indptr[row + 1])
-        cumulated = np.cumsum(self.probabilities[own])
-        drawn = np.random.default_rng(seed).random() * cumulated[-1]
-        index = int(np.searchsorted(cumulated, drawn, side="right"))
-        return index if index < len(cumulated) else 0  # beyond the end only where no move has any probability
+        """The index of a move drawn by its probability, without abstention; the same seed draws the same move."""
+        cumulative = np.cumsum(self.probabilities[self._moves(row)])
+        drawn = np.random.default_rng(seed).random() * cumulative[-1]
+        index = int(np.searchsorted(cumulative, drawn, side="right"))
+        return index if index < len(cumulative) else 0  # past the end only if no move has any probability
+
+    def _moves(self, row: int) -> slice:
+        return slice(self.indptr[row], self.indptr[row + 1])
 
 
 def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) -> Policies:
-    """The policies of legal moves `[N]` and their logits float64 `[N]`, rows in `indptr` `[B + 1]`, by a rule a row."""
+    """The policies of legal moves `[N]` with logits float64 `[N]`, indptr `[B + 1]`, by each position's rule."""
     groups: dict[Rule, list[int]] = defaultdict(list)
     for row, rule in enumerate(rules):
         groups[rule].append(row)
@@ -122,13 +122,14 @@ def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) 
     row_of = row_of_each(indptr)
     parts = []
     for rule, rows in groups.items():
-        own = np.isin(row_of, rows)
+        in_group = np.isin(row_of, rows)
         lengths = row_lengths(indptr)[rows]
-        parts.append(_by_rule(codes[own], logits[own], indptr_of(lengths.tolist()), rule))
-    joined_rows = np.concatenate([np.array(own, dtype=np.intp) for own in groups.values()])
+        parts.append(_by_rule(codes[in_group], logits[in_group], indptr_of(lengths.tolist()), rule))
+    # The parts hold the positions group by group; `order` and `back` restore the order of the batch.
+    grouped_rows = np.concatenate([np.array(rows, dtype=np.intp) for rows in groups.values()])
     lengths = np.concatenate([row_lengths(part.indptr) for part in parts])
-    order = np.argsort(np.repeat(joined_rows, lengths), kind="stable")
-    back = np.argsort(joined_rows)
+    order = np.argsort(np.repeat(grouped_rows, lengths), kind="stable")
+    back = np.argsort(grouped_rows)
     return Policies(
         np.concatenate([part.codes for part in parts])[order],
         np.concatenate([part.probabilities for part in parts])[order],
@@ -164,17 +165,17 @@ def _kept(logits: Float, indptr: Index, rule: Rule) -> NDArray[np.bool_] | None:
 
 def _normalised(logits: Float, indptr: Index, rule: Rule) -> tuple[Float, Float]:
     """Probabilities float64 `[N]` and abstention `[B]`."""
-    nothing = np.zeros(len(indptr) - 1)
+    abstention = np.zeros(len(indptr) - 1)
     match rule.normalizer:
         case Normalizer.SOFTMAX:
-            made = softmax.softmax(logits, indptr, rule.temperature)
+            probabilities = softmax.softmax(logits, indptr, rule.temperature)
         case Normalizer.SOFTMAX_ONE:
-            made, nothing = softmax.softmax_one(logits, indptr, rule.temperature)
+            probabilities, abstention = softmax.softmax_one(logits, indptr, rule.temperature)
         case Normalizer.SPARSEMAX:
-            made = entmax.sparsemax(logits, indptr, rule.temperature)
+            probabilities = entmax.sparsemax(logits, indptr, rule.temperature)
         case Normalizer.ENTMAX15:
-            made = entmax.entmax15(logits, indptr, rule.temperature)
+            probabilities = entmax.entmax15(logits, indptr, rule.temperature)
         case Normalizer.ENTMAX:
             assert rule.alpha is not None
-            made = entmax.entmax(logits, indptr, rule.alpha, rule.temperature)
-    return made.astype(np.float64, copy=False), nothing
+            probabilities = entmax.entmax(logits, indptr, rule.alpha, rule.temperature)
+    return probabilities.astype(np.float64, copy=False), abstention

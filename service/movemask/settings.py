@@ -1,5 +1,6 @@
-"""The one `Settings`: MOVEMASK_* variables, which `movemask serve` has as flags too. docs/settings.md lists
-them; a test holds it to that. Read here and nowhere else; handed down to what needs them.
+"""`Settings`: the MOVEMASK_* environment variables, which are also flags of `movemask serve`.
+
+They are read only here and passed down. docs/settings.md lists them, which a test checks.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ PREFIX = "MOVEMASK_"
 
 
 def shipped_models() -> Path:
-    """The folder of the shipped network: inside an installed package, or `models/` of a checkout."""
+    """The folder of the shipped network: in the installed package, or `models/` of a checkout."""
     package = Path(__file__).parent
     installed = package / "shipped_models"
     return installed if installed.is_dir() else package.parents[1] / "models"
 
 
-#: Where a container's share of the processors stands: microseconds it may run, in how many (or `max`).
+#: A container's CPU limit in cgroup v2: microseconds it may run (or `max`) per period of microseconds.
 _CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
 def available_cores(cpu_max: Path = _CPU_MAX) -> int:
-    """Cores that this process may use: those it may run on, or its container's share of them if that is less."""
+    """Cores that this process may use: its CPU affinity, or the container's CPU limit if that is lower."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = cpu_max.read_text().split()
         return cores if allowed == "max" else max(1, min(cores, -(-int(allowed) // int(period))))
-    except (OSError, ValueError):  # no cgroup, or of the first version
+    except (OSError, ValueError):  # no cgroup v2
         return cores
 
 
@@ -51,90 +52,86 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(1, ge=1, le=64, description="Worker processes, each with its own copy of the models.")
     worker_timeout_seconds: float = Field(
-        30, ge=2, description="Of several workers, one that is stuck for this long is killed and replaced."
+        30, ge=2, description="With several workers: one whose event loop is stuck for this long is killed."
     )
     log_level: Annotated[str, Field(pattern="^(critical|error|warning|info|debug)$")] = Field(
         "info", description="critical, error, warning, info or debug."
     )
     log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
-        "text", description="Log lines as text, or as json: one object a line."
+        "text", description="Format of log lines: text, or json, one object per line."
     )
 
     models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
-    default_model: str | None = Field(None, description="Model for requests that name none; else the first by name.")
+    default_model: str | None = Field(None, description="Model for requests that name none; by default the first.")
     models_poll_seconds: float = Field(
-        1, ge=0, le=3600, description="How often the models folder is looked at for changes; 0 for never."
+        1, ge=0, le=3600, description="Seconds between checks of the models folder for changes; 0 for never."
     )
     models_memory_mb: int = Field(
-        0, ge=0, description="Megabytes of network files loaded at once; 0 for no limit. Idle models are unloaded."
+        0, ge=0, description="Megabytes of network files loaded at once; idle models are unloaded; 0: no limit."
     )
     provider: Annotated[str, Field(pattern="^(cpu|cuda)$")] = Field(
-        "cpu", description="What networks run on: cpu, or cuda with onnxruntime-gpu."
+        "cpu", description="Device of the networks: cpu, or cuda with onnxruntime-gpu."
     )
     threads: int = Field(
-        default_factory=available_cores, ge=1, le=256, description="Runs of a network at once, a thread each."
+        default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network, one thread each."
     )
 
     database_url: str = Field(
-        "sqlite:///movemask.db", description="Where the audit is kept: sqlite:///FILE or postgresql://USER@HOST/NAME."
+        "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
     rules: Annotated[str, Field(pattern="^(python-chess|vectorised)$")] = Field(
-        "python-chess", description="Who finds the legal moves: python-chess, or vectorised, its faster twin."
+        "python-chess", description="Generator of legal moves: python-chess, or vectorised, which is faster."
     )
     judge_share: float = Field(
         0.05, ge=0, le=1, description="With vectorised rules: share of answers that are compared with python-chess."
     )
     audit_kinds: str = Field(
         "raw,multiplied,served",
-        description="Kinds of leakage measured for every request, separated by commas, or all.",
+        description="Kinds of leakage measured for every request, comma-separated, or all.",
     )
     audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests that all kinds are measured for.")
     audit_cause_threshold: float = Field(
-        0.001, gt=0, le=1, description="Probability from which an illegal move is named and its cause found."
+        0.001, gt=0, le=1, description="Probability from which an illegal move is recorded with its cause."
     )
-    audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest that an audit record waits to be written.")
-    audit_buffer: int = Field(
-        100_000, ge=1, description="Audit records that wait while the database cannot be written."
-    )
-    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals are for good.")
-    audit_keep_positions: int = Field(1_000_000, ge=1, description="Single positions kept at most, the newest.")
+    audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest time before an audit record is written.")
+    audit_buffer: int = Field(100_000, ge=1, description="Audit records buffered while the database cannot be written.")
+    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals stay.")
+    audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions kept, the newest.")
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
     max_batch: int | None = Field(
-        None, ge=1, le=4096, description="Positions in one run of the network; else 32, on a GPU 512."
+        None, ge=1, le=4096, description="Positions in one run of the network; by default 32, on a GPU 512."
     )
-    cache_mb: int = Field(
-        0, ge=0, description="Megabytes of what networks said, kept for when it is asked again; 0 keeps nothing."
-    )
+    cache_mb: int = Field(0, ge=0, description="Megabytes for a cache of network outputs; 0 for none.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
-    max_readers: int = Field(
-        16, ge=1, description="Requests for figures of the audit that run or wait at once; more get a 503."
-    )
+    max_readers: int = Field(16, ge=1, description="Audit queries that run or wait at once; more get a 503.")
     max_positions: int = Field(
-        1024, ge=1, le=1024, description="Positions in one batch, moves in one request of games."
+        1024, ge=1, le=1024, description="Positions in a batch request, moves in a games request."
     )
     max_moves: int = Field(1024, ge=0, description="Moves in the `moves` of one position.")
-    max_plies: int = Field(65_536, ge=0, description="Moves in one request, in the `moves` of all its positions.")
+    max_plies: int = Field(65_536, ge=0, description="Moves of all positions in one request.")
     max_body_bytes: int = Field(
-        8 * 2**20, ge=1024, description="Bytes in one request's body; less where a route needs less."
+        8 * 2**20, ge=1024, description="Bytes in a request body; some routes have lower limits."
     )
-    drain_seconds: int = Field(20, ge=1, description="How long requests under way get to finish at shutdown.")
+    drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests get to finish at shutdown.")
 
     @property
     def positions_a_run(self) -> int:
-        """`max_batch`, or what suits the provider: docs/performance.md has the curve."""
+        """`max_batch`, or the default of the provider (docs/performance.md has the curve)."""
         return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
 
     @classmethod
     def default_shown(cls, name: str) -> str:
-        """The default of a setting, or in words how it is found."""
+        """The default of a setting, or a description of it if it depends on the machine."""
         field = cls.model_fields[name]
         return _DEFAULTS_IN_WORDS.get(name) or str(field.default)
 
     @classmethod
     def read(cls, **flags: object) -> Settings:
-        """From the environment, with flags (those that are not None) before it; raises SettingsError naming
-        the variable, and for a variable of our prefix that is no setting."""
+        """Settings from flags that are not None, then from the environment.
+
+        Raises SettingsError that names the variable, also for an unknown one with our prefix.
+        """
         for name, value in os.environ.items():
             if name.upper().startswith(PREFIX) and not _is_service_link(name, value):
                 _refuse_unknown(name)
@@ -159,7 +156,7 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
 
 
 def _is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes or Docker set a variable for a service named `movemask…`, and not a person."""
+    """Whether Kubernetes or Docker set a variable for a service named `movemask…`."""
     return bool(_LINK_NAME.fullmatch(name) or _LINK_VALUE.match(value))
 
 

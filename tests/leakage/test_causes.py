@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from movemask.board.boards import Boards
-from movemask.board.move_codes import codes_of, names_of
+from movemask.board.move_codes import codes_of, uci_of
 from movemask.board.position import Position
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.vocabulary.forms import Castling
@@ -225,7 +225,7 @@ def test_slots_are_named_by_their_own_squares(name: str) -> None:
         if board.is_valid():
             rows = np.zeros(len(words), dtype=np.intp)
             written = Written.of_slots(Boards.of([board]), rows, np.arange(len(words)), words)
-            found = names_of(written.codes(words.bare_promotion))
+            found = uci_of(written.codes(words.bare_promotion))
             assert found == [named(slot, board, words) for slot in range(len(words))], board.fen()
             moves = [name for name in found if name != "0000"]
             assert len(set(moves)) == len(moves), "two slots share a name"

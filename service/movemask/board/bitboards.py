@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def piece_bitboards(board: chess.Board) -> list[int]:
-    """Twelve bitboards, ours P N B R Q K then theirs, on the squares as they are (not yet mirrored)."""
+    """Twelve bitboards, ours P N B R Q K then theirs, on the board's own squares (not mirrored)."""
     ours, theirs = board.occupied_co[board.turn], board.occupied_co[not board.turn]
     kinds = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
     return [kind & ours for kind in kinds] + [kind & theirs for kind in kinds]

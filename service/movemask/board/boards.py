@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from movemask.board.attacks import Bits
 
-#: What is kept of each board: six kinds, ours, theirs, castling, en passant, clock, ply.
+#: Numbers per board: six piece kinds, ours, theirs, castling, en passant, clock, ply.
 FIELDS = 12
+
+#: The first fields are bitboards, which are flipped for Black; the last two are counters.
+_BITBOARDS = 10
 
 Flags = NDArray[np.bool_]
 
@@ -21,7 +24,7 @@ Flags = NDArray[np.bool_]
 class Boards:
     """B positions; with Black to move the ranks are flipped (square ^ 56) and the colours swapped.
 
-    bits : uint64 `[12, B]`, which the properties below name
+    bits : uint64 `[12, B]`; the properties below name its rows
     black, chess960 : bool `[B]`
     """
 
@@ -65,29 +68,23 @@ class Boards:
         """Half-moves since the start of the game, by the FEN's move number."""
         return np.asarray(self.bits[11])
 
-    def rows(self, places: Sequence[int] | NDArray[np.intp]) -> Boards:
-        """Some of the positions, in the order asked for."""
-        return Boards(self.bits[:, places], self.black[places], self.chess960[places])
+    def rows(self, indices: Sequence[int] | NDArray[np.intp]) -> Boards:
+        """The positions at these indices, in their order."""
+        return Boards(self.bits[:, indices], self.black[indices], self.chess960[indices])
 
     @classmethod
     def of(cls, boards: Sequence[chess.Board]) -> Boards:
-        """From python-chess's boards, of valid positions."""
-        # The dtype is said: numpy makes a float64 of a list that mixes ints above and below 2**63.
-        bits = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, FIELDS).T
+        """From python-chess boards of valid positions."""
+        # Without a dtype numpy makes float64 of a list that mixes ints above and below 2**63.
+        rows = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, FIELDS)
+        bits = np.ascontiguousarray(rows.T)
         black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
-        return cls.seen(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
-
-    @classmethod
-    def seen(cls, bits: Bits, black: Flags, chess960: Flags) -> Boards:
-        """From fields on the squares as they are."""
-        turned = np.empty(bits.shape, dtype=np.uint64)
-        turned[:10] = np.where(black, bits[:10].byteswap(), bits[:10])
-        turned[10:] = bits[10:]
-        return cls(turned, black, chess960)
+        bits[:_BITBOARDS] = np.where(black, bits[:_BITBOARDS].byteswap(), bits[:_BITBOARDS])
+        return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
 
     @classmethod
     def joined(cls, parts: Sequence[Boards]) -> Boards:
-        """The positions of all, one after the other."""
+        """The positions of all parts, concatenated."""
         if len(parts) == 1:
             return parts[0]
         return cls(

@@ -9,7 +9,7 @@ from movemask.board.position import Position
 
 
 class Draw(Enum):
-    """Why, the weightiest first: three that end the game, and two that the player to move may claim."""
+    """Why a game is drawn, by precedence: three end the game, the last two may be claimed by the player to move."""
 
     INSUFFICIENT_MATERIAL = "insufficient_material"
     SEVENTYFIVE_MOVES = "seventyfive_moves"
@@ -24,20 +24,22 @@ class Draw(Enum):
 
 
 def draw_of(position: Position) -> Draw | None:
-    """The draw of a position with a legal move; None where there is none.
+    """The draw that a position with a legal move is, or None.
 
-    Claims are for the position on the board, not for one that a move would lead to. Repetitions are those of the
-    known game.
+    Claims are for the position on the board, not for one that a move would lead to. Repetitions are counted in
+    the known game.
     """
     board = position.board
-    repeated = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
+    count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
+    # Most positions have a pawn, rook or queen, and this is run for each: so that is looked at first.
+    material = not (board.pawns or board.rooks or board.queens) and board.is_insufficient_material()
     for draw, holds in (
-        (Draw.INSUFFICIENT_MATERIAL, not (board.pawns or board.rooks or board.queens)),
+        (Draw.INSUFFICIENT_MATERIAL, material),
         (Draw.SEVENTYFIVE_MOVES, board.halfmove_clock >= 150),
-        (Draw.FIVEFOLD_REPETITION, repeated >= 5),
+        (Draw.FIVEFOLD_REPETITION, count >= 5),
         (Draw.FIFTY_MOVES, board.halfmove_clock >= 100),
-        (Draw.THREEFOLD_REPETITION, repeated >= 3),
+        (Draw.THREEFOLD_REPETITION, count >= 3),
     ):
-        if holds and (draw is not Draw.INSUFFICIENT_MATERIAL or board.is_insufficient_material()):
+        if holds:
             return draw
     return None

@@ -1,6 +1,6 @@
-"""FEN → python-chess's board, by half the work: what is plainly written is read here, the rest by python-chess.
+"""FEN → python-chess board, faster: a FEN in its plain form is parsed here, any other by python-chess.
 
-The board is the one that `chess.Board(fen)` makes, and what is refused is refused in its words.
+The board equals `chess.Board(fen)`, and errors carry python-chess's messages.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import re
 
 import chess
 
-#: What a FEN may be, wherever one is read. The longest that means anything has 71 characters of placement and 20 more.
+#: Limits of every FEN that is read. The longest meaningful one has 71 characters of placement and 20 more.
 MAX_LENGTH = 200
 MAX_COUNTER = 1_000_000
 
-#: Six fields without anything unusual: no promoted-piece marks, standard castling letters, plain counters.
+#: Six fields in the usual form: no promoted-piece marks, standard castling letters, plain counters.
 _PLAIN = re.compile(
     r"(?![^ ]*[1-8][1-8])([1-8PNBRQKpnbrqk/]{15,71}) ([wb]) (-|K?Q?k?q?) (-|[a-h][1-8])"
     r" (0|[1-9][0-9]{0,4}) ([1-9][0-9]{0,4})",
@@ -23,35 +23,36 @@ _PLAIN = re.compile(
 _EMPTY = {ord(str(count)): "." * count for count in range(1, 9)}
 
 
-def _kept(letters: str) -> dict[int, str]:
+def _bits_of(letters: str) -> dict[int, str]:
+    """A table for `str.translate`: 1 for these pieces, 0 for all else."""
     return {ord(letter): "1" if letter in letters else "0" for letter in "PNBRQKpnbrqk."}
 
 
-_PIECES = tuple(_kept(letters) for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK"))
+_PIECES = tuple(_bits_of(letters) for letters in ("Pp", "Nn", "Bb", "Rr", "Qq", "Kk", "PNBRQK"))
 
 
 def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
-    """The board; ValueError as python-chess raises it, or for a FEN beyond the limits."""
+    """The board of a FEN; ValueError as python-chess raises it, or for a FEN beyond the limits."""
     check_length(fen)
-    found = _PLAIN.fullmatch(fen)
-    rows = found[1].translate(_EMPTY).split("/") if found else []
-    if found is None or [len(row) for row in rows] != [8] * 8 or chess960 or not found[3]:
+    match = _PLAIN.fullmatch(fen)
+    ranks = match[1].translate(_EMPTY).split("/") if match else []
+    if match is None or [len(rank) for rank in ranks] != [8] * 8 or chess960 or not match[3]:
         board = chess.Board(fen, chess960=chess960)
         check_counters(board)
         return board
-    # The first rank of the text is the eighth, its first file the a-file; a binary number begins with h8.
-    squares = "".join([row[::-1] for row in rows])
+    # The text begins with a8, a binary number with h8.
+    squares = "".join([rank[::-1] for rank in ranks])
     bits = [int(squares.translate(table), 2) for table in _PIECES]
     board = chess.Board(None)
     board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings, white = bits
     board.occupied = board.pawns | board.knights | board.bishops | board.rooks | board.queens | board.kings
     board.occupied_co[chess.WHITE], board.occupied_co[chess.BLACK] = white, board.occupied & ~white
-    board.turn = found[2] == "w"
-    if found[3] != "-":
-        board.set_castling_fen(found[3])
-    if found[4] != "-":
-        board.ep_square = chess.SQUARE_NAMES.index(found[4])
-    board.halfmove_clock, board.fullmove_number = int(found[5]), int(found[6])
+    board.turn = match[2] == "w"
+    if match[3] != "-":
+        board.set_castling_fen(match[3])
+    if match[4] != "-":
+        board.ep_square = chess.SQUARE_NAMES.index(match[4])
+    board.halfmove_clock, board.fullmove_number = int(match[5]), int(match[6])
     return board
 
 

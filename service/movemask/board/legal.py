@@ -1,4 +1,4 @@
-"""The legal moves of positions, by python-chess or by its vectorised twin: the one place that chooses."""
+"""The legal moves of positions, by python-chess or by the vectorised generator: the one place that chooses."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from numpy.typing import NDArray
 
 from movemask.board import legality
 from movemask.board.boards import Boards
+from movemask.board.move_codes import from_mover
 from movemask.board.position import Position
 
 Index = NDArray[np.intp]
 
 
 class Rules(Enum):
-    """Who finds the legal moves."""
+    """The generator of legal moves."""
 
     PYTHON_CHESS = "python-chess"
-    VECTORISED = "vectorised"  # several times faster; held to python-chess by the tests and by a share of answers
+    VECTORISED = "vectorised"  # several times faster; the tests and a share of answers compare it with python-chess
 
 
 @dataclass(frozen=True, slots=True)
 class LegalMoves:
     """The legal moves of B positions in CSR form.
 
-    codes : intp `[N]`, as python-chess writes moves (`move_codes`), position after position
+    codes : intp `[N]`, moves as python-chess writes them (`move_codes`), position by position
     indptr : intp `[B + 1]`
     in_check : bool `[B]`, where the side to move is in check
     """
@@ -58,11 +59,11 @@ def _python_chess(positions: Sequence[Position]) -> LegalMoves:
 
 
 def _vectorised(boards: Boards) -> LegalMoves:
-    found = legality.legal_moves(boards)
-    row, code = found.row, found.code
-    castles = np.flatnonzero((found.rook >= 0) & boards.chess960[row])
-    code[castles] = code[castles] & ~63 | found.rook[castles]  # python-chess writes e1h1 in Chess960
-    code ^= np.where(boards.black[row], 56 << 6 | 56, 0)
+    moves = legality.legal_moves(boards)
+    row, code, rook = moves.row, moves.code, moves.rook
+    castles = np.flatnonzero((rook >= 0) & boards.chess960[row])
+    code[castles] = code[castles] & ~63 | rook[castles]  # python-chess writes e1h1 in Chess960
+    code = from_mover(code, boards.black[row])
     order = np.argsort(row, kind="stable")
     indptr = np.searchsorted(row[order], np.arange(len(boards) + 1))
-    return LegalMoves(code[order], indptr, found.in_check)
+    return LegalMoves(code[order], indptr, moves.in_check)

@@ -1,6 +1,6 @@
-"""The legal moves of a whole batch at once, by numpy: pins, checks, en passant, castling, Chess960's too.
+"""The legal moves of a whole batch at once, by numpy: pins, checks, en passant and castling, Chess960 included.
 
-python-chess is the judge: the tests hold every move to its own, on the perft suites and on random positions.
+The tests compare every move with python-chess, on the perft suites and on random positions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _THIRD, _FIFTH, _EIGHTH = (np.uint64(0xFF << 8 * rank) for rank in (2, 4, 7))
 
 @dataclass(frozen=True, slots=True)
 class LegalMoves:
-    """M legal moves of B positions, in no order, each one number; squares seen by the side to move.
+    """M legal moves of B positions, in no order, each packed in one number; squares as the side to move sees them.
 
     packed : intp `[M]`, `row << 22 | (rook + 1) << 15 | promotion << 12 | source << 6 | target`, as below
     in_check : bool `[B]`, where the side to move is in check
@@ -37,26 +37,12 @@ class LegalMoves:
 
     @property
     def code(self) -> Squares:
-        """Promotion, source and target together (`move_codes`)."""
+        """Promotion, source and target (`move_codes`); in castling the target is where the king ends."""
         return self.packed & 0x7FFF
 
     @property
-    def source(self) -> Squares:
-        return self.packed >> 6 & 63
-
-    @property
-    def target(self) -> Squares:
-        """Where the piece ends, in castling the king."""
-        return self.packed & 63
-
-    @property
-    def promotion(self) -> Squares:
-        """0 or python-chess's piece."""
-        return self.packed >> 12 & 7
-
-    @property
     def rook(self) -> Squares:
-        """The square of a castling move's rook, else -1."""
+        """In castling the rook's square, else -1."""
         return (self.packed >> _ROOK_AT & 0x7F) - 1
 
 
@@ -84,22 +70,22 @@ def legal_moves(boards: Boards) -> LegalMoves:
 
 def legal_en_passant(boards: Boards) -> Bits:
     """The en-passant squares `[B]` where a pawn may legally take, else 0."""
-    found = np.zeros(len(boards), dtype=np.uint64)
-    some = np.flatnonzero(boards.en_passant)
-    if len(some):
-        own = boards.rows(some)
-        row = _en_passant(own, _State(own)) >> _ROW_AT
-        found[some[row]] = own.en_passant[row]
-    return found
+    squares = np.zeros(len(boards), dtype=np.uint64)
+    candidates = np.flatnonzero(boards.en_passant)
+    if len(candidates):
+        subset = boards.rows(candidates)
+        row = _en_passant(subset, _State(subset)) >> _ROW_AT
+        squares[candidates[row]] = subset.en_passant[row]
+    return squares
 
 
 class _State:
-    """What the moves of a batch depend on: who checks, who is pinned, what is attacked."""
+    """What the moves of a batch depend on: checks, pins and attacked squares."""
 
     def __init__(self, boards: Boards) -> None:
         kinds = boards.kinds
         self.occupied = boards.ours | boards.theirs
-        self.kind = _bits(kinds[_KNIGHT])  # uint8 [B, 64]; 0 where a pawn stands or nothing
+        self.kind = _bits(kinds[_KNIGHT])  # uint8 [B, 64]; 0 for a pawn and for an empty square
         for kind in range(_BISHOP, _KING + 1):
             self.kind += _bits(kinds[kind]) * np.uint8(kind)
         self.king = lowest(kinds[_KING] & boards.ours)
@@ -113,28 +99,28 @@ class _State:
         between = BETWEEN[self.king[rows], squares]
         blockers = between & self.occupied[rows]
         np.bitwise_or.at(checkers, rows[blockers == 0], BIT[squares[blockers == 0]])
-        single = (blockers != 0) & (blockers & (blockers - ONE) == 0) & (blockers & boards.ours[rows] != 0)
-        self.pin[rows[single], lowest(blockers[single])] = between[single] | BIT[squares[single]]
+        pinned = (blockers != 0) & (blockers & (blockers - ONE) == 0) & (blockers & boards.ours[rows] != 0)
+        self.pin[rows[pinned], lowest(blockers[pinned])] = between[pinned] | BIT[squares[pinned]]
         self.in_check = checkers != 0
-        one = (checkers != 0) & (checkers & (checkers - ONE) == 0)
-        evasion = np.where(one, BETWEEN[self.king, lowest(checkers) & 63] | checkers, np.uint64(0))
-        self.answer = np.where(checkers == 0, ALL, evasion)  # where a piece other than the king may go
+        single_check = (checkers != 0) & (checkers & (checkers - ONE) == 0)
+        evasion = np.where(single_check, BETWEEN[self.king, lowest(checkers) & 63] | checkers, np.uint64(0))
+        self.allowed = np.where(checkers == 0, ALL, evasion)  # where a piece other than the king may go
         self.attacked = self._attacked(boards)
 
     def _attacked(self, boards: Boards) -> Bits:
-        """What they attack, our king taken off the board: squares `[B]` that it cannot go to."""
+        """What they attack with our king off the board, `[B]`: the squares that it cannot go to."""
         rows, squares = _set_bits(boards.theirs)
         open_board = (self.occupied ^ BIT[self.king])[rows]
-        found = _reach(self.kind[rows, squares], squares, open_board)
+        attacked = _reach(self.kind[rows, squares], squares, open_board)
         pawns = self.kind[rows, squares] == _PAWN
-        found[pawns] = PAWN_DOWN[squares[pawns]]
+        attacked[pawns] = PAWN_DOWN[squares[pawns]]
         starts = np.searchsorted(rows, np.arange(len(boards)))  # each has a king, so no row is empty
-        return np.bitwise_or.reduceat(found, starts) if len(rows) else np.zeros(0, dtype=np.uint64)
+        return np.bitwise_or.reduceat(attacked, starts) if len(rows) else np.zeros(0, dtype=np.uint64)
 
     def is_attacked(
         self, rows: Squares, squares: Squares, occupied: Bits, theirs: Bits, boards: Boards
     ) -> NDArray[np.bool_]:
-        """Whether they attack a square of each row, for other occupied squares and other pieces of theirs."""
+        """Whether they attack a square of each row, given its occupied squares and their remaining pieces."""
         kinds = boards.kinds[:, rows]
         by = attacks.rook(squares, occupied) & self.rooks[rows] | attacks.bishop(squares, occupied) & self.bishops[rows]
         by |= KNIGHT[squares] & kinds[_KNIGHT] | PAWN_UP[squares] & kinds[_PAWN] | KING[squares] & kinds[_KING]
@@ -143,36 +129,35 @@ class _State:
 
 def _reach(kind: NDArray[np.uint8], squares: Squares, occupied: Bits) -> Bits:
     """What each piece attacks `[N]`; 0 for pawns."""
-    found = np.zeros(len(squares), dtype=np.uint64)
-    leaps = kind == _KNIGHT
-    found[leaps] = KNIGHT[squares[leaps]]
-    king = kind == _KING
-    found[king] = KING[squares[king]]
+    attacked = np.zeros(len(squares), dtype=np.uint64)
+    knight, king = kind == _KNIGHT, kind == _KING
+    attacked[knight] = KNIGHT[squares[knight]]
+    attacked[king] = KING[squares[king]]
     straight = (kind == _ROOK) | (kind == _QUEEN)
-    found[straight] = attacks.rook(squares[straight], occupied[straight])
-    slanted = (kind == _BISHOP) | (kind == _QUEEN)
-    found[slanted] |= attacks.bishop(squares[slanted], occupied[slanted])
-    return found
+    attacked[straight] = attacks.rook(squares[straight], occupied[straight])
+    diagonal = (kind == _BISHOP) | (kind == _QUEEN)
+    attacked[diagonal] |= attacks.bishop(squares[diagonal], occupied[diagonal])
+    return attacked
 
 
 def _targets(boards: Boards, state: _State, rows: Squares, squares: Squares) -> Bits:
-    """Where each of our pieces may go `[N]`, en passant and castling aside."""
+    """Where each of our pieces may go `[N]`, except by en passant and castling."""
     kind = state.kind[rows, squares]
     occupied = state.occupied[rows]
-    found = _reach(kind, squares, occupied) & ~boards.ours[rows]
+    targets = _reach(kind, squares, occupied) & ~boards.ours[rows]
     pawns = kind == _PAWN
-    here, taken = BIT[squares[pawns]], occupied[pawns]
-    step = here << np.uint64(8) & ~taken
-    double = (step & _THIRD) << np.uint64(8) & ~taken
-    found[pawns] = step | double | PAWN_UP[squares[pawns]] & boards.theirs[rows[pawns]]
-    limits = state.answer[rows] & state.pin[rows, squares]
+    empty = ~occupied[pawns]
+    step = BIT[squares[pawns]] << np.uint64(8) & empty
+    double = (step & _THIRD) << np.uint64(8) & empty
+    targets[pawns] = step | double | PAWN_UP[squares[pawns]] & boards.theirs[rows[pawns]]
+    allowed = state.allowed[rows] & state.pin[rows, squares]
     king = kind == _KING
-    limits[king] = ~state.attacked[rows[king]]
-    return found & limits
+    allowed[king] = ~state.attacked[rows[king]]
+    return targets & allowed
 
 
 def _en_passant(boards: Boards, state: _State) -> Squares:
-    """Captures en passant after which the king stands safe: tried one by one, for two pawns leave a rank at once."""
+    """Legal en-passant captures. Pins do not cover them, since two pawns leave a rank at once: each is tried."""
     target_of = lowest(boards.en_passant)
     pawns = boards.kinds[_PAWN] & boards.ours & _FIFTH & PAWN_DOWN[target_of]
     pawns = np.where(boards.en_passant & state.occupied != 0, np.uint64(0), pawns)
@@ -185,21 +170,21 @@ def _en_passant(boards: Boards, state: _State) -> Squares:
 
 
 def _castling(boards: Boards, state: _State, side: int) -> Squares:
-    """Castling towards the a-file (0) or the h-file (1), by Chess960's rules, of which the usual are a case."""
+    """Castling towards the a-file (0) or the h-file (1), by the rules of Chess960, which include standard chess."""
     king_bit = BIT[state.king]
     beyond = king_bit - ONE if side == 0 else ~(king_bit | king_bit - ONE)
-    there = boards.castling & boards.ours & beyond
-    rows = np.flatnonzero(there)
+    rooks = boards.castling & boards.ours & beyond
+    rows = np.flatnonzero(rooks)
     king = state.king[rows]
-    # With two rooks on one side that could castle, python-chess's rights hold one of them.
-    rook = lowest(there[rows])
+    # In a valid position python-chess's castling rights hold one rook a side.
+    rook = lowest(rooks[rows])
     king_to, rook_to = (2, 3) if side == 0 else (6, 5)
     end, rook_end = np.full(len(rows), king_to), np.full(len(rows), rook_to)
     king_path = BETWEEN[king, end] | BIT[end]
-    way = king_path | BETWEEN[rook, rook_end] | BIT[rook_end]
+    path = king_path | BETWEEN[rook, rook_end] | BIT[rook_end]
     others = state.occupied[rows] ^ BIT[king] ^ BIT[rook]
     crossed = BETWEEN[king, end] | BIT[king]
-    free = (others & way == 0) & (state.attacked[rows] & crossed == 0)
+    free = (others & path == 0) & (state.attacked[rows] & crossed == 0)
     free &= ~state.is_attacked(rows, end, others ^ BIT[rook_end], boards.theirs[rows], boards)
     return np.asarray((rows << _ROW_AT | (rook + 1) << _ROOK_AT | king << 6 | end)[free])
 

@@ -1,4 +1,4 @@
-"""`Line`: a game played move by move, shared by all positions along it."""
+"""`Line`: a game played move by move, shared by all its positions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import chess
 
 
 class SamePosition(Enum):
-    """Whose rule says that a position occurred before; they differ in which en-passant squares count."""
+    """The rule by which two positions are the same; rules differ in which en-passant squares count."""
 
     BY_LAWS = "laws"  # FIDE 9.2: where the capture is legal
-    BY_LC0 = "lc0"  # where a pawn stands that could take, pinned or not, and whatever a FEN says
+    BY_LC0 = "lc0"  # where a pawn could capture, pinned or not; in a FEN always
     BY_SQUARE = "square"  # after every double push
 
 
 class Line:
     """A game from its first known position.
 
-    Time and memory grow linearly with its moves: positions are kept without a move stack, all of them or only the
-    newest `keep`. Repetitions are found while it is played. It is played to its end before it is shared.
+    Time and memory are linear in its moves: positions are kept without a move stack, all of them or only the newest
+    `keep`. Repetitions are found while it is played. Call `ended` before sharing it.
     """
 
     def __init__(self, root: chess.Board, keep: int | None = None) -> None:
@@ -31,7 +31,8 @@ class Line:
         self._digests = [_digest(f"{root.chess960} {root.fen(en_passant='fen')}".encode())]
         self._since_zeroing: dict[Hashable, int] = {}
         self._earlier: list[int | None] = []
-        self._alone: dict[int, set[SamePosition]] = {}  # by whose rule a position is unlike those with its pieces
+        # By ply, the rules by which a position differs from later ones with the same pieces.
+        self._distinct: dict[int, set[SamePosition]] = {}
         self._remember(root=True)
 
     @classmethod
@@ -65,7 +66,7 @@ class Line:
         self._remember(root=False)
 
     def ended(self) -> Line:
-        """The line itself, with what is needed only to play on given up."""
+        """The line itself, which drops what it needs only to play on."""
         self._since_zeroing.clear()
         if self._keep is not None:
             board = self._last
@@ -77,13 +78,13 @@ class Line:
         return self
 
     def board(self, ply: int) -> chess.Board:
-        """The position after so many moves, of a line that has ended; not to be changed."""
+        """The position after `ply` moves of an ended line; not to be changed."""
         return self._boards[ply - self.plies - 1]
 
     def earlier(self, ply: int, same: SamePosition) -> int | None:
         """The ply at which the position at `ply` last occurred before; None if it had not."""
-        found = self._earlier[ply]
-        return None if found is None or same in self._alone.get(found, ()) else found
+        previous = self._earlier[ply]
+        return None if previous is None or same in self._distinct.get(previous, ()) else previous
 
     def occurrences(self, ply: int, same: SamePosition) -> int:
         """How often the position at `ply` had occurred by then, itself included."""
@@ -93,7 +94,7 @@ class Line:
         return count
 
     def digest(self, ply: int) -> bytes:
-        """Stands for the first position and the moves up to `ply`."""
+        """A hash of the first position and the moves up to `ply`."""
         return self._digests[ply]
 
     def _remember(self, *, root: bool) -> None:
@@ -104,13 +105,13 @@ class Line:
         )
         self._earlier.append(self._since_zeroing.get(key))
         self._since_zeroing[key] = ply
-        # A double push is zeroing: only the first position after a zeroing move, or of the game, has such a square.
+        # Pawn moves are zeroing: only the first position after one, or of the game, has an en-passant square.
         if board.ep_square is not None:
-            self._alone[ply] = {SamePosition.BY_SQUARE}
+            self._distinct[ply] = {SamePosition.BY_SQUARE}
             if root or board.has_pseudo_legal_en_passant():
-                self._alone[ply].add(SamePosition.BY_LC0)
+                self._distinct[ply].add(SamePosition.BY_LC0)
             if board.has_legal_en_passant():
-                self._alone[ply].add(SamePosition.BY_LAWS)
+                self._distinct[ply].add(SamePosition.BY_LAWS)
 
 
 def _digest(data: bytes) -> bytes:

@@ -13,12 +13,12 @@ from movemask.board.elo import Elo
 from movemask.board.fen import check_counters, check_length
 from movemask.board.line import Line
 from movemask.board.position import Position, status_names
-from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError, SourceError
+from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 
 @dataclass(frozen=True, slots=True)
 class Ply:
-    """A position of a game, with all that led to it, and the move that was played there."""
+    """A position of a game with its history, and the move that was played there."""
 
     position: Position
     played: chess.Move
@@ -27,7 +27,7 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game that can be played through; `headers` as in the PGN."""
+    """A game whose moves are all legal; `headers` as in the PGN."""
 
     headers: dict[str, str]
     chess960: bool
@@ -35,26 +35,26 @@ class Game:
 
 
 class Lines(Protocol):
-    """A text, line by line."""
+    """A text that can be read line by line."""
 
     def readline(self) -> str: ...
 
 
 def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
-    """The games of a PGN in order; in the place of one that cannot be played through, an InvalidPgn that says where.
+    """The games of a PGN in order, with an InvalidPgn that says where in place of each that cannot be played through.
 
     A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
     moves have been read in all, however long the game that holds them; and what the stream raises of ours.
     """
     number = 0
-    left = [max_moves]
-    lines = _Lines(stream)
+    moves_left = [max_moves]
+    lines = _GameLines(stream)
     while True:
         try:
-            found = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: _MainLine(left))
-            if found is None:
+            parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: _MainLine(moves_left))
+            if parsed is None:
                 break
-            game: Game | MovemaskError = _game(found, number + 1)
+            game: Game | MovemaskError = _game(parsed, number + 1)
         except InvalidPgn as error:
             game = error
         except MovemaskError:  # too many moves, or the stream's own: a file that is cut short is not a game's fault
@@ -68,8 +68,8 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
         yield InvalidPgn("pgn: there is no game in it")
 
 
-class _Lines:
-    """A PGN line by line, which is all that python-chess asks for; it knows where the game that is being read ends."""
+class _GameLines:
+    """The lines of a PGN, which is all that python-chess reads; knows where the current game ends."""
 
     def __init__(self, stream: Lines) -> None:
         self._stream = stream
@@ -83,14 +83,14 @@ class _Lines:
         return line
 
     def end_game(self) -> None:
-        """Reads on to the blank line that ends the game."""
+        """Skips to the blank line that ends the game."""
         while not self._ended:
             self.readline()
         self._in_comment = False
 
 
 def ends_in_comment(line: str, inside: bool) -> bool:
-    """Whether a comment in braces is open at the end of a line of moves; what follows a semicolon is none."""
+    """Whether a brace comment is open at the end of a line of moves; braces after a semicolon do not count."""
     place = 0
     while True:
         if inside:
@@ -106,12 +106,11 @@ def ends_in_comment(line: str, inside: bool) -> bool:
 
 
 class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds the main line alone, keeps what is wrong with a game in the game and out of the log, and counts
-    moves down."""
+    """Builds the main line only. Errors are kept in the game, not logged; `moves_left` is counted down."""
 
-    def __init__(self, left: list[int | None]) -> None:
+    def __init__(self, moves_left: list[int | None]) -> None:
         super().__init__()
-        self._left = left
+        self._moves_left = moves_left
 
     def end_headers(self) -> chess.pgn.SkipType | None:
         try:
@@ -122,35 +121,35 @@ class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
         return None
 
     def visit_comment(self, comment: str) -> None:
-        """Comments are not kept: python-chess joins those of a move anew with each."""
+        """Drops comments: python-chess joins all of a move's again for each one, in quadratic time."""
 
     def visit_nag(self, nag: int) -> None:
-        """Nor are glyphs."""
+        """Drops annotation glyphs."""
 
-    def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may, the builder does not
+    def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may skip, the builder's type does not
         return chess.pgn.SKIP
 
     def end_variation(self) -> None:
-        """Nothing to end: none is begun."""
+        """Does nothing: no variation is begun."""
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        if self._left[0] is not None:
-            if self._left[0] == 0:
+        if self._moves_left[0] is not None:
+            if self._moves_left[0] == 0:
                 raise LimitExceeded("pgn: more moves than are taken at once; send fewer games")
-            self._left[0] -= 1
+            self._moves_left[0] -= 1
         super().visit_move(board, move)
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)
 
 
-def _game(found: chess.pgn.Game, number: int) -> Game:
-    headers = dict(found.headers)
+def _game(parsed: chess.pgn.Game, number: int) -> Game:
+    headers = dict(parsed.headers)
     name = f"pgn: game {number}"
-    if found.errors:
-        raise InvalidPgn(f"{name}: {found.errors[0]}")
+    if parsed.errors:
+        raise InvalidPgn(f"{name}: {parsed.errors[0]}")
     try:
-        board = found.board()
+        board = parsed.board()
         check_counters(board)
     except ValueError as error:
         raise InvalidPgn(f"{name}: {error}") from None
@@ -158,7 +157,7 @@ def _game(found: chess.pgn.Game, number: int) -> Game:
         raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')!r} is not standard chess or Chess960")
     if not board.is_valid():
         raise InvalidPgn(f"{name}: {board.fen()!r} is not a valid position: {', '.join(status_names(board.status()))}")
-    moves = list(found.mainline_moves())
+    moves = list(parsed.mainline_moves())
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))

@@ -1,4 +1,4 @@
-"""A `Position`: what a request names, read by python-chess, or as it would, and known to be valid."""
+"""`Position`: a valid position read from a FEN or from moves, as python-chess reads it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from movemask.board.fen import board_of, is_plain
 from movemask.board.line import Line, SamePosition
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
-#: A FEN's fields in order; the two counters may be left out (as in EPD), the others say what is legal.
+#: The required fields of a FEN, in order; only the two counters may be left out, as in EPD.
 FEN_FIELDS = ("piece placement", "side to move", "castling rights", "en-passant square")
 
 START_FEN = chess.STARTING_FEN
 
-#: The word for the start position, which stands for a FEN (as in UCI's `position startpos`).
+#: Accepted in place of the start position's FEN, as in UCI's `position startpos`.
 START_WORD = "startpos"
 
-#: The positions before the last that any network sees, itself counted.
+#: The most positions that any network sees, the current one included.
 _HISTORY = 8
 
 
 class Known(NamedTuple):
-    """A position of a known game, after `ply` moves; `earlier` is the ply at which it last occurred before that."""
+    """A position of a known game, after `ply` moves; `earlier` is the ply of its previous occurrence, if any."""
 
     board: chess.Board
     ply: int
@@ -33,7 +33,7 @@ class Known(NamedTuple):
 
 
 class Position:
-    """A valid position with the game that led to it, as far as it is known."""
+    """A valid position with the known moves that led to it."""
 
     __slots__ = ("_board", "_fen", "_line", "_ply", "black")
 
@@ -42,7 +42,7 @@ class Position:
         self.black = board.turn == chess.BLACK  # to move
         self._board = board
         self._fen: str | None = None
-        self._line: Line | None = None  # made of the board's move stack when it is asked for
+        self._line: Line | None = None  # made from the board's move stack on first use
         self._ply = len(board.move_stack)
 
     def __repr__(self) -> str:
@@ -51,9 +51,9 @@ class Position:
     @classmethod
     def along(cls, line: Line, ply: int) -> Position:
         """The position of a game after `ply` moves; the line is shared."""
-        found = cls(line.board(ply))
-        found._line, found._ply = line, ply
-        return found
+        position = cls(line.board(ply))
+        position._line, position._ply = line, ply
+        return position
 
     @classmethod
     def read(
@@ -91,13 +91,12 @@ class Position:
 
     @property
     def board(self) -> chess.Board:
-        """python-chess's board, never to be changed; what came before is in `history`, not in its move stack."""
+        """The python-chess board, not to be changed. For earlier positions see `history`, not its move stack."""
         return self._board
 
     @property
     def fen(self) -> str:
-        """FEN with the en-passant field as given (not only where a capture is legal), so that it reads back
-        the same."""
+        """FEN that reads back the same: its en-passant field is as given, not only where a capture is legal."""
         if self._fen is None:
             self._fen = self.board.fen(en_passant="fen")
         return self._fen
@@ -108,23 +107,23 @@ class Position:
 
     @property
     def has_history(self) -> bool:
-        """Whether moves are known that led here."""
+        """Whether any moves that led here are known."""
         return self._ply > 0
 
     @property
     def line(self) -> Line | None:
-        """The game that led here, which may go on from here; None if no move is known."""
+        """The game that led here and may continue; None if no move is known."""
         if self._line is None and self._ply:
             self._line = Line.of(self.board, keep=_HISTORY)
         return self._line
 
     @property
     def history_key(self) -> bytes:
-        """The same for two positions only if the same moves are known to have led to them."""
+        """Equal for two positions only if the same known moves led to them; empty without any."""
         return b"" if self.line is None or not self._ply else self.line.digest(self._ply)
 
     def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
-        """How often the position has been on the board in the known game, now included."""
+        """How often the position has occurred in the known game, this time included."""
         return 1 if self.line is None else self.line.occurrences(self._ply, same)
 
     @property
@@ -148,7 +147,7 @@ class Position:
 
 
 def boards_of(positions: Sequence[Position]) -> Boards:
-    """All as bitboards, `[B]`."""
+    """The positions as bitboards, `[B]`."""
     return Boards.of([position.board for position in positions])
 
 
@@ -167,9 +166,8 @@ def _board(fen: str, *, chess960: bool) -> chess.Board:
     if status != chess.STATUS_VALID:
         names = status_names(status)
         hint = ""
-        if not chess960 and "BAD_CASTLING_RIGHTS" in names:
-            other = chess.Board(fen, chess960=True).status()
-            hint = "; valid as Chess960: ask with chess960 true" if other == chess.STATUS_VALID else ""
+        if not chess960 and "BAD_CASTLING_RIGHTS" in names and chess.Board(fen, chess960=True).is_valid():
+            hint = "; valid as Chess960: ask with chess960 true"
         raise InvalidPosition(f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names)
     return board
 

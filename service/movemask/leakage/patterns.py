@@ -9,7 +9,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.move_codes import names_of
+from movemask.board.move_codes import uci_of
 from movemask.board.position import Position, boards_of
 from movemask.leakage.causes import Written
 from movemask.numeric.ragged import Float
@@ -81,7 +81,7 @@ def swapped_moves(board: chess.Board, share: Mapping[str, float], castling: Cast
 def names_of_slots(position: Position, vocabulary: Vocabulary, slots: NDArray[np.intp]) -> list[str]:
     """The moves of slots by their own squares."""
     written = Written.of_slots(boards_of([position]), np.zeros(len(slots), dtype=np.intp), slots, vocabulary)
-    return names_of(written.codes(vocabulary.bare_promotion))
+    return uci_of(written.codes(vocabulary.bare_promotion))
 
 
 def name_in_map(board: chess.Board, move: chess.Move, castling: Castling | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from movemask.board.boards import Boards
-from movemask.board.move_codes import names_of
+from movemask.board.move_codes import uci_of
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.record import IllegalMass
 from movemask.numeric.ragged import Float, Index
@@ -50,7 +50,7 @@ def explained(
         found[row][1][CAUSES[cause]] = float(of_each[place])
     starts = np.searchsorted(heavy.rows, np.arange(count))
     first = np.flatnonzero(np.arange(len(heavy.rows)) - starts[heavy.rows] < named)
-    names = names_of(written.codes(vocabulary.bare_promotion)[first])
+    names = uci_of(written.codes(vocabulary.bare_promotion)[first])
     illegal: list[list[IllegalMass]] = [[] for _ in range(len(boards))]
     for row, name, mass, cause in zip(
         heavy.rows[first].tolist(), names, heavy.masses[first].tolist(), causes[first].tolist(), strict=True

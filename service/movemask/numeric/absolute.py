@@ -1,7 +1,7 @@
 """Normalising by absolute values, `|z| / Σ|z|`: a distribution without exponentials, and its derivative.
 
-It cannot overflow, but a large negative logit weighs as much as a large positive one, and multiplying all logits by a
-constant changes nothing. The dense `[B, A]` forms are in `dense` and `dense_losses`.
+It cannot overflow, but a large negative logit weighs as much as a large positive one, and scaling all logits by a
+constant has no effect. The dense `[B, A]` forms are in `dense` and `dense_losses`.
 
 Source: named as the alternative to softmax by Bloem, "Stable softmax for sparse matrices" (2019),
 https://peterbloem.nl/blog/stable-softmax, conclusion.
@@ -23,11 +23,11 @@ def absolute(legal_logits: ArrayLike, indptr: ArrayLike, *, keep_dtype: bool = F
     ----------
     legal_logits : float `[N]`, finite
     indptr : int `[B + 1]`
-    keep_dtype : return the dtype that came in; float64 otherwise, and inside always
+    keep_dtype : return the dtype of the input instead of float64; arithmetic is in float64 either way
 
     Returns
     -------
-    float `[N]`; each row sums to 1 within 1e-12. A row of zeros alone is uniform; an empty row stays empty.
+    float `[N]`; each row sums to 1 within 1e-12. A row of zeros is uniform; an empty row stays empty.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def absolute(legal_logits: ArrayLike, indptr: ArrayLike, *, keep_dtype: bool = F
 def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`J v` of each row: logits and vectors `[N]` → float64 `[N]`.
 
-    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|` is not symmetric, unlike that of softmax. A logit of 0 counts as having the
-    derivative 0 (`|z|` has none there), and so does each logit of a row of zeros.
+    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|` is not symmetric, unlike that of softmax. At a logit of 0, where `|z|` has no
+    derivative, 0 is used; so too for every logit of a row of zeros.
     """
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
     moved = sign * checks.vectors(vectors, p)

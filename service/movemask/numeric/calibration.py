@@ -1,7 +1,7 @@
-"""The temperature that minimises the cross-entropy of the moves that were played.
+"""The temperature that minimises the cross-entropy of the played moves.
 
 In `β = 1 / T` the mean cross-entropy is convex: its gradient is the mean of `E_p[z] - z_played`, its curvature that of
-`Var_p[z]`. So Newton's method with the root kept in a bracket finds the one minimum. The curvature is the Fisher
+`Var_p[z]`. So Newton's method, safeguarded by a bracket, finds the only minimum. The curvature is the Fisher
 information of one move, so the standard error of `β` is `1 / sqrt(B * curvature)`, and that of `T` is `T²` times it.
 
 Sources: temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599; standard error from the observed
@@ -20,20 +20,20 @@ from movemask.numeric import checks, losses
 from movemask.numeric.ragged import Float, Index, row_sum, spread
 from movemask.numeric.softmax import softmax
 
-#: No network in use needs a temperature outside these; the fit ends at one of them if the minimum lies beyond.
+#: Bounds of the fit, wider than any known network needs. If the minimum lies beyond, the result is the bound.
 COLDEST, HOTTEST = 0.05, 20.0
 
 _STEPS = 200
 _TOLERANCE = 1e-12  # of β, relative
-_NEAR = 1e-6  # of a bound, relative: bisection comes this close and does not reach it
+_NEAR = 1e-6  # to a bound, relative: bisection comes this close without reaching it
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The fitted temperature with its standard error, and the mean cross-entropy, in nats, at 1 and at it.
+    """The fitted temperature with its standard error, and the mean cross-entropy in nats at temperature 1 and after.
 
-    The standard error takes the moves for independent; those of one game are less so. inf where the moves say nothing
-    about the temperature. `at_bound`: the minimum lies at or beyond COLDEST or HOTTEST.
+    The standard error assumes independent moves, which those of one game are not quite; it is inf where the moves say
+    nothing about the temperature. `at_bound`: the minimum lies at or beyond COLDEST or HOTTEST.
     """
 
     temperature: float
@@ -44,7 +44,7 @@ class Calibration:
 
 
 def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Calibration:
-    """Fits one temperature to a batch: legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]` (places in the rows).
+    """The temperature fitted to a batch: legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]` (indices in the rows).
 
     The result is between COLDEST and HOTTEST. ValueError for no rows, for shapes that do not fit, and for a
     played move whose logit is -inf.
@@ -61,10 +61,10 @@ def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: Arra
         gradient, curvature = _derivatives(z, bounds, played, beta)
         low, high = (beta, high) if gradient < 0 else (low, beta)
         step = beta - gradient / curvature if curvature > 0 else np.inf
-        following = step if low < step < high else (low + high) / 2
-        if abs(following - beta) <= _TOLERANCE * beta:
+        new_beta = step if low < step < high else (low + high) / 2
+        if abs(new_beta - beta) <= _TOLERANCE * beta:
             break
-        beta = following
+        beta = new_beta
     temperature = 1 / beta
     _, curvature = _derivatives(z, bounds, played, beta)
     information = len(before) * curvature
@@ -78,7 +78,7 @@ def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[f
     """First and second derivative by β of the mean cross-entropy."""
     p = np.asarray(softmax(z, indptr, 1 / beta))
     # Differences from the played logit, so that a gradient far smaller than the logits is not lost to rounding.
-    beyond = np.where(p > 0, z - spread(played, indptr), 0.0)
-    mean = row_sum(p * beyond, indptr)
-    variance = row_sum(p * (beyond - spread(mean, indptr)) ** 2, indptr)
+    difference = np.where(p > 0, z - spread(played, indptr), 0.0)
+    mean = row_sum(p * difference, indptr)
+    variance = row_sum(p * (difference - spread(mean, indptr)) ** 2, indptr)
     return float(np.mean(mean)), float(np.mean(variance))

@@ -1,4 +1,4 @@
-"""What every kernel asks of its arguments: a ValueError names the argument and what it was."""
+"""Argument checks of all kernels: each raises a ValueError that names the argument and its value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floating = NDArray[np.floating]
 
 
 def floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
-    """`values` as an array of floats with so many dimensions."""
+    """`values` as a float array with this number of dimensions."""
     array = np.asarray(values)
     if array.ndim != dimensions or array.dtype.kind != "f":
         shape = "[B, A]" if dimensions == 2 else "[N]"
@@ -23,13 +23,13 @@ def floats(name: str, values: ArrayLike, dimensions: int) -> Floating:
 
 
 def ragged(name: str, values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """Values `[N]` of any float dtype in float64, and their indptr `[B + 1]`."""
+    """Values `[N]` converted to float64, and their indptr `[B + 1]`."""
     array = floats(name, values, 1)
     return array.astype(np.float64, copy=False), checked_indptr(indptr, array.size)
 
 
 def probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """Probabilities `[N]` in float64, each finite and at least 0, and their indptr; NaN does not pass for a number."""
+    """Probabilities `[N]` in float64 and their indptr; ValueError unless each is finite and at least 0."""
     array, bounds = ragged("probabilities", values, indptr)
     if array.size and not (array.min() >= 0 and array.max() < np.inf):
         at = int(np.argmin((array >= 0) & (array < np.inf)))
@@ -38,7 +38,7 @@ def probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
 
 
 def vectors(values: ArrayLike, like: Float) -> Float:
-    """Vectors `[N]` in float64, to be multiplied with a Jacobian; of the shape of `like`."""
+    """Vectors `[N]` in float64 that a Jacobian is multiplied with; of the shape of `like`."""
     array = np.asarray(values, dtype=np.float64)
     if array.shape != like.shape:
         raise ValueError(f"vectors: expected shape {like.shape}, got {array.shape}")
@@ -46,9 +46,9 @@ def vectors(values: ArrayLike, like: Float) -> Float:
 
 
 def logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
-    """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]` (-inf of an empty one).
+    """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]` (-inf if it is empty).
 
-    ValueError for NaN, +inf, and, unless `all_low`, a row of -inf alone.
+    ValueError for NaN, +inf and, unless `all_low`, a row of nothing but -inf.
     """
     array, bounds = ragged("legal_logits", values, indptr)
     top = row_max(array, bounds)
@@ -64,7 +64,7 @@ def logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tu
 
 
 def legal_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
-    """A mask bool `[B, A]` of the shape of the logits."""
+    """A legal mask, bool `[B, A]`, of the shape of the logits."""
     array = np.asarray(mask)
     if array.dtype != np.bool_ or array.ndim != 2:
         raise ValueError(f"legal_mask: expected bool [B, A], got {array.dtype} of shape {array.shape}")
@@ -74,27 +74,29 @@ def legal_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
 
 
 def temperature(value: ArrayLike, rows: int) -> Float | float:
-    """A temperature, or one for each row `[B]`: finite and above 0."""
-    if isinstance(value, float) and 0.0 < value < np.inf:  # the usual case, without numpy's overhead
+    """A temperature for the batch, or for each row `[B]`: finite and above 0."""
+    if isinstance(value, float) and 0.0 < value < np.inf:  # the common case, without numpy's overhead
         return value
     return per_row("temperature", value, rows, lambda array: np.isfinite(array) & (array > 0), "finite and above 0")
 
 
-def per_row(name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], words: str) -> Float:
-    """A number, or one for each row, as `[B]`; `allowed` says elementwise which are."""
+def per_row(
+    name: str, value: ArrayLike, rows: int, allowed: Callable[[Float], NDArray[np.bool_]], requirement: str
+) -> Float:
+    """A number for the batch or for each row, as `[B]`; `allowed` says elementwise which values are valid."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise ValueError(f"{name}: expected a number or [B] = [{rows}], got shape {array.shape}")
     if not np.all(allowed(array)):
-        raise ValueError(f"{name}: must be {words}, got {value!r}")
+        raise ValueError(f"{name}: must be {requirement}, got {value!r}")
     return np.broadcast_to(array, (rows,))
 
 
 def share(name: str, value: ArrayLike, rows: int) -> Float:
-    """A number in (0, 1], or one for each row."""
+    """A number in (0, 1] for the batch or for each row, as `[B]`."""
     return per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
 
 
 def result(values: Floating, like: ArrayLike, keep_dtype: bool) -> NDArray[np.floating]:
-    """float64, or rounded to the dtype that came in if asked (mixed precision)."""
+    """The result in float64, or with `keep_dtype` rounded to the dtype of the input."""
     return values.astype(np.asarray(like).dtype) if keep_dtype else values

@@ -1,9 +1,8 @@
 """The dense `[B, A]` forms: logits and a legal_mask (True = legal) in, `[B, A]` out, 0 where illegal.
 
-Each gathers the legal logits, calls the ragged kernel and puts the result back, so dense and ragged agree bit
-for bit, and an
-illegal logit of any value leaves the result bitwise the same. A row with no legal slot stays 0. All raise
-ValueError for shapes that do not fit and InvalidLogits as `gather.gather_legal` does.
+Each gathers the legal logits, calls the ragged kernel and scatters the result, so dense and ragged results are bitwise
+equal, and the value of an illegal logit never changes a result. A row without a legal slot stays 0. All raise
+ValueError for shapes that do not fit, and InvalidLogits as `gather.gather_legal` does.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def masked_logsumexp(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
 
 
 def masked_statistic(statistic: Callable[[Float, Index], Float], policy: ArrayLike, legal_mask: ArrayLike) -> Float:
-    """Any of `statistics` that looks at one distribution, over the legal slots: policy `[B, A]` → `[B]`."""
+    """A function of `statistics` of one distribution, over the legal slots: policy `[B, A]` → `[B]`."""
     legal = legal_logits(policy, legal_mask)
     return statistic(legal.values, legal.indptr)
 
@@ -110,14 +109,14 @@ def masked_statistic(statistic: Callable[[Float, Index], Float], policy: ArrayLi
 def masked_distance(
     distance: Callable[[Float, Float, Index], Float], policy: ArrayLike, other: ArrayLike, legal_mask: ArrayLike
 ) -> Float:
-    """Any of `statistics` that compares two, over the legal slots: policies `[B, A]` → `[B]`."""
-    one, two = legal_logits(policy, legal_mask), legal_logits(other, legal_mask)
-    return distance(one.values, two.values, one.indptr)
+    """A function of `statistics` that compares two distributions, over the legal slots: policies `[B, A]` → `[B]`."""
+    p, q = legal_logits(policy, legal_mask), legal_logits(other, legal_mask)
+    return distance(p.values, q.values, p.indptr)
 
 
 @dataclass(frozen=True, slots=True)
 class Legal:
-    """The legal logits `[N]` of a batch and where they go back to."""
+    """The legal logits `[N]` of a dense batch, with their slots."""
 
     values: Float
     indptr: Index
@@ -125,12 +124,12 @@ class Legal:
     shape: tuple[int, int]
 
     def of(self, dense: Float) -> Float:
-        """`[B, A]` → what it holds at the legal slots, `[N]`."""
+        """The values at the legal slots: `[B, A]` → `[N]`."""
         return np.asarray(dense[row_of_each(self.indptr), self.slots])
 
     def back(self, values: NDArray[np.generic], elsewhere: float = 0.0) -> NDArray[Any]:
-        """`[N]` → `[B, A]` of the dtype of the values, `elsewhere` where illegal."""
-        # Zeros cost nothing until they are touched, and few are.
+        """The values at the legal slots and `elsewhere` at the illegal ones: `[N]` → `[B, A]` of the same dtype."""
+        # np.zeros is lazy: only the pages that are written cost anything, so it is cheaper than np.full.
         result = np.zeros(self.shape, values.dtype)
         if elsewhere:
             result.fill(elsewhere)
@@ -139,7 +138,7 @@ class Legal:
 
 
 def legal_logits(logits: ArrayLike, legal_mask: ArrayLike) -> Legal:
-    """Gathers what is legal of a dense batch."""
+    """The legal logits of a dense batch."""
     array = checks.floats("logits", logits, 2)
     slots, indptr = ragged_of_mask(checks.legal_mask(legal_mask, array))
     values, indptr = gather_legal(array, slots, indptr)

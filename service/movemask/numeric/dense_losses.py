@@ -1,6 +1,6 @@
-"""The dense `[B, A]` forms of losses and gradients: see `losses` and `gradients`, whose rows these are.
+"""The dense `[B, A]` forms of `losses`, `soft_losses` and `gradients`.
 
-The derivative by an illegal logit is 0. `targets` int `[B]` are slots here, and must be legal.
+The derivative by an illegal logit is 0. Here `targets` int `[B]` are slots, which must be legal.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def masked_soft_cross_entropy(
 def masked_mean_soft_cross_entropy(
     logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[float, Float]:
-    """Mean of the same over the batch, and its gradient `(p - q) / (B T)`, `[B, A]`."""
+    """Mean over the batch of `masked_soft_cross_entropy`, and its gradient `(p - q) / (B T)`, `[B, A]`."""
     legal = legal_logits(logits, legal_mask)
     q = _distribution(targets, legal)
     mean, gradient = soft_losses.mean_soft_cross_entropy(legal.values, legal.indptr, q, temperature)
@@ -139,12 +139,12 @@ def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, 
 
 
 def _rows(p: Float) -> Index:
-    """indptr of a dense array's rows."""
+    """The indptr of a dense array, every slot of which counts."""
     return np.asarray(np.arange(len(p) + 1, dtype=np.intp) * p.shape[1])
 
 
 def _dense(name: str, values: ArrayLike, legal: Legal) -> Float:
-    """Floats of the shape of the logits, in float64."""
+    """`values` in float64; ValueError unless they have the shape of the logits."""
     array = checks.floats(name, values, 2).astype(np.float64, copy=False)
     if array.shape != legal.shape:
         raise ValueError(f"{name}: expected shape {legal.shape}, got {array.shape}")
@@ -163,7 +163,7 @@ def _distribution(targets: ArrayLike, legal: Legal) -> Float:
 
 
 def _places(targets: ArrayLike, legal: Legal) -> NDArray[np.intp]:
-    """Slots `[B]` → places among each row's legal slots."""
+    """Slots `[B]` → indices among each row's legal slots; ValueError for one that is not legal."""
     slots = np.asarray(targets)
     rows = legal.shape[0]
     if slots.shape != (rows,) or (slots.size and slots.dtype.kind not in "iu"):
@@ -172,13 +172,10 @@ def _places(targets: ArrayLike, legal: Legal) -> NDArray[np.intp]:
     size = legal.shape[1]
     flat = legal.slots + np.repeat(np.arange(rows) * size, np.diff(legal.indptr))
     wanted = np.arange(rows) * size + slots
-    found = np.searchsorted(flat, wanted)
-    missing = (
-        (found >= len(flat)) | (flat[np.minimum(found, len(flat) - 1)] != wanted)
-        if len(flat)
-        else np.ones(rows, dtype=bool)
-    )
-    if np.any(missing | (slots < 0) | (slots >= size)):
-        row = int(np.argmax(missing | (slots < 0) | (slots >= size)))
+    position = np.searchsorted(flat, wanted)
+    illegal = np.append(flat, -1)[position] != wanted
+    illegal |= (slots < 0) | (slots >= size)
+    if illegal.any():
+        row = int(np.argmax(illegal))
         raise ValueError(f"targets: slot {slots[row]} in row {row} is not legal")
-    return np.asarray(found - legal.indptr[:-1], dtype=np.intp)
+    return np.asarray(position - legal.indptr[:-1], dtype=np.intp)

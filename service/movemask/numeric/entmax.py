@@ -1,8 +1,8 @@
 """Sparse alternatives to softmax: sparsemax, 1.5-entmax and α-entmax over the rows of a ragged batch.
 
-All solve `argmax_p  p·z + H_α(p)` over distributions `p`, with Tsallis' entropy `H_α`; the answer is
-`p = [(α - 1) z - τ]_+ ^ (1 / (α - 1))`, so that moves far below the best get exactly 0. α = 1 is softmax, α =
-2 sparsemax. All are unchanged when a constant is added to a row.
+All solve `argmax_p  p·z + H_α(p)` over distributions `p`, with Tsallis' entropy `H_α`. The solution is
+`p = [(α - 1) z - τ]_+ ^ (1 / (α - 1))`, so moves far below the best get exactly 0. α = 1 is softmax, α = 2 sparsemax.
+Adding a constant to a row changes nothing.
 
 Sources: Martins & Astudillo, "From softmax to sparsemax" (2016), arXiv:1602.02068; Peters, Niculae & Martins, "Sparse
 sequence-to-sequence models" (2019), arXiv:1905.05702 (exact threshold of 1.5-entmax, bisection).
@@ -27,9 +27,8 @@ def sparsemax(
 ) -> NDArray[np.floating]:
     """Euclidean projection of each row onto the distributions, by the exact threshold.
 
-    legal_logits `[N]` below +inf (no row of -inf alone), indptr `[B + 1]`, temperature a number or `[B]` →
-    `[N]`; each row
-    sums to 1 within 1e-12, an empty row stays empty. ValueError for shapes, temperatures and logits that cannot be.
+    legal_logits `[N]` below +inf (no row of only -inf), indptr `[B + 1]`, temperature a number or `[B]` → `[N]`; each
+    row sums to 1 within 1e-12, an empty row stays empty. ValueError for invalid shapes, temperatures and logits.
     """
     z, bounds = _scaled(legal_logits, indptr, temperature, 1.0)
     ordered = _descending(z, bounds)
@@ -67,14 +66,14 @@ def entmax(
 ) -> NDArray[np.floating]:
     """α-entmax by bisection on the threshold, for `alpha` (a number or `[B]`) from 1, softmax, upwards.
 
-    Other arguments as in `sparsemax`. A second way to sparsemax and 1.5-entmax, which it meets within 1e-12.
-    Above α = 2 a probability near 0 is known to about `1e-16 ** (1 / (α - 1))` only, for its curve is vertical there.
+    Other arguments as in `sparsemax`. For α = 2 and 1.5 it agrees with sparsemax and entmax15 within 1e-12. Above α = 2
+    a probability near 0 is accurate only to about `1e-16 ** (1 / (α - 1))`, since its curve is vertical there.
     """
     values, bounds, _ = checks.logits(legal_logits, indptr)
     rows = len(bounds) - 1
     alphas = checks.per_row("alpha", alpha, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
     plain = alphas == 1.0
-    power = np.where(plain, 1.0, alphas - 1)  # a row of softmax is computed apart and put in its place below
+    power = np.where(plain, 1.0, alphas - 1)  # a softmax row gets any power here and its own result below
     z, _ = _scaled(values, bounds, temperature, power)
     exponents = spread(1 / power, bounds)
     low = np.full(rows, -1.0)
@@ -106,7 +105,7 @@ def _scaled(
 
 
 def _descending(values: Float, indptr: Index) -> Float:
-    """`[N]` → `[B, longest]`, each row from its largest value down, filled up with _FLOOR."""
+    """Each row in descending order, padded with _FLOOR: `[N]` → `[B, longest]`."""
     return -np.sort(-padded(values, indptr, _FLOOR), axis=1)
 
 
@@ -119,5 +118,5 @@ def _at(values: Float, count: NDArray[np.integer]) -> Float:
 
 
 def _normalised(p: Float, indptr: Index) -> Float:
-    """The threshold is exact to rounding; dividing by the sum takes the rounding out of the sum too."""
+    """Each row divided by its sum, which removes the rounding error of the threshold from the sum."""
     return np.asarray(p / spread(row_sum(p, indptr), indptr))

@@ -1,9 +1,8 @@
 """Top-k, top-p and min-p as masks over the rows of a ragged batch of probabilities.
 
-Each looks at the same distribution and says which entries it keeps; several are composed by `&`, before
-normalising anew
-over what is left (`restricted`). So their order does not matter, and each keeps a row's best entry, so none
-can empty a row. Ties are broken by place: of equal probabilities the earlier in the row is kept first.
+Each says which entries of a distribution it keeps. Filters are combined by `&` before what is left is normalised again
+(`restricted`), so their order does not matter. Each keeps a row's best entry, so no row is emptied. Of equal
+probabilities the earlier in the row is kept first.
 
 Sources: Fan, Lewis & Dauphin (2018), arXiv:1805.04833 (top-k); Holtzman et al. (2019), arXiv:1904.09751 (top-p);
 Nguyen et al. (2024), arXiv:2407.01082 (min-p).
@@ -23,7 +22,7 @@ Mask = NDArray[np.bool_]
 def top_k(probabilities: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
     """The `k` most probable of each row: probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
 
-    Rows of fewer are kept whole. ValueError unless `k` is an integer of at least 1.
+    Shorter rows are kept whole. ValueError unless `k` is an integer of at least 1.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
@@ -34,31 +33,31 @@ def top_k(probabilities: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
 def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
     """The fewest most probable of each row that hold at least `p` of its mass; `p` in (0, 1], a number or `[B]`.
 
-    1 keeps all, zeros too. Arguments else as in `top_k`.
+    1 keeps all, including zeros. Other arguments as in `top_k`.
     """
     values, bounds = checks.probabilities(probabilities, indptr)
-    wanted = checks.share("p", p, len(bounds) - 1)
+    share = checks.share("p", p, len(bounds) - 1)
     rows = padded(values, bounds, -1.0)
     order = np.argsort(-rows, axis=1, kind="stable")
     ordered = np.maximum(np.take_along_axis(rows, order, axis=1), 0.0)
     before = np.cumsum(ordered, axis=1) - ordered
     total = ordered.sum(axis=1, keepdims=True)
-    enough = (before < wanted[:, None] * total) | (wanted[:, None] == 1.0)
-    enough[:, :1] = True
+    kept = (before < share[:, None] * total) | (share[:, None] == 1.0)
+    kept[:, :1] = True
     keep = np.zeros(rows.shape, dtype=bool)
-    np.put_along_axis(keep, order, enough, axis=1)
+    np.put_along_axis(keep, order, kept, axis=1)
     return np.asarray(keep[filled(bounds)])
 
 
 def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
-    """Those of each row that have at least `p` times the most probable's; `p` in (0, 1], a number or `[B]`."""
+    """The entries of each row with at least `p` times its largest probability; `p` in (0, 1], a number or `[B]`."""
     values, bounds = checks.probabilities(probabilities, indptr)
     share = checks.share("p", p, len(bounds) - 1)
     return np.asarray(values >= spread(row_max(values, bounds) * share, bounds))
 
 
 def _rank(values: Float, indptr: Index) -> NDArray[np.intp]:
-    """The place of each value in its row from the largest down, ties by place: `[N]`."""
+    """The rank of each value in its row, 0 for the largest; of equal values the earlier is first: `[N]`."""
     order = np.argsort(-padded(values, indptr, -1.0), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)

@@ -1,4 +1,4 @@
-"""From dense logits and a mask, or slots, to the legal logits alone in ragged form."""
+"""The legal logits of a dense batch in ragged form, by a mask or by slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from movemask.numeric.ragged import Float, Index, checked_indptr, row_max, row_o
 
 
 def gather_legal(logits: ArrayLike, slots: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
-    """The legal logits of a batch: nothing else of it is read, so nothing else can reach a policy.
+    """The legal logits of a batch. No other logit is read, so none can reach a policy.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def gather_legal(logits: ArrayLike, slots: ArrayLike, indptr: ArrayLike) -> tupl
         raise ValueError(f"slots: must be in 0..{size - 1}, got {index.min()}..{index.max()}")
     picked = array[0][index] if rows == 1 else array[row_of_each(bounds), index]
     values = picked.astype(np.float64)
-    # NaN and +inf come through the maximum, and so does a row of -inf alone: one look finds all three.
+    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
     top = row_max(values, bounds)
     if not (math.isfinite(top[0]) if rows == 1 else np.isfinite(top[bounds[:-1] < bounds[1:]]).all()):
         _refuse(values, index, bounds)
@@ -52,9 +52,9 @@ def gather_legal(logits: ArrayLike, slots: ArrayLike, indptr: ArrayLike) -> tupl
 
 
 def ragged_of_mask(legal_mask: NDArray[np.bool_]) -> tuple[Index, Index]:
-    """legal_mask bool `[B, A]` → legal slots `[N]`, row after row in rising order, and indptr `[B + 1]`."""
+    """legal_mask bool `[B, A]` → legal slots `[N]`, rising within each row, and indptr `[B + 1]`."""
     rows, size = legal_mask.shape
-    # numpy finds the few trues of a flat array about six times as fast as those of a table.
+    # np.flatnonzero is about six times as fast as np.nonzero of two dimensions.
     flat = np.flatnonzero(legal_mask)
     indptr = np.searchsorted(flat, np.arange(rows + 1) * size).astype(np.intp, copy=False)
     return flat - row_of_each(indptr) * size, indptr
@@ -66,5 +66,5 @@ def _refuse(values: Float, slots: NDArray[np.integer], indptr: Index) -> None:
     if unusable.any():
         first = int(np.argmax(unusable))
         raise InvalidLogits(f"row {rows[first]}, slot {slots[first]}: the logit of a legal move is {values[first]}")
-    hopeless = (indptr[:-1] < indptr[1:]) & (row_max(values, indptr) == -np.inf)
-    raise InvalidLogits(f"row {int(np.argmax(hopeless))}: the logit of every legal move is -inf")
+    all_low = (indptr[:-1] < indptr[1:]) & (row_max(values, indptr) == -np.inf)
+    raise InvalidLogits(f"row {int(np.argmax(all_low))}: the logit of every legal move is -inf")

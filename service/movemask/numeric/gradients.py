@@ -1,9 +1,8 @@
 """Derivatives of softmax, softmax_one and α-entmax by their logits, for single rows, batches and masked rows.
 
-A masked row is its legal entries: the derivative by an illegal logit is 0. In a batch rows do not touch each
-other, so the
-Jacobian is block-diagonal. All Jacobians here are symmetric: a product from the left (VJP) equals one from the
-right (JVP).
+A masked row is its legal entries: the derivative by an illegal logit is 0. The rows of a batch are independent, so its
+Jacobian is block-diagonal. All Jacobians here are symmetric: a product from the left (VJP) equals one from the right
+(JVP).
 
 Sources: for softmax, `J = diag(s) - s sᵀ`, Bridle (1990), doi:10.1007/978-3-642-76153-9_28; for α-entmax,
 `J = diag(g) - g gᵀ / sum g` with `g = p^(2 - α)` on the support, Peters, Niculae & Martins (2019), arXiv:1905.05702.
@@ -21,7 +20,7 @@ from movemask.numeric.ragged import Float, Index, row_of_each, row_sum, spread
 def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
     """`diag(s) - s sᵀ` of each row as one block-diagonal matrix: `[N]`, `[B + 1]` → float64 `[N, N]`.
 
-    For softmax_one the same, with its probabilities. Divide by the temperature if there was one.
+    Valid for the probabilities of softmax_one too. Divide by the temperature if there was one.
     """
     s, bounds = checks.probabilities(probabilities, indptr)
     rows = row_of_each(bounds)
@@ -66,13 +65,13 @@ entmax_vjp = entmax_jvp
 
 
 def row_sum_or_one(values: Float, indptr: Index) -> Float:
-    """Sums to divide by: 1 for an empty row."""
+    """Row sums to divide by: 1 where the sum is 0."""
     total = row_sum(values, indptr)
     return np.where(total == 0, 1.0, total)
 
 
 def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> tuple[Float, Index]:
-    """`g = p^(2 - α)` on the support, 0 elsewhere, and the indptr checked."""
+    """`g = p^(2 - α)` on the support, 0 elsewhere, and the checked indptr."""
     p, bounds = checks.probabilities(probabilities, indptr)
     alphas = checks.per_row(
         "alpha", alpha, len(bounds) - 1, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"

@@ -1,7 +1,7 @@
-"""Losses of a distribution against the move that was played, and their gradients by the logits.
+"""Losses of a distribution against the played move, and their gradients by the logits.
 
-`targets` int `[B]` is the place of the played move in its row; every row must have one. For a legal set `L`,
-cross-entropy is over the legal moves alone, which is what a masked policy is trained and judged by.
+`targets` int `[B]` is the index of the played move in its row; every row must have one. Cross-entropy is over the legal
+moves alone, which is what a masked policy is trained and evaluated by.
 
 Source of the Fenchel-Young losses: Blondel, Martins & Niculae, "Learning with Fenchel-Young losses", JMLR 21 (2020),
 arXiv:1901.02324.
@@ -22,7 +22,7 @@ def cross_entropy(
 ) -> Float:
     """`-log p(target)` of each row in nats, `[B]`; finite where `p` itself underflows, inf for a logit of -inf.
 
-    legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]`; ValueError names what does not fit.
+    legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]`; ValueError for arguments that do not fit.
     """
     at = places(targets, *checks.ragged("legal_logits", legal_logits, indptr))
     return np.asarray(-log_softmax(legal_logits, indptr, temperature)[at], dtype=np.float64)
@@ -66,7 +66,7 @@ def fenchel_young(
     rows = len(bounds) - 1
     p = np.array(entmax.entmax(values, bounds, alpha), dtype=np.float64)
     shifted = values - spread(row_max(values, bounds), bounds)
-    # 0 * -inf: a move without mass adds nothing to p·z.
+    # A move without mass adds nothing to p·z; without this, 0 * -inf would be NaN.
     expected = row_sum(np.where(p > 0, p * np.where(p > 0, shifted, 0.0), 0.0), bounds)
     alphas = checks.per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
     losses = expected - shifted[at] + _tsallis(p, bounds, alphas)
@@ -77,14 +77,14 @@ def fenchel_young(
 
 def _tsallis(p: Float, indptr: Index, alphas: Float) -> Float:
     """Tsallis' entropy of each row: `sum(p - p^α) / (α (α - 1))`, Shannon's at α = 1."""
-    each = spread(alphas, indptr)
+    alpha = spread(alphas, indptr)
     shannon = row_sum(-p * np.log(np.where(p > 0, p, 1.0)), indptr)
-    other = row_sum(p - p**each, indptr) / np.where(alphas == 1, 1.0, alphas * (alphas - 1))
+    other = row_sum(p - p**alpha, indptr) / np.where(alphas == 1, 1.0, alphas * (alphas - 1))
     return np.where(alphas == 1, shannon, other)
 
 
 def places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """Indices into `[N]` of the targets `[B]`; ValueError for a place that its row does not have."""
+    """Indices into `[N]` of the targets `[B]`; ValueError for one outside its row."""
     index = np.asarray(targets)
     rows = len(indptr) - 1
     if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):

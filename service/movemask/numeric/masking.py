@@ -1,14 +1,12 @@
-"""Three ways to keep a softmax to the legal slots, dense `[B, A]`; and, for weights, ragged `[N]`.
+"""Three ways to restrict a softmax to the legal slots, for dense `[B, A]` and ragged `[N]` logits.
 
 | way | formula | fails where |
 |---|---|---|
 | gather (`dense.masked_softmax`) | softmax of the legal logits alone | nowhere; an illegal logit is not read |
 | log-mask (`log_mask_softmax`) | softmax of `z + log m` | an illegal logit of NaN or +inf: `inf - inf` is NaN |
-| softmax, mask, renormalise (`softmax_then_mask`) | `m s / sum m s` with `s = softmax(z)` | all legal mass
-underflows: 0 / 0 |
+| softmax, mask, renormalise (`softmax_then_mask`) | `m s / sum m s`, `s = softmax(z)` | legal mass underflows: 0 / 0 |
 
-The wrong way, `softmax(z * m)`, is not here but among the audit's counterfactuals: it gives an illegal move the weight
-`e^0`.
+The mistake `softmax(z * m)`, which gives an illegal move the weight `e^0`, is in `movemask.leakage.counterfactual`.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool 
 
     Returns
     -------
-    float `[B, A]`; 0 where the weight is 0, and throughout a row without weight. NaN in a row where an illegal logit is
-    NaN or +inf: this is the definition, not the way the service does it.
+    float `[B, A]`; 0 where the weight is 0, and in all of a row without weight. NaN in a row where an illegal logit is
+    NaN or +inf: this is the definition, not what the service runs.
     """
     z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
     w = _weights(weights, z.shape)
@@ -47,7 +45,7 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool 
 def ragged_log_mask_softmax(
     values: ArrayLike, indptr: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False
 ) -> NDArray[np.floating]:
-    """The same over the rows of a ragged batch: values `[N]`, indptr `[B + 1]`, weights `[N]`."""
+    """`log_mask_softmax` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, weights `[N]`."""
     z, bounds = checks.ragged("values", values, indptr)
     w = _weights(weights, z.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -60,11 +58,10 @@ def ragged_log_mask_softmax(
 
 
 def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
-    """Plain softmax, illegal slots set to 0, what is left divided by its sum.
+    """Plain softmax with the illegal slots set to 0 and the rest divided by its sum.
 
-    Right while the legal mass does not underflow. Where the best illegal logit is more than 745 above every
-    legal one (104
-    in float32), all legal mass is 0 and the row is NaN: kept so, not mended, for that is what this way does.
+    Correct while the legal mass does not underflow. Where the best illegal logit is more than 745 above every legal one
+    (104 in float32), all legal mass is 0 and the row is NaN. This is left so, because it is how this method fails.
 
     Parameters
     ----------
@@ -85,7 +82,7 @@ def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: b
 def ragged_softmax_then_mask(
     values: ArrayLike, indptr: ArrayLike, legal: ArrayLike, *, keep_dtype: bool = False
 ) -> NDArray[np.floating]:
-    """The same over the rows of a ragged batch: values `[N]`, indptr `[B + 1]`, legal bool `[N]`."""
+    """`softmax_then_mask` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, legal bool `[N]`."""
     z, bounds = checks.ragged("values", values, indptr)
     mask = np.asarray(legal)
     if mask.dtype != np.bool_ or mask.shape != z.shape:
@@ -95,8 +92,8 @@ def ragged_softmax_then_mask(
         s /= spread(row_sum(s, bounds), bounds)
         kept = np.where(mask, s, 0.0)
         policy = kept / spread(row_sum(kept, bounds), bounds)
-    some = spread(row_sum(mask.astype(np.float64), bounds), bounds) > 0
-    return checks.result(np.where(some, policy, 0.0), values, keep_dtype)
+    any_legal = spread(row_sum(mask.astype(np.float64), bounds), bounds) > 0
+    return checks.result(np.where(any_legal, policy, 0.0), values, keep_dtype)
 
 
 def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:

@@ -1,12 +1,12 @@
 """Counts of arithmetic operations on one row, for each of three ways to mask a softmax.
 
 `A` slots of the vocabulary, `L` legal ones, `1 ≤ L ≤ A`. A subtraction counts as an addition; reading, writing and
-choosing by the mask are not counted. Each count is of the formula as written, with the row maximum subtracted first.
+selecting by the mask are not counted. Each formula is counted as written, with the row maximum subtracted first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,7 @@ class Operations:
     @property
     def total(self) -> int:
         """All operations, as if they cost the same; an exponential or a logarithm costs more than the others."""
-        return (
-            self.exponentials
-            + self.logarithms
-            + self.multiplications
-            + self.divisions
-            + self.additions
-            + self.comparisons
-        )
+        return int(sum(astuple(self)))
 
 
 def log_mask(slots: int, legal: int) -> Operations:

@@ -1,4 +1,4 @@
-"""Reductions and reshapings over the rows of a ragged (CSR) batch, without a Python loop over rows."""
+"""Reductions and conversions of ragged (CSR) batches, without a Python loop over rows."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Index = NDArray[np.intp]
 
 
 def row_lengths(indptr: Index) -> Index:
-    """`[B + 1]` → lengths `[B]`."""
+    """The lengths of the rows: `[B + 1]` → `[B]`."""
     return indptr[1:] - indptr[:-1]
 
 
 def indptr_of(lengths: Sequence[int]) -> Index:
-    """Lengths `[B]` → `[B + 1]`."""
-    found = np.zeros(len(lengths) + 1, dtype=np.intp)
-    np.cumsum(lengths, out=found[1:])
-    return found
+    """The indptr of rows of these lengths: `[B]` → `[B + 1]`."""
+    indptr = np.zeros(len(lengths) + 1, dtype=np.intp)
+    np.cumsum(lengths, out=indptr[1:])
+    return indptr
 
 
 def row_of_each(indptr: Index) -> Index:
-    """`[B + 1]` → for each of the `N` values, the row it is in."""
+    """The row of each value: `[B + 1]` → `[N]`."""
     lengths = row_lengths(indptr)
     return np.repeat(np.arange(len(lengths), dtype=np.intp), lengths)
 
@@ -50,27 +50,27 @@ def row_sum(values: Float, indptr: Index) -> Float:
 
 
 def spread(per_row: Float, indptr: Index) -> Float:
-    """One number for each row `[B]` → repeated for each of its values `[N]`."""
+    """Each row's number repeated for all its values: `[B]` → `[N]`; `[1]` stays, since it broadcasts."""
     if len(indptr) == 2:
-        return per_row  # one row: broadcasting does it
+        return per_row
     return np.repeat(per_row, row_lengths(indptr))
 
 
 def padded(values: Float, indptr: Index, fill: float) -> Float:
-    """`[N]` → `[B, longest row]`, rows filled up at the end; for what needs a sort. `padded(x)[filled(indptr)] = x`."""
+    """Rows padded at the end, for sorting: `[N]` → `[B, longest row]`. `padded(x, …)[filled(indptr)]` is `x`."""
     result = np.full((len(indptr) - 1, int(row_lengths(indptr).max(initial=0))), fill)
     result[filled(indptr)] = values
     return result
 
 
 def filled(indptr: Index) -> NDArray[np.bool_]:
-    """Bool `[B, longest row]`: which places of `padded` hold a value."""
+    """Which entries of `padded` hold a value: bool `[B, longest row]`."""
     lengths = row_lengths(indptr)
     return np.arange(lengths.max(initial=0)) < lengths[:, None]
 
 
 def falling(values: Float, indptr: Index) -> Index:
-    """The places `[N]` of the values, each row's largest first, equal ones in the order that they have."""
+    """The order that sorts each row descending, as indices `[N]`; equal values keep their order."""
     if len(indptr) == 2:
         return np.argsort(-values, kind="stable")
     order = np.argsort(padded(-values, indptr, np.inf), axis=1, kind="stable") + indptr[:-1, None]
@@ -78,22 +78,22 @@ def falling(values: Float, indptr: Index) -> Index:
 
 
 def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
-    """The indptr of the values that are left where `keep` `[N]` is true."""
-    before = np.zeros(len(keep) + 1, dtype=np.intp)
-    np.cumsum(keep, out=before[1:])
-    return np.asarray(before[indptr])
+    """The indptr of what is left when only the values where `keep` bool `[N]` is true are kept."""
+    kept_before = np.zeros(len(keep) + 1, dtype=np.intp)
+    np.cumsum(keep, out=kept_before[1:])
+    return np.asarray(kept_before[indptr])
 
 
 def _reduce(ufunc: np.ufunc, values: Float, indptr: Index, empty: float) -> Float:
-    """`ufunc.reduceat` returns the next row's first value for an empty row, so only the others are handed to it."""
-    if len(indptr) == 2 and len(values):  # one row, the service's usual case: without the overhead below
-        # `reduceat`, not `reduce`: a sum in another order would make a row's last bit depend on its company.
+    """Each row reduced; `empty` for an empty row, where `ufunc.reduceat` would give the next row's first value."""
+    if len(indptr) == 2 and len(values):  # a lone row, without the overhead below
+        # `reduceat`, not `reduce`: a sum in another order would make a row's last bit depend on the other rows.
         return np.asarray(ufunc.reduceat(values, indptr[:1]))
     starts, ends = indptr[:-1], indptr[1:]
-    some = starts < ends
-    if some.all():
+    filled_rows = starts < ends
+    if filled_rows.all():
         return np.asarray(ufunc.reduceat(values, starts)) if len(starts) else np.empty(0)
     result = np.full(len(starts), empty)
-    if some.any():
-        result[some] = ufunc.reduceat(values, starts[some])
+    if filled_rows.any():
+        result[filled_rows] = ufunc.reduceat(values, starts[filled_rows])
     return result

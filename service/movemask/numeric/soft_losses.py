@@ -1,7 +1,7 @@
 """Cross-entropy against a target distribution, and its gradients by logits, probabilities and temperature.
 
 `targets` float `[N]` is a distribution `q` over each row's legal slots: another network's policy, search visits, a
-smoothed label, or, from `one_hot`, the move that was played. The dense `[B, A]` forms are in `dense_losses`.
+smoothed label, or the played move (`one_hot`). The dense `[B, A]` forms are in `dense_losses`.
 
 Sources: soft targets and their gradient `(p - q) / T`, Hinton, Vinyals & Dean (2015), arXiv:1503.02531; a temperature
 trained in log space, Radford et al. (2021), arXiv:2103.00020, section 2.5.
@@ -24,8 +24,8 @@ from movemask.numeric.softmax import log_softmax, softmax
 class TemperatureLoss:
     """Cross-entropy of each row at a temperature, and its derivatives by it: all float64 `[B]`.
 
-    `loss` in nats; `by_temperature` is `dL/dT`, `by_log_temperature` is `dL/d(log T) = T dL/dT`. One temperature for a
-    batch has the mean of them as the derivative of the mean loss.
+    `loss` in nats; `by_temperature` is `dL/dT`, `by_log_temperature` is `dL/d(log T) = T dL/dT`. The mean loss of a
+    batch at one temperature has the mean of these as its derivative.
     """
 
     loss: Float
@@ -34,8 +34,8 @@ class TemperatureLoss:
 
 
 def one_hot(targets: ArrayLike, indptr: ArrayLike) -> Float:
-    """Places `[B]` of the played moves in their rows → a target distribution, float64 `[N]`; ValueError for a place
-    that its row does not have."""
+    """Target distributions float64 `[N]` from the indices `[B]` of the played moves in their rows; ValueError for an
+    index outside its row."""
     size = int(np.asarray(indptr)[-1])
     values, bounds = checks.ragged("values", np.zeros(size), indptr)
     values[places(targets, values, bounds)] = 1.0
@@ -56,7 +56,7 @@ def soft_cross_entropy(
 
     Raises
     ------
-    ValueError : shapes that do not fit, a temperature that cannot be, or targets that are not distributions
+    ValueError : shapes that do not fit, an invalid temperature, or targets that are not distributions
     """
     log_p = np.asarray(log_softmax(legal_logits, indptr, temperature), dtype=np.float64)
     q, bounds = _distributions(targets, indptr, log_p)
@@ -66,7 +66,7 @@ def soft_cross_entropy(
 def soft_cross_entropy_gradient(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> Float:
-    """Gradient of each row's cross-entropy by its logits, `(p - q) / T`: float64 `[N]`; arguments as above."""
+    """Gradient of each row's cross-entropy by its logits, `(p - q) / T`, `[N]`; arguments as for the loss."""
     p = np.asarray(softmax(legal_logits, indptr, temperature), dtype=np.float64)
     q, bounds = _distributions(targets, indptr, p)
     return np.asarray((p - q) / spread(_temperatures(temperature, bounds), bounds))
@@ -124,7 +124,7 @@ def temperature_loss(
 
 
 def _times(weights: Float, values: Float) -> Float:
-    """The product, 0 where the weight is: 0 * -inf is no NaN here."""
+    """The product, and 0 where the weight is 0, even if the value is -inf."""
     return np.where(weights > 0, weights * np.where(weights > 0, values, 0.0), 0.0)
 
 
@@ -133,6 +133,7 @@ def _temperatures(temperature: ArrayLike, indptr: Index) -> Float:
 
 
 def _distributions(targets: ArrayLike, indptr: ArrayLike, like: Float) -> tuple[Float, Index]:
+    """Target distributions float64 `[N]` of the shape of `like`, and the checked indptr; ValueError for any other."""
     q, bounds = checks.ragged("targets", targets, indptr)
     if q.shape != like.shape:
         raise ValueError(f"targets: expected shape {like.shape}, got {q.shape}")

@@ -1,10 +1,8 @@
-"""Softmax and its kin over the rows of a ragged batch of legal logits: the main path.
+"""Softmax and its variants over the rows of a ragged batch of legal logits.
 
-The policy is computed from the legal logits alone (`gather.gather_legal`), so nothing that stands in an
-illegal slot can
-reach it. Adding `log(mask)` to the logits and taking a plain softmax is the definition (`masking.log_mask_softmax`);
-gathering first gives the same numbers without `inf - inf` and without reading the `A - |L|` illegal ones. The dense
-`[B, A]` forms are in `dense`.
+The policy is computed from the legal logits alone (`gather.gather_legal`), so nothing in an illegal slot can reach it.
+The definition is a plain softmax after adding `log(mask)` to the logits (`masking.log_mask_softmax`); gathering first
+gives the same numbers without `inf - inf`, and does not read illegal logits. The dense `[B, A]` forms are in `dense`.
 
 Source: the shifted log-sum-exp of Blanchard, Higham & Higham, "Accurately computing the log-sum-exp and softmax
 functions", IMA J. Numer. Anal. 41 (2021), doi:10.1093/imanum/draa038.
@@ -26,10 +24,10 @@ def softmax(
 
     Parameters
     ----------
-    legal_logits : float `[N]`, below +inf, as `gather_legal` returns them; no row of -inf alone
+    legal_logits : float `[N]`, below +inf, as `gather_legal` returns them; no row of only -inf
     indptr : int `[B + 1]`
     temperature : float, or float `[B]`; finite and above 0
-    keep_dtype : return the dtype that came in; float64 otherwise, and inside always
+    keep_dtype : return the dtype of the input instead of float64; arithmetic is in float64 either way
 
     Returns
     -------
@@ -37,7 +35,7 @@ def softmax(
 
     Raises
     ------
-    ValueError : shapes that do not fit, a temperature that cannot be, a row with NaN or +inf or of -inf alone
+    ValueError : shapes that do not fit, an invalid temperature, a row with NaN or +inf or of only -inf
     """
     values, bounds, top = checks.logits(legal_logits, indptr)
     weights = np.exp(_shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1)))
@@ -56,7 +54,7 @@ def log_softmax(
 
 
 def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
-    """`log(sum(exp(row)))` of each row `[B]`; -inf for an empty row or one of -inf alone."""
+    """`log(sum(exp(row)))` of each row `[B]`; -inf for an empty row or one of only -inf."""
     array, bounds, top = checks.logits(values, indptr, all_low=True)
     shift = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(under="ignore", divide="ignore"):
@@ -68,14 +66,14 @@ def softmax_one(
 ) -> tuple[NDArray[np.floating], Float]:
     """Softmax with a 1 in the denominator, `e^z / (1 + sum e^z)`: a row may leave mass unassigned.
 
-    The same as a softmax over the row and one more logit that is always 0, so large logits of either sign are
-    shifted by `max(0, max z)`. Unlike softmax, it changes when a constant is added to all logits.
+    This is a softmax over the row and an extra logit of 0, so the logits are shifted by `max(0, max z)`.
+    Unlike softmax, it changes when a constant is added to all logits.
 
-    Parameters as in `softmax`; a row of -inf alone is allowed.
+    Parameters as in `softmax`; a row of only -inf is allowed.
 
     Returns
     -------
-    probabilities `[N]`, and abstention float64 `[B]`, the mass left over: 1 for an empty row
+    probabilities `[N]`, and abstention float64 `[B]`, the unassigned mass: 1 for an empty row
 
     Source: Miller, "Attention is off by one" (2023), https://www.evanmiller.org/attention-is-off-by-one.html.
     """
@@ -90,7 +88,7 @@ def softmax_one(
 
 
 def _shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
-    """`(z - max z) / T` of each row: at most 0, and 0 somewhere. Far below the maximum is -inf, as it should be."""
+    """`(z - max z) / T` of each row: at most 0, with a 0 in each. What overflows is far below the maximum, and -inf."""
     with np.errstate(over="ignore"):
         shifted = values - spread(top, indptr)
         if isinstance(temperature, float):

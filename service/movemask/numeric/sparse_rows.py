@@ -1,12 +1,12 @@
-"""Softmax of the rows of a sparse matrix, with the row maximum found four ways.
+"""Softmax of the rows of a sparse matrix, with four ways to find the row maximum.
 
-Only the explicit elements take part, as if the others were -inf. A softmax is stable when each row is shifted by about
-its maximum; where a library has no segmented maximum, sums and elementwise powers can stand in for it. `Exact` is what
-this project uses. The others are kept to be studied (docs/numerics.md), and may give NaN or rows that do not sum to 1:
-that is what the study shows, so nothing is corrected here.
+Only the explicit elements count, as if the others were -inf. A softmax is stable when each row is shifted by about its
+maximum; where a library has no segmented maximum, sums and elementwise powers can replace it. This project uses
+`Exact`. The others are here for a study (docs/numerics.md). They may give NaN or rows that do not sum to 1, which is
+what the study shows, so nothing is corrected.
 
-`epsilon` is added to every row sum, in the search for the maximum and in the softmax. The source's text does not
-mention it, but its code does so with SOURCE_EPSILON: a row that underflows then gives 0 instead of 0 / 0.
+`epsilon` is added to every row sum, of the maximum and of the softmax. The source's text does not mention it, but its
+code adds SOURCE_EPSILON: a row that underflows then gives 0 instead of 0 / 0.
 
 Source of PNorm and Iterative: Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax;
 its code: https://github.com/pbloem/blog/tree/master/2019/week27 (`utils.py`, function `sum`).
@@ -36,7 +36,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Naive:
-    """No shift at all: 0."""
+    """No shift: 0 for every row."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,9 @@ RowMaximum = Exact | Naive | PNorm | Iterative
 def row_maximum(
     values: ArrayLike, indptr: ArrayLike, method: RowMaximum, *, epsilon: float = 0.0, inside: DTypeLike = np.float64
 ) -> Floating:
-    """The maximum of each row, or what `method` takes for it: `[N]`, `[B + 1]` → `[B]` of dtype `inside`.
+    """The maximum of each row by `method`: `[N]`, `[B + 1]` → `[B]` of dtype `inside`.
 
-    An empty row gives -inf with Exact, and with the others 0, or what `epsilon`, at least 0, makes of an empty sum.
+    An empty row gives -inf with Exact, and with the others 0, or what follows from a sum of `epsilon`.
     """
     x, bounds = checks.ragged("values", values, indptr)
     return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
@@ -99,7 +99,7 @@ def sparse_softmax(
 
     Parameters
     ----------
-    values : float `[N]`; with Exact, a row of -inf alone gives NaN
+    values : float `[N]`; with Exact, a row of only -inf gives NaN
     indptr : int `[B + 1]`; an empty row stays empty
     epsilon : added to every row sum; finite and at least 0
     inside : dtype of all arithmetic; float32 shows what a GPU library would see
@@ -121,9 +121,9 @@ def coalesced(
     *,
     duplicates: Literal["refuse", "sum"] = "refuse",
 ) -> tuple[Floating, Index, Index]:
-    """Coordinates in any order → CSR: values `[N]`, indptr `[height + 1]`, columns `[N]`, each row by rising column.
+    """CSR from coordinates in any order: values `[N]`, indptr `[height + 1]`, columns `[N]`, rising within each row.
 
-    Two values in one place are refused (ValueError that names the place) or, on request, added.
+    Two values at the same row and column are refused with a ValueError that names them, or added.
     """
     i, j, x = np.asarray(rows), np.asarray(columns), checks.floats("values", values, 1)
     for name, index in (("rows", i), ("columns", j)):
@@ -168,18 +168,18 @@ def _maximum(x: Floating, indptr: Index, method: RowMaximum, epsilon: float) -> 
                 return _sums(x * h, indptr, epsilon)
             case Exact():
                 result = np.full(len(indptr) - 1, -np.inf, dtype=x.dtype)
-                some = indptr[:-1] < indptr[1:]
-                if some.any():
-                    result[some] = np.maximum.reduceat(x, indptr[:-1][some])
+                filled = indptr[:-1] < indptr[1:]
+                if filled.any():
+                    result[filled] = np.maximum.reduceat(x, indptr[:-1][filled])
                 return result
 
 
 def _sums(x: Floating, indptr: Index, epsilon: float) -> Floating:
     """Row sums plus epsilon, in the dtype of `x`."""
     result = np.zeros(len(indptr) - 1, dtype=x.dtype)
-    some = indptr[:-1] < indptr[1:]
-    if some.any():
-        result[some] = np.add.reduceat(x, indptr[:-1][some])
+    filled = indptr[:-1] < indptr[1:]
+    if filled.any():
+        result[filled] = np.add.reduceat(x, indptr[:-1][filled])
     return result + x.dtype.type(epsilon)
 
 

@@ -1,6 +1,6 @@
 """Statistics of each row of a ragged batch of distributions: probabilities `[N]`, indptr `[B + 1]` → float64 `[B]`.
 
-`0 log 0` is 0 throughout. An empty row has entropy, numbers, Gini and maximum 0.
+`0 log 0` is 0. Every statistic of an empty row is 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def effective_number(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Effective number of moves that gives less weight to the rare, `1 / sum p²`.
+    """Effective number of moves that gives rare moves less weight, `1 / sum p²`.
 
     Source: Hill number of order 2; Simpson (1949), doi:10.1038/163688a0.
     """
@@ -41,8 +41,8 @@ def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Gini coefficient, the mean difference of two moves over twice the mean: 0 for equal ones, `1 - 1/n` for
-    a certain one.
+    """Gini coefficient, the mean difference of two moves over twice the mean: 0 for `n` equal moves, `1 - 1/n` for a
+    certain one.
 
     Source: Gini (1912); Sen, "On Economic Inequality" (1973).
     """
@@ -63,7 +63,7 @@ def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def total_variation(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """Total variation distance of two distributions, `½ sum |p - q|`: the most that the chance of any event differs."""
+    """Total variation distance of two distributions, `½ sum |p - q|`: the largest difference of an event's chance."""
     p, q, bounds = _pair(probabilities, others, indptr)
     return row_sum(np.abs(p - q), bounds) / 2
 
@@ -80,17 +80,17 @@ def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
 
 
 def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """Jensen-Shannon divergence in nats, the mean KL of both to their middle: symmetric, finite, at most log 2.
+    """Jensen-Shannon divergence in nats, the mean KL of both from their midpoint: symmetric, finite, at most log 2.
 
     Source: Lin (1991), doi:10.1109/18.61115.
     """
     p, q, bounds = _pair(probabilities, others, indptr)
     middle = p / 2 + q / 2
-    # A subnormal p can have a middle that rounds to 0; where p is above 0 so is the middle, up to that.
+    # Of a subnormal p, the middle can round to 0; it must be above 0 wherever p is.
     middle = np.maximum(middle, np.maximum(p, q) / 2)
     safe = np.where(middle > 0, middle, np.maximum(p, q))
     both = kl_divergence(p, safe, bounds) + kl_divergence(q, safe, bounds)
-    return np.maximum(both / 2, 0.0)  # rounding can take two equal ones below 0
+    return np.maximum(both / 2, 0.0)  # rounding can make it negative for equal distributions
 
 
 def _pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:

@@ -1,1 +1,1 @@
-"""What networks are fed."""
+"""The inputs of networks: plane encoders and variations of them."""

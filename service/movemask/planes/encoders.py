@@ -1,7 +1,7 @@
 """Plane encoders by name. A new one is a module beside this and a line in `_ENCODERS`.
 
-Most make planes; those of networks that read squares or characters make tokens. All are called planes here, as in a
-contract: what a position is for the network.
+Most make planes; those of networks that read squares or characters make tokens. Here and in contracts both are called
+planes: the input that stands for a position.
 """
 
 from __future__ import annotations
@@ -17,17 +17,13 @@ from numpy.typing import NDArray
 from movemask.board.boards import Boards
 from movemask.board.position import Position
 from movemask.errors import ContractError
-from movemask.planes import fen_tokens
-from movemask.planes import lc0 as lc0_planes
-from movemask.planes import maia as maia_planes
-from movemask.planes import movemask18 as movemask_planes
-from movemask.planes import pgx as pgx_planes
+from movemask.planes import fen_tokens, lc0, maia, movemask18, pgx
 from movemask.planes.lc0 import HistoryFill
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneEncoder:
-    """Positions → an array `[B, *shape]` of this dtype."""
+    """Encodes positions as an array `[B, *shape]` of this dtype."""
 
     name: str
     shape: tuple[int, ...]
@@ -36,15 +32,15 @@ class PlaneEncoder:
     dtype: str = "float32"
 
     def encode(self, position: Position) -> NDArray[Any]:
-        """One position's, of this shape."""
-        found: NDArray[Any] = self.encode_all([position], Boards.of([position.board]))[0]
-        return found
+        """The input of a single position."""
+        planes: NDArray[Any] = self.encode_all([position], Boards.of([position.board]))[0]
+        return planes
 
 
 def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -> PlaneEncoder:
-    """The encoder of that name; raises ContractError naming those there are."""
+    """The encoder of that name; raises ContractError, which lists the known names."""
     if name == "lc0-112":
-        return PlaneEncoder(name, _LC0_SHAPE, True, partial(lc0_planes.encode_all, fill=history_fill))
+        return PlaneEncoder(name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill))
     if name not in _ENCODERS:
         raise ContractError(f"no plane encoder {name!r}; there are {', '.join(plane_encoder_names())}")
     return _ENCODERS[name]
@@ -56,19 +52,18 @@ def plane_encoder_names() -> tuple[str, ...]:
 
 
 def _each(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
-    """One after the other: for inputs that are seldom asked for."""
+    """Encodes positions one by one; for inputs that are rarely used."""
     return lambda positions, _: np.stack([encode(position) for position in positions])
 
 
-_LC0_SHAPE = (lc0_planes.PLANES, 8, 8)
 _ENCODERS: dict[str, PlaneEncoder] = {
     encoder.name: encoder
     for encoder in (
-        PlaneEncoder("fen-77", (fen_tokens.LENGTH,), False, _each(fen_tokens.encode), np.dtype(np.int32).name),
-        PlaneEncoder("maia2-18", (maia_planes.MAIA2_PLANES, 8, 8), False, _each(maia_planes.encode_maia2)),
-        PlaneEncoder("maia3-tokens-12", (64, maia_planes.PIECES), False, _each(maia_planes.encode_maia3)),
-        PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(maia_planes.encode_maia3_history)),
-        PlaneEncoder("movemask-18", (movemask_planes.PLANES, 8, 8), False, movemask_planes.encode_all),
-        PlaneEncoder("pgx-119", (8, 8, pgx_planes.PLANES), True, _each(pgx_planes.encode)),
+        PlaneEncoder("fen-77", (fen_tokens.LENGTH,), False, _each(fen_tokens.encode), "int32"),
+        PlaneEncoder("maia2-18", (maia.MAIA2_PLANES, 8, 8), False, _each(maia.encode_maia2)),
+        PlaneEncoder("maia3-tokens-12", (64, maia.PIECES), False, _each(maia.encode_maia3)),
+        PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(maia.encode_maia3_history)),
+        PlaneEncoder("movemask-18", (movemask18.PLANES, 8, 8), False, movemask18.encode_all),
+        PlaneEncoder("pgx-119", (8, 8, pgx.PLANES), True, _each(pgx.encode)),
     )
 }

@@ -2,7 +2,7 @@
 
 Side to move, the 64 squares from a8 to h1 with `.` for an empty one, four places for castling rights, two for the
 en-passant square (only where the capture is legal, as python-chess writes a FEN), three each for the half-move clock
-and the move number, filled up with `.`. Both colours as they are, not mirrored.
+and the move number, padded with `.`. The board is not mirrored for Black.
 """
 
 from __future__ import annotations

@@ -43,17 +43,17 @@ _START = np.array([*piece_bitboards(chess.Board()), 0], dtype=np.uint64)
 
 
 class HistoryFill(Enum):
-    """What stands in for positions before the oldest known one; the names are lc0's."""
+    """What fills the blocks before the oldest known position; the names are lc0's."""
 
     NO = "no"  # zeros
-    FEN_ONLY = "fen_only"  # the oldest known position, but zeros if that is the start position, all rights kept
+    FEN_ONLY = "fen_only"  # the oldest known position, but zeros if that is the start position with all castling rights
     ALWAYS = "always"  # the oldest known position, whatever it is
 
 
 def encode_all(
     positions: Sequence[Position], boards: Boards, fill: HistoryFill = HistoryFill.FEN_ONLY
 ) -> NDArray[np.float32]:
-    """float32 `[B, 112, 8, 8]` of positions with the games that led to them, made in one array."""
+    """float32 `[B, 112, 8, 8]` of positions with their history."""
     blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
     blocks[:, 0] = _pieces(boards)
     blocks[:, 1:] = _earlier(boards, fill)[:, None]
@@ -67,47 +67,47 @@ def encode_all(
 
 
 def _pieces(boards: Boards) -> Bits:
-    """The block of each position `[B, 13]`, as if it had not occurred before."""
-    found = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
-    found[:6], found[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
-    return found.T
+    """The block of each position `[B, 13]`, with its repetition plane empty."""
+    block = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
+    block[:6], block[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
+    return block.T
 
 
 def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
-    """The block that stands before the oldest known position `[B, 13]`: itself, with a double-pushed pawn put back.
+    """The block that fills history before each position `[B, 13]`: its own, with a double-pushed pawn put back.
 
-    lc0 does so wherever the FEN has an en-passant square, capture or not: that much of the past is known.
+    lc0 puts it back wherever the FEN has an en-passant square, whether or not a capture is possible.
     """
-    found = _pieces(boards)
+    block = _pieces(boards)
     if fill is HistoryFill.NO:
-        return np.zeros_like(found)
+        return np.zeros_like(block)
     if fill is HistoryFill.FEN_ONLY:  # lc0's boards are equal with the same pieces, side to move and castling rights
-        start = (found == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
-        found[start] = 0
-    landed, start = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
-    found[:, _THEIR_PAWNS] ^= landed | start
-    return found
+        is_start = (block == _START).all(axis=1) & (boards.castling == _ALL_CASTLING) & ~boards.black
+        block[is_start] = 0
+    pushed_to, pushed_from = boards.en_passant >> np.uint64(8), boards.en_passant << np.uint64(8)
+    block[:, _THEIR_PAWNS] ^= pushed_to | pushed_from
+    return block
 
 
 def _history(position: Position, fill: HistoryFill) -> Bits:
-    """The eight blocks of a position whose game is known, `[8, 13]`, all seen by who is to move now."""
+    """The eight blocks of a position with known history, `[8, 13]`, all as the side to move now sees them."""
     known = position.history(BLOCKS, SamePosition.BY_LC0)
-    boards = Boards.of([one.board for one in known])
+    boards = Boards.of([entry.board for entry in known])
     blocks = np.concatenate([_pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
-    blocks[: len(known), _REPEATED] = [0 if one.earlier is None else _ALL for one in known]
+    blocks[: len(known), _REPEATED] = [0 if entry.earlier is None else _ALL for entry in known]
     theirs = np.arange(BLOCKS).clip(max=len(known) - 1) % 2 == 1  # where the opponent was to move
     blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
     return blocks
 
 
 def _rest(boards: Boards) -> NDArray[np.float32]:
-    """Planes 104 to 111, each of one number, `[B, 8]`."""
-    found = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
-    for side, own in enumerate((boards.ours, boards.theirs)):
-        king, rooks = boards.kinds[5] & own, boards.castling & own
-        found[2 * side] = rooks & (king - ONE) != 0
-        found[2 * side + 1] = rooks & ~(king | king - ONE) != 0
-    found[4] = boards.black
-    found[5] = np.minimum(boards.clock, np.uint64(_LONGEST_CLOCK))
-    found[7] = 1.0
-    return found.T
+    """Planes 104 to 111, each filled with a single number, `[B, 8]`."""
+    numbers = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
+    for side, pieces in enumerate((boards.ours, boards.theirs)):
+        king, rooks = boards.kinds[5] & pieces, boards.castling & pieces
+        numbers[2 * side] = rooks & (king - ONE) != 0
+        numbers[2 * side + 1] = rooks & ~(king | king - ONE) != 0
+    numbers[4] = boards.black
+    numbers[5] = np.minimum(boards.clock, np.uint64(_LONGEST_CLOCK))
+    numbers[7] = 1.0
+    return numbers.T

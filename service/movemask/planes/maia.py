@@ -27,7 +27,7 @@ def encode_maia2(position: Position) -> NDArray[np.float32]:
     board = position.board
     planes = np.zeros((MAIA2_PLANES, 8, 8), dtype=np.float32)
     planes[:12] = unpacked(_pieces(board))
-    planes[_TURN] = 1.0  # after mirroring the side to move is White, always
+    planes[_TURN] = 1.0  # after mirroring, White is always to move
     for offset, side in ((0, board.turn), (2, not board.turn)):
         planes[_CASTLING + offset] = board.has_kingside_castling_rights(side)
         planes[_CASTLING + offset + 1] = board.has_queenside_castling_rights(side)
@@ -43,9 +43,9 @@ def encode_maia3(position: Position) -> NDArray[np.float32]:
 
 
 def encode_maia3_history(position: Position) -> NDArray[np.float32]:
-    """float32 `[64, 96]`: eight positions, the oldest first; a short history begins with its earliest repeated.
+    """float32 `[64, 96]`: eight positions, oldest first; a short history is padded with its oldest position.
 
-    Each of them is seen by the side that was to move in it.
+    Each is seen by the side to move in it.
     """
     blocks = [_tokens(known.board) for known in position.history(BLOCKS)][::-1]
     return np.concatenate([*blocks[:1] * (BLOCKS - len(blocks)), *blocks], axis=1)

@@ -4,7 +4,7 @@
 |---|---|
 | 0-5 | our P N B R Q K |
 | 6-11 | their P N B R Q K |
-| 12 | our rooks that may still castle (right in Chess960 too) |
+| 12 | our rooks that may still castle (in Chess960 too) |
 | 13 | their rooks that may still castle |
 | 14 | en-passant square, only where the capture is legal |
 | 15 | half-move clock / 100 |
@@ -34,8 +34,8 @@ _HALFMOVE, _BLACK, _ONES = 15, 16, 17
 
 def bitboards(board: chess.Board) -> NDArray[np.uint64]:
     """uint64 `[15]`: planes 0 to 14 of one position. Training keeps positions in this form."""
-    found: NDArray[np.uint64] = _packed(Boards.of([board]))[0]
-    return found
+    packed: NDArray[np.uint64] = _packed(Boards.of([board]))[0]
+    return packed
 
 
 def _packed(boards: Boards) -> NDArray[np.uint64]:
@@ -60,5 +60,5 @@ def expand(
 
 
 def encode_all(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
-    """float32 `[B, 18, 8, 8]` of positions, made in one array."""
+    """float32 `[B, 18, 8, 8]` of positions."""
     return expand(_packed(boards), boards.clock, boards.black)

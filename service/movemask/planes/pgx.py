@@ -1,7 +1,7 @@
 """`pgx-119`: AlphaZero's input as pgx's chess observes it, channels last (`pgx/_src/games/chess.py`, `observe`).
 
 Eight blocks of 14 planes, newest first: ours P N B R Q K, theirs P N B R Q K, ones if the position occurred once, ones
-if it occurred again. A block that is not known holds no pieces, and ones in the first of the two.
+if it occurred again. An unknown block has no pieces, and ones in the first of these two planes.
 
 | plane | what |
 |---|---|
@@ -11,7 +11,7 @@ if it occurred again. A block that is not known holds no pieces, and ones in the
 | 116, 117 | they may castle O-O-O, O-O |
 | 118 | half-move clock / 100 |
 
-All is seen by the side to move now: with Black to move the ranks are flipped and the colours swapped. Row 0 is the
+All as the side to move now sees it: with Black to move the ranks are flipped and the colours swapped. Row 0 is the
 8th rank, as on a diagram.
 """
 
@@ -56,9 +56,10 @@ def encode(position: Position) -> NDArray[np.float32]:
 
 
 def _history(position: Position) -> list[tuple[chess.Board, bool]]:
-    """Up to eight boards, newest first, each with whether its position occurs more than once in the game, before
-    or after. pgx counts over the whole game, and tells positions apart by their en-passant square even where nothing
-    can be taken there."""
+    """Up to eight boards, newest first, each with whether its position occurs more than once in the game.
+
+    As in pgx, later occurrences count too, and the en-passant square matters even where no capture is possible.
+    """
     known = position.history(BLOCKS, SamePosition.BY_SQUARE)
-    again = {one.earlier for one in known}
-    return [(one.board, one.earlier is not None or one.ply in again) for one in known]
+    repeated = {entry.earlier for entry in known}
+    return [(entry.board, entry.earlier is not None or entry.ply in repeated) for entry in known]

@@ -1,14 +1,15 @@
-"""Variations: ways to read a network that differ from the usual in one thing, by name.
+"""Variations by name: each changes how a network is read in one way, either its planes or its slots.
 
-Two uses. A network that was trained otherwise is served by naming its variations in the contract. And each is a mistake
-that a public project has shipped or could: `models check --diagnose` reads the network with and without each and
-tells which fits (`movemask.inference.diagnosis`). What they change is either planes or slots, never both.
+They have two uses. A network that was trained differently is served by naming its variations in the contract. And each
+is a mistake that a public project has made or could make: `models check --diagnose` reads the network with and without
+it and says which fits (`movemask.tasks.diagnosis`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import chess
@@ -26,7 +27,7 @@ Planes = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """`words` end the sentence "the network was trained with …"."""
+    """A way to read a network. `words` end the sentence "the network was trained with …"."""
 
     name: str
     words: str
@@ -34,10 +35,10 @@ class Variation:
     planes: Callable[[Planes, chess.Board, str], Planes] | None = None
     slots: Callable[[Vocabulary], Vocabulary | None] | None = None  # None where it changes nothing
 
-    def applies(self, encoder: str, words: Vocabulary) -> bool:
-        """Whether it would change anything for a network of this input and vocabulary."""
+    def applies(self, encoder: str, vocabulary: Vocabulary) -> bool:
+        """Whether it changes anything for a network with this input and vocabulary."""
         if self.slots is not None:
-            return self.slots(words) is not None
+            return self.slots(vocabulary) is not None
         return encoder in self.encoders
 
 
@@ -47,15 +48,15 @@ def variation_names() -> tuple[str, ...]:
 
 
 def variation(name: str) -> Variation:
-    """The variation of that name; raises ContractError naming those there are."""
+    """The variation of that name; raises ContractError, which lists the known names."""
     if name not in _VARIATIONS:
         raise ContractError(f"no variation {name!r}; there are {', '.join(_VARIATIONS)}")
     return _VARIATIONS[name]
 
 
 def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
-    """The encoder with its planes changed."""
-    changes = [found.planes for found in map(variation, names) if found.planes is not None]
+    """The encoder with these variations of its planes."""
+    changes = [varied.planes for varied in map(variation, names) if varied.planes is not None]
     if not changes:
         return encoder
 
@@ -69,15 +70,15 @@ def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
     return PlaneEncoder(encoder.name, encoder.shape, encoder.uses_history, encode_all, encoder.dtype)
 
 
-def varied_vocabulary(words: Vocabulary, names: Sequence[str]) -> Vocabulary:
-    """The vocabulary with its slots read otherwise."""
-    for found in map(variation, names):
-        if found.slots is not None:
-            words = found.slots(words) or words
-    return words
+def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabulary:
+    """The vocabulary with these variations of its slots."""
+    for varied in map(variation, names):
+        if varied.slots is not None:
+            vocabulary = varied.slots(vocabulary) or vocabulary
+    return vocabulary
 
 
-# Where each input has what a variation changes: (pieces, castling pairs, side to move, clock, ones, en passant).
+# The planes of each input that variations change.
 _BOARDS = {"lc0-112": 104, "maia2-18": 12, "movemask-18": 15}  # leading planes that are seen from a side
 _CASTLING = {"lc0-112": ((104, 105), (106, 107)), "maia2-18": ((13, 14), (15, 16))}
 _SIDE = {"lc0-112": 108, "movemask-18": 16}
@@ -93,16 +94,16 @@ def _swapped_castling(planes: Planes, _: chess.Board, encoder: str) -> Planes:
     return planes
 
 
-def _blank(places: dict[str, int]) -> Callable[[Planes, chess.Board, str], Planes]:
+def _blank(plane_of: dict[str, int]) -> Callable[[Planes, chess.Board, str], Planes]:
     def change(planes: Planes, _: chess.Board, encoder: str) -> Planes:
-        planes[places[encoder]] = 0
+        planes[plane_of[encoder]] = 0
         return planes
 
     return change
 
 
 def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
-    """Raw where the usual is a share of 100, and the other way round."""
+    """The raw number where the input has clock / 100, and the other way round."""
     scale = 1 / _CLOCK_SCALE if encoder == "lc0-112" else _CLOCK_SCALE
     planes[_CLOCK[encoder]] *= scale
     return planes
@@ -124,8 +125,8 @@ def _rotated(planes: Planes, board: chess.Board, encoder: str) -> Planes:
 
 def _unflipped_en_passant(planes: Planes, board: chess.Board, encoder: str) -> Planes:
     if board.turn == chess.BLACK:
-        place = _EN_PASSANT[encoder]
-        planes[place] = planes[place, ::-1]
+        plane = _EN_PASSANT[encoder]
+        planes[plane] = planes[plane, ::-1]
     return planes
 
 
@@ -134,48 +135,41 @@ def _newest_only(planes: Planes, _: chess.Board, __: str) -> Planes:
     return planes
 
 
-def _other_castling(words: Vocabulary) -> Vocabulary:
+def _other_castling(vocabulary: Vocabulary) -> Vocabulary:
     kinds = (Castling.KING_TAKES_ROOK, Castling.KING_TWO_SQUARES)
-    return _remade(words, castling=kinds[words.castling is kinds[0]])
+    return _with(vocabulary, castling=kinds[vocabulary.castling is kinds[0]])
 
 
-def _other_bare(words: Vocabulary) -> Vocabulary | None:
-    """A bare promotion is a queen where it was a knight, and the queen's slots the knight's; or the other way round."""
-    if words.bare_promotion is None:
+def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
+    """Queen and knight swapped: a bare promotion is the other piece, whose slots are the former's."""
+    if vocabulary.bare_promotion is None:
         return None
-    mine, other = words.bare_promotion, chess.QUEEN + chess.KNIGHT - words.bare_promotion
-    entries = tuple((e[0], e[1], mine) if e is not None and e[2] == other else e for e in words.entries)
-    return _remade(words, entries=entries, bare=other)
+    bare = vocabulary.bare_promotion
+    other = chess.QUEEN + chess.KNIGHT - bare
+    entries = tuple((e[0], e[1], bare) if e is not None and e[2] == other else e for e in vocabulary.entries)
+    return _with(vocabulary, entries=entries, bare=other)
 
 
-def _reversed_promotions(words: Vocabulary) -> Vocabulary:
+def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
     """The pieces of each run of promotions in the opposite order: n b r q for q r b n."""
-    entries = list(words.entries)
-    start = 0
-    while start < len(entries):
-        end = start + 1
-        first = entries[start]
-        if first is not None and first[2] is not None:
-            while end < len(entries) and _same_squares(first, entries[end]):
-                end += 1
-            run = [entry for entry in entries[start:end] if entry is not None]
-            entries[start:end] = [
-                (entry[0], entry[1], mirror[2]) for entry, mirror in zip(run, reversed(run), strict=True)
-            ]
-        start = end
-    return _remade(words, entries=tuple(entries))
+    entries: list[Entry] = []
+    for squares, group in groupby(vocabulary.entries, _promotion_squares):
+        run = list(group)
+        entries += run if squares is None else reversed(run)
+    return _with(vocabulary, entries=tuple(entries))
 
 
-def _same_squares(first: Entry, entry: Entry) -> bool:
-    return first is not None and entry is not None and entry[2] is not None and entry[:2] == first[:2]
+def _promotion_squares(entry: Entry) -> tuple[chess.Square, chess.Square] | None:
+    """The squares of a promotion with its piece, None for any other entry."""
+    return None if entry is None or entry[2] is None else entry[:2]
 
 
 def _flipped(flip: Flip) -> Callable[[Vocabulary], Vocabulary | None]:
-    return lambda words: None if words.flip in (flip, Flip.NONE) else _remade(words, flip=flip)
+    return lambda vocabulary: None if vocabulary.flip in (flip, Flip.NONE) else _with(vocabulary, flip=flip)
 
 
-def _remade(
-    words: Vocabulary,
+def _with(
+    vocabulary: Vocabulary,
     *,
     entries: tuple[Entry, ...] | None = None,
     castling: Castling | None = None,
@@ -183,17 +177,17 @@ def _remade(
     flip: Flip | None = None,
 ) -> Vocabulary:
     return Vocabulary(
-        words.name,
-        words.entries if entries is None else entries,
-        castling=castling or words.castling,
-        bare_promotion=bare or words.bare_promotion,
-        flip=flip or words.flip,
+        vocabulary.name,
+        vocabulary.entries if entries is None else entries,
+        castling=castling or vocabulary.castling,
+        bare_promotion=bare or vocabulary.bare_promotion,
+        flip=flip or vocabulary.flip,
     )
 
 
 _VARIATIONS = {
-    found.name: found
-    for found in (
+    entry.name: entry
+    for entry in (
         Variation("castling_slot", "castling in the other form (e1g1 or e1h1)", slots=_other_castling),
         Variation("bare_promotion", "the other piece as the bare promotion (queen or knight)", slots=_other_bare),
         Variation("promotion_order", "its promotion pieces in the opposite order", slots=_reversed_promotions),

@@ -1,7 +1,7 @@
-"""How vocabularies write castling and promotions, and how python-chess does: the only place that knows both.
+"""How vocabularies and python-chess write castling and promotions; no other module knows both.
 
 python-chess writes castling as e1g1, in Chess960 as the king taking its rook (e1h1), and always names the promotion
-piece. A vocabulary writes castling one way for both, and may leave one promotion piece unwritten (lc0: the knight).
+piece. A vocabulary writes castling the same way in both, and may omit one promotion piece (lc0: the knight).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import numpy as np
 
 from movemask.board.attacks import BIT, Squares
 from movemask.board.boards import Boards, Flags
-
-_TURN = 56 << 6 | 56  # flips the ranks of both squares of a code
+from movemask.board.move_codes import from_mover
 
 
 class Castling(Enum):
@@ -25,10 +24,10 @@ class Castling(Enum):
 
 
 class Flip(Enum):
-    """What happens to Black's squares before a move is looked up; the value is xored with each."""
+    """How Black's squares are changed before a move is looked up: each is xored with the value."""
 
     RANKS = 0o70  # the board mirrored, as nearly every network has it
-    ROTATED = 0o77  # the board turned around
+    ROTATED = 0o77  # the board rotated by 180°
     NONE = 0  # both colours' moves have slots of their own
 
 
@@ -41,7 +40,7 @@ def castling_target(move: chess.Move, board: chess.Board, castling: Castling) ->
 
 
 def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether the squares are those of standard castling written as king takes rook."""
+    """Whether the squares are those of a standard castling move written as king takes rook."""
     ours = board.occupied_co[board.turn]
     back = 0 if board.turn == chess.WHITE else 7
     return bool(
@@ -57,14 +56,9 @@ def reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.Sq
     return bool(board.pawns & chess.BB_SQUARES[source] and chess.BB_SQUARES[target] & chess.BB_BACKRANKS)
 
 
-#: Where standard castling ends and its rook stands, by code, seen by the side to move; -1 for every other move.
+#: The rook's square by the code of a standard castling move, seen by the side to move; -1 for every other code.
 _ROOK_OF = np.full(6 << 12, -1, dtype=np.intp)
 _ROOK_OF[chess.E1 << 6 | chess.G1], _ROOK_OF[chess.E1 << 6 | chess.C1] = chess.H1, chess.A1
-
-
-def seen(codes: Squares, rows: Squares, boards: Boards) -> Squares:
-    """Codes `[N]` with squares as the side to move sees them, or back."""
-    return codes ^ np.where(boards.black[rows], _TURN, 0)
 
 
 def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
@@ -72,8 +66,8 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
     places = np.flatnonzero(_ROOK_OF[codes] >= 0)
     if not len(places):
         return codes
-    own = rows[places]
-    castles = (boards.kinds[5][own] >> np.uint64(chess.E1) & np.uint64(1) != 0) & ~boards.chess960[own]
+    of = rows[places]
+    castles = (boards.kinds[5][of] & BIT[chess.E1] != 0) & ~boards.chess960[of]
     places = places[castles]
     written = codes.copy()
     written[places] = codes[places] & ~63 | _ROOK_OF[codes[places]]
@@ -83,7 +77,7 @@ def castling_as_rook(codes: Squares, rows: Squares, boards: Boards) -> Squares:
 def castling_forms(
     source: Squares, target: Squares, rows: Squares, boards: Boards, takes_rook: Flags
 ) -> tuple[Flags, Flags]:
-    """Which moves `[K]`, seen by the side to move, look like castling; and which of those have the right to it.
+    """Which moves `[K]`, seen by the side to move, look like castling, and which of those have the right to castle.
 
     takes_rook : bool `[K]`, whether castling is written as king takes rook
     """
@@ -91,10 +85,10 @@ def castling_forms(
     form = (kings & ours & BIT[source] != 0) & (source < 8) & (target < 8)
     if not form.any():
         return form, form
-    usual = source == chess.E1
+    from_e1 = source == chess.E1
     by_rook = rooks & ours & BIT[target] != 0
-    by_rook &= boards.chess960[rows] | usual & ((target == chess.A1) | (target == chess.H1))
-    by_king = usual & ((target == chess.C1) | (target == chess.G1))
+    by_rook &= boards.chess960[rows] | from_e1 & ((target == chess.A1) | (target == chess.H1))
+    by_king = from_e1 & ((target == chess.C1) | (target == chess.G1))
     rook = np.where(takes_rook, target, np.where(target == chess.C1, chess.A1, chess.H1))
     form &= np.where(takes_rook, by_rook, by_king)
     return form, form & (boards.castling[rows] & ours & BIT[rook] != 0)
@@ -108,10 +102,12 @@ def codes_of_written(
     boards: Boards,
     bare_promotion: chess.PieceType | None,
 ) -> Squares:
-    """Moves `[K]` as a vocabulary writes them, by their own squares (`move_codes`), with the piece that a bare
-    promotion stands for. The null move for one from a square to itself."""
+    """The codes `[K]` (`move_codes`) of moves that a vocabulary writes, seen by the side to move.
+
+    A bare promotion gets the piece that it stands for; a move from a square to itself is the null move, 0.
+    """
     if bare_promotion is not None:
         last = (target >= 56) | (target < 8)
         bare = (promotion == 0) & last & (boards.kinds[0][rows] & BIT[source] != 0)
         promotion = np.where(bare, bare_promotion, promotion)
-    return np.where(source == target, 0, seen(promotion << 12 | source << 6 | target, rows, boards))
+    return np.where(source == target, 0, from_mover(promotion << 12 | source << 6 | target, boards.black[rows]))

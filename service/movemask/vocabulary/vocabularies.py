@@ -1,5 +1,4 @@
-"""The vocabularies we know, each generated from its documented order. A new one is a function and a line in
-`_MAKERS`."""
+"""The known vocabularies, each generated from its documented order. A new one is a function and a line in `_MAKERS`."""
 
 from __future__ import annotations
 
@@ -14,10 +13,10 @@ from movemask.vocabulary.vocabulary import Entry, Vocabulary
 
 
 def vocabulary(name: str) -> Vocabulary:
-    """The vocabulary of that name; raises ContractError naming those there are."""
+    """The vocabulary of that name; raises ContractError, which lists the known names."""
     if name not in _MAKERS:
         raise ContractError(f"no vocabulary {name!r}; there are {', '.join(sorted(_MAKERS))}")
-    return _made(name)
+    return _generated(name)
 
 
 def vocabulary_names() -> tuple[str, ...]:
@@ -26,7 +25,7 @@ def vocabulary_names() -> tuple[str, ...]:
 
 
 @cache
-def _made(name: str) -> Vocabulary:
+def _generated(name: str) -> Vocabulary:
     return _MAKERS[name]()
 
 
@@ -38,8 +37,7 @@ def _lc0_1858() -> Vocabulary:
 
 def _movemask_1880() -> Vocabulary:
     """Ours: lc0's 1792 from-to pairs, then every promotion written out; castling takes the rook, so Chess960 fits."""
-    pieces = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
-    entries = [*_queen_and_knight_moves(), *_promotions(pieces)]
+    entries = [*_queen_and_knight_moves(), *_promotions(_PIECES)]
     return Vocabulary("movemask-1880", entries, castling=Castling.KING_TAKES_ROOK)
 
 
@@ -56,8 +54,8 @@ def _maia2_1880() -> Vocabulary:
     for file in range(8):
         for target_file in (file, file - 1, file + 1):
             if 0 <= target_file < 8:
-                for piece in (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT):
-                    entries.append((chess.square(file, 6), chess.square(target_file, 7), piece))
+                squares = chess.square(file, 6), chess.square(target_file, 7)
+                entries += [(*squares, piece) for piece in _PIECES]
     return Vocabulary("maia2-1880", entries, castling=Castling.KING_TWO_SQUARES)
 
 
@@ -68,7 +66,7 @@ def _maia3_4352() -> Vocabulary:
         (chess.square(file, 6), chess.square(target_file, 7), piece)
         for file in range(8)
         for target_file in range(8)
-        for piece in _WRITTEN
+        for piece in _PIECES
     ]
     return Vocabulary("maia3-4352", entries, castling=Castling.KING_TWO_SQUARES)
 
@@ -110,11 +108,11 @@ def _uci_1968() -> Vocabulary:
             for target_file in (file, file - 1, file + 1):
                 if 0 <= target_file < 8:
                     squares = chess.square(file, rank), chess.square(target_file, last)
-                    entries += [(*squares, piece) for piece in _WRITTEN]
+                    entries += [(*squares, piece) for piece in _PIECES]
     return Vocabulary("uci-1968", entries, castling=Castling.KING_TWO_SQUARES, flip=Flip.NONE)
 
 
-_WRITTEN = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
+_PIECES = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
 
 _MAKERS: dict[str, Callable[[], Vocabulary]] = {
     "alphazero-4672": _alphazero_4672,
@@ -127,7 +125,7 @@ _MAKERS: dict[str, Callable[[], Vocabulary]] = {
 
 
 def _shifted(file: int, rank: int, across: int, up: int, piece: chess.PieceType | None) -> Entry:
-    """The move that goes so far; None if it leaves the board."""
+    """The move by `across` files and `up` ranks; None if it leaves the board."""
     if not (0 <= file + across < 8 and 0 <= rank + up < 8):
         return None
     return chess.square(file, rank), chess.square(file + across, rank + up), piece

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from movemask.api.problems import Problem
 from movemask.api.schemas.requests import Include, MoveIn
-from movemask.board.move_codes import moves_of, names_of
+from movemask.board.move_codes import moves_of, uci_of
 from movemask.inference.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
@@ -306,7 +306,7 @@ def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) 
             for move, p in zip(moves_of(codes), probabilities, strict=True)
         ]
     else:
-        told = [{"uci": name, "probability": p} for name, p in zip(names_of(codes), probabilities, strict=True)]
+        told = [{"uci": name, "probability": p} for name, p in zip(uci_of(codes), probabilities, strict=True)]
     if "logit" in include:
         for one, logit in zip(told, answer.logits[span], strict=True):
             one["logit"] = logit

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from movemask.board.elo import Elo
 from movemask.board.legal import Rules
-from movemask.board.move_codes import names_of
+from movemask.board.move_codes import uci_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.phase import Phase, phases_of
 from movemask.board.position import Position
@@ -216,7 +216,7 @@ def _add(
         columns["illegal"].append(
             [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in illegal]
         )
-        best = list(zip(names_of(policies.codes[kept][:_MOVES_KEPT]), probabilities[kept][:_MOVES_KEPT], strict=True))
+        best = list(zip(uci_of(policies.codes[kept][:_MOVES_KEPT]), probabilities[kept][:_MOVES_KEPT], strict=True))
         columns["legal"].append([{"uci": uci, "probability": p} for uci, p in best])
         for name, value in _plain(sample, model, phases[row]).items():
             columns[name].append(value)
