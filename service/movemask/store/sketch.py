@@ -25,7 +25,7 @@ SMALLEST = 1e-15
 
 _GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GAMMA = math.log(_GAMMA)
-_ROUNDING = 1 + 1e-12  # the error of a logarithm may put a value into the bucket below or above its own
+_ROUNDING = 1 + 1e-12  # the error of the logarithm may leave a value just outside its bucket's bounds
 _ZERO_BUCKET = -(2**15)
 _WIDTHS = ("<u1", "<u2", "<u4", "<i8")  # dtypes of counts, indexed by the first byte of a serialised sketch
 _SIZES = (1, 2, 4, 8)

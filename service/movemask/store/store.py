@@ -180,9 +180,7 @@ def _position_row(model: int, record: AuditRecord) -> dict[str, Any]:
         "in_check": traits.in_check,
         "phase": traits.phase.value,
         "elo": traits.elo,
-        "figures": _json(
-            {kind: (figure.leaked, figure.flipped, figure.kl) for kind, figure in leakage.figures.items()}
-        ),
+        "figures": _json({kind: (of.leaked, of.flipped, of.kl) for kind, of in leakage.figures.items()}),
         "causes": _json({cause.value: mass for cause, mass in leakage.causes.items()}),
     }
 
