@@ -178,7 +178,7 @@ class GameOut(BaseModel):
 
 class GamesOut(BaseModel):
     model: ModelOut
-    temperature: float | None = Field(description="null if no game could be report.")
+    temperature: float | None = Field(description="null if no game could be judged.")
     games: list[GameOut | ErrorOut]
 
 
