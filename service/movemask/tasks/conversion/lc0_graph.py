@@ -106,7 +106,7 @@ def _policy(builder: _Builder, network: Network, x: str) -> None:
 
 
 class _Builder:
-    """Nodes and constants in the order in which they are builder; each output has the name of its node."""
+    """Collects nodes and constants in order; each output has the name of its node."""
 
     def __init__(self, activation: Activation) -> None:
         self.nodes: list[onnx.NodeProto] = []
