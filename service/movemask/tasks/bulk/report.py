@@ -23,7 +23,7 @@ _BOARDS = {RAW: 6, MULTIPLIED: 3}
 _BOARD_PIXELS = 250
 _LEGAL, _ILLEGAL = "#2b7a3d", "#c1272d"
 
-_DESCRIPTIONS = {
+_ABOUT = {
     RAW: "what plain softmax gives to illegal moves",
     MULTIPLIED: "what <code>softmax(logits * mask)</code> gives to illegal moves",
 }
@@ -60,7 +60,7 @@ def page(models: Sequence[ModelSummary], audited: Audited) -> str:
         distributions=[
             (
                 kind,
-                Markup(_DESCRIPTIONS[kind]),
+                Markup(_ABOUT[kind]),
                 Markup(plots.distribution(models, kind)),
                 Markup(plots.by_group(models, kind)),
             )
@@ -69,7 +69,7 @@ def page(models: Sequence[ModelSummary], audited: Audited) -> str:
         ],
         causes=Markup(plots.by_cause(models)),
         boards=[
-            (kind, Markup(_DESCRIPTIONS[kind]), [(model, _boards(model, kind)) for model in models])
+            (kind, Markup(_ABOUT[kind]), [(model, _boards(model, kind)) for model in models])
             for kind in SHOWN
             if kind in audited.kinds
         ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -148,8 +147,14 @@ def merge(out: Path, count: int, kinds: tuple[str, ...]) -> Skipped:
             if table.num_rows:
                 writer.write_table(table)
     os.replace(partial, out / POSITIONS)
-    shutil.rmtree(out / PARTS)
+    _remove_parts(out)
     return skipped
+
+
+def _remove_parts(out: Path) -> None:
+    for file in (out / PARTS).iterdir():
+        file.unlink()
+    (out / PARTS).rmdir()
 
 
 def _start() -> None:
@@ -169,7 +174,8 @@ def _work(job: Job, chunk: Chunk) -> PartDone:
     table = pa.concat_tables([rows(model, positions, job.choice, skipped) for model in map(_opened, job.models)])
     file = _part_file(job.out, chunk.index)
     partial = file.with_suffix(".partial")
-    metadata = {_DIGEST: chunk.digest, _SKIPPED: json.dumps(asdict(skipped)), _COUNT: str(len(positions))}
+    entry = json.dumps({"reasons": skipped.reasons, "examples": skipped.examples})
+    metadata = {_DIGEST: chunk.digest, _SKIPPED: entry, _COUNT: str(len(positions))}
     pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
     os.replace(partial, file)
     return PartDone(chunk.index, len(positions), fresh=True, size=chunk.size)
@@ -198,6 +204,6 @@ def _skipped_in(metadata: dict[bytes, bytes]) -> Skipped:
 def _remove_audit(out: Path) -> None:
     """Removes what an audit wrote, and only that."""
     if (out / PARTS).is_dir():
-        shutil.rmtree(out / PARTS)
+        _remove_parts(out)
     for name in (ASKED, POSITIONS, "summary.json", "report.html"):
         (out / name).unlink(missing_ok=True)

@@ -156,9 +156,7 @@ class _Metered(io.RawIOBase):
         self._ready = memoryview(b"")
         self._pieces = pieces
         self._pulled = 0
-        self._ahead: deque[tuple[int, float]] = (
-            deque()
-        )  # bytes of text not yet consumed, with the bytes of the file they came from
+        self._ahead: deque[tuple[int, float]] = deque()  # bytes of text to come, and of the file for them
         self.position = 0.0
 
     def readable(self) -> bool:
