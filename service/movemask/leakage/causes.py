@@ -65,14 +65,14 @@ class Written:
     ) -> None:
         self._boards = boards
         self.rows, self.source, self.target, self.promotion = rows, source, target, promotion
-        self.here, self.there = BIT[source], BIT[target]
+        self.source_bit, self.target_bit = BIT[source], BIT[target]
         self.pawns, self.knights, self.bishops, self.rooks, self.queens, self.kings, self.ours, self.theirs, *_ = (
             bits := boards.bits[:, rows]
         )
         self.en_passant = bits[9]
         self.black = boards.black[rows]
         self.occupied: Bits = self.ours | self.theirs
-        self.is_pawn = self.pawns & self.here != 0
+        self.is_pawn = self.pawns & self.source_bit != 0
         self.castles, self.may_castle = forms.castling_forms(source, target, rows, boards, takes_rook)
 
     @classmethod
@@ -103,8 +103,8 @@ def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
             obstacle = np.where(written.is_pawn == pawns, obstacle_of(written), obstacle)
     causes = _first(
         (~_possible(source, target, promotion), _index(Cause.IMPOSSIBLE_SLOT)),
-        (written.occupied & written.here == 0, _index(Cause.EMPTY_SQUARE)),
-        (written.ours & written.here == 0, _index(Cause.ENEMY_PIECE)),
+        (written.occupied & written.source_bit == 0, _index(Cause.EMPTY_SQUARE)),
+        (written.ours & written.source_bit == 0, _index(Cause.ENEMY_PIECE)),
         (written.may_castle, _index(Cause.CASTLING_PATH)),
         (written.castles, _index(Cause.CASTLING_RIGHT)),
         (obstacle != _NONE, obstacle),
@@ -138,33 +138,33 @@ def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[n
 
 def _piece_obstacle(written: Written) -> Squares:
     """The cause that stops a piece other than a pawn; none if only the king's safety could."""
-    source, here, there = written.source, written.here, written.there
-    reach = np.where((written.rooks | written.queens) & here != 0, ROOK_LINES[source], np.uint64(0))
-    reach |= np.where((written.bishops | written.queens) & here != 0, BISHOP_LINES[source], np.uint64(0))
-    reach |= np.where(written.knights & here != 0, KNIGHT[source], np.uint64(0))
-    reach |= np.where(written.kings & here != 0, KING[source], np.uint64(0))
+    source, source_bit, target_bit = written.source, written.source_bit, written.target_bit
+    reach = np.where((written.rooks | written.queens) & source_bit != 0, ROOK_LINES[source], np.uint64(0))
+    reach |= np.where((written.bishops | written.queens) & source_bit != 0, BISHOP_LINES[source], np.uint64(0))
+    reach |= np.where(written.knights & source_bit != 0, KNIGHT[source], np.uint64(0))
+    reach |= np.where(written.kings & source_bit != 0, KING[source], np.uint64(0))
     return _first(
-        (reach & there == 0, _index(Cause.WRONG_GEOMETRY)),
+        (reach & target_bit == 0, _index(Cause.WRONG_GEOMETRY)),
         (BETWEEN[source, written.target] & written.occupied != 0, _index(Cause.BLOCKED)),
-        (written.ours & there != 0, _index(Cause.OWN_PIECE_ON_TARGET)),
+        (written.ours & target_bit != 0, _index(Cause.OWN_PIECE_ON_TARGET)),
     )
 
 
 def _pawn_obstacle(written: Written) -> Squares:
     """The cause that stops a pawn; none if only the king's safety or the promotion piece could."""
-    source, target, there = written.source, written.target, written.there
+    source, target, target_bit = written.source, written.target, written.target_bit
     double = (target == source + 16) & (source >> 3 == 1)
     push = (target == source + 8) | double
     passed = np.where(double, BIT[np.minimum(source + 8, 63)], np.uint64(0))
-    captures = PAWN_UP[source] & there != 0
-    victim = (written.occupied | written.en_passant) & there != 0
+    captures = PAWN_UP[source] & target_bit != 0
+    victim = (written.occupied | written.en_passant) & target_bit != 0
     beside = BIT[(source & 56) | (target & 7)]
     expired = (source >> 3 == 4) & (written.pawns & written.theirs & beside != 0)
     return _first(
         (~(push | captures), _index(Cause.WRONG_GEOMETRY)),
         (push & (written.occupied & passed != 0), _index(Cause.BLOCKED)),
-        (written.ours & there != 0, _index(Cause.OWN_PIECE_ON_TARGET)),
-        (push & (written.occupied & there != 0), _index(Cause.BLOCKED)),
+        (written.ours & target_bit != 0, _index(Cause.OWN_PIECE_ON_TARGET)),
+        (push & (written.occupied & target_bit != 0), _index(Cause.BLOCKED)),
         (captures & ~victim & expired, _index(Cause.EN_PASSANT)),
         (captures & ~victim, _index(Cause.WRONG_GEOMETRY)),
     )

@@ -114,8 +114,8 @@ class Cell:
         the maximum."""
         if self.exact is not None:
             return dict(self.exact)
-        found = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
-        return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in found.items()}
+        bounds = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
+        return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in bounds.items()}
 
     def mass_figures(self) -> dict[str, Any]:
         """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
