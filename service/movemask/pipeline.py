@@ -1,9 +1,9 @@
-"""The story on one page: queries → batch → network → policies and leakage → answers; then, for the audit, records.
+"""The way of a request on one page: queries → batch → network → policies and leakage → answers → audit.
 
-    queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► what the caller makes of it ─► the caller
-                                            └─► after the answers are out: kinds, heavy slots ─► the recorder
+    queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
+                                            └─► after the reply: kinds, heavy slots ─► the recorder
 
-All of it runs on a thread of the queue, for whatever waits there.
+All of it runs on a thread of the queue, for every query that waits there.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One position that is asked about: as text, or a `position` that has been read."""
+    """A request for one position: as text, or as a `position` that has been read."""
 
     fen: str | None = None
     moves: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds that a query waited in the queue, and that the network took for its batch."""
+    """Seconds that a query waited in the queue, and that the network took to run its batch."""
 
     queue: float
     inference: float
@@ -55,17 +55,17 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One position's row of an evaluated batch. Without a legal move nothing was run: `evaluated`, `timing` are None.
+    """The answer to one query: a row of an evaluated batch; without a legal move `evaluated` and `timing` are None.
 
-    To be read on the thread that made it, and not kept: it holds its whole batch.
+    Read it on the thread that made it and do not keep it: it refers to its whole batch.
     """
 
     model: Model
     rules: Rules
     query: Query
     position: Position
-    rule: Rule  # with the temperature that was used
-    elo: Elo | None  # what the network was given
+    rule: Rule  # its temperature resolved to a number
+    elo: Elo | None  # as passed to the network
     evaluated: Evaluated | None = None
     row: int = 0
     timing: Timing | None = None
@@ -82,12 +82,12 @@ class Answer:
 
     @property
     def draw(self) -> Draw | None:
-        """A draw by the laws of chess, where there are legal moves."""
+        """A draw by the laws of chess; None in a position without legal moves."""
         return None if self.evaluated is None else draw_of(self.position)
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """Inputs of the query that the network cannot use."""
+        """Names of the query's inputs that the network cannot use."""
         return self.model.ignored(self.position, self.query.elo)
 
     @property
@@ -96,8 +96,8 @@ class Answer:
         if self.evaluated is None:
             return [], []
         codes, probabilities, indptr, _ = self.evaluated.policies.lists
-        kept = slice(indptr[self.row], indptr[self.row + 1])
-        return codes[kept], probabilities[kept]
+        moves = slice(indptr[self.row], indptr[self.row + 1])
+        return codes[moves], probabilities[moves]
 
     @property
     def logits(self) -> list[float]:
@@ -110,12 +110,12 @@ class Answer:
 
     @property
     def abstention(self) -> float:
-        """What softmax_one leaves to no move."""
+        """The mass that softmax_one leaves unassigned."""
         return 0.0 if self.evaluated is None else self.evaluated.policies.lists[3][self.row]
 
     @property
     def value(self) -> tuple[float, ...] | None:
-        """Win, draw, loss for the side to move, or its expected score alone; None if the network has none."""
+        """Win, draw, loss for the side to move, or only its expected score; None if the network has no value head."""
         if self.evaluated is None or self.evaluated.value is None:
             return None
         return tuple(self.evaluated.value[self.row].tolist())
@@ -134,21 +134,21 @@ class Answer:
         return float(self.evaluated.multiplied[self.row])
 
     def statistics(self) -> Statistics:
-        """Of the distribution."""
+        """Statistics of the distribution."""
         assert self.evaluated is not None
         return self.evaluated.policies.statistics(self.row)
 
     def sample(self, seed: int) -> int:
-        """Index in `policy` of a move drawn with its probability; the same seed draws the same move."""
+        """Index in `policy` of a randomly drawn move; the same seed draws the same move."""
         assert self.evaluated is not None
         return self.evaluated.policies.sample(self.row, seed)
 
 
 class Events:
-    """Event observer. The base class ignores every event. All but `delivered` come from the queue's threads."""
+    """Event observer. The base class ignores every event. All but `delivered` are called on the queue's threads."""
 
     def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
-        """A network answered a batch; its queries waited so many seconds, and `waiting` are left in the queue."""
+        """A network ran a batch of `size`; `waited` is each query's time in the queue, `waiting` the queue's length."""
 
     def answered(self, model: str, statuses: Sequence[str]) -> None:
         """Positions were answered."""
@@ -164,18 +164,18 @@ _NO_EVENTS = Events()
 
 
 class Pipeline:
-    """Answers queries on one model, in the order in which they come, as many at a time as wait.
+    """Answers queries by one model, first come, first served, in batches of whatever waits.
 
     Parameters
     ----------
     record : takes what is to be audited, and returns at once; None if that could not be made
     expect : called on the same thread before the answers go out, with how many positions `record` is about to get
-    max_batch, max_waiting : of the queue, in positions
+    max_batch, max_waiting : limits of the queue, in positions
     max_moves : limit of `Query.moves`
-    rules : who finds the legal moves
-    judge_share : with vectorised rules, the share of answers that are compared with python-chess
+    rules : which move generator finds the legal moves
+    judge_share : with vectorised rules, the share of answers compared with python-chess
     plan : which kinds of leakage are measured
-    network : stands for `model.evaluate`
+    network : replaces `model.evaluate`
     """
 
     def __init__(
@@ -218,10 +218,10 @@ class Pipeline:
         return self._queue.waiting
 
     async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
-        """What `write` makes of each answer, on the thread that answered, or the query's error; in order.
+        """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
 
-        Raises what concerns all of them: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is cancelled
-        before they are taken are dropped.
+        Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is
+        cancelled before they reach a batch are dropped.
         """
         if not queries:
             return []
@@ -238,13 +238,13 @@ class Pipeline:
         return results
 
     def close(self) -> None:
-        """Answers what waits, and takes no more."""
+        """Answers the waiting queries and accepts no more."""
         self._queue.close()
 
     def _answer(
         self, queries: Sequence[Query], waited: Sequence[float], *, alone: bool
     ) -> tuple[list[Answer | MovemaskError], After]:
-        """An answer or an error for each query, and what is left to do once they are out."""
+        """An answer or an error for each query, and the work to do after the reply."""
         outcomes: dict[int, Answer | MovemaskError] = {}
         read: list[tuple[int, Position, Rule]] = []
         for place, query in enumerate(queries):
@@ -265,25 +265,25 @@ class Pipeline:
                 if row in refused:
                     outcomes[place] = refused[row]
                 elif not counts[row]:
-                    outcomes[place] = Answer(self.model, self.rules, queries[place], position, rule, _given(elo[row]))
+                    outcomes[place] = Answer(self.model, self.rules, queries[place], position, rule, _elo_of(elo[row]))
                 else:
                     rows.append(row)
             if rows:
                 batch = batch.rows(np.array(rows, dtype=np.intp))
                 evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network, alone=alone)
                 failed = {**evaluated.unusable, **self._check(evaluated)}
-                for own, row in enumerate(rows):
+                for kept, row in enumerate(rows):
                     place, position, rule = read[row]
                     places.append(place)
-                    outcomes[place] = failed.get(own) or Answer(
+                    outcomes[place] = failed.get(kept) or Answer(
                         self.model,
                         self.rules,
                         queries[place],
                         position,
                         rule,
-                        _given(elo[row]),
+                        _elo_of(elo[row]),
                         evaluated,
-                        own,
+                        kept,
                         Timing(waited[place], evaluated.seconds),
                     )
         answers = [outcomes[place] for place in range(len(queries))]
@@ -308,7 +308,7 @@ class Pipeline:
         return answers, after
 
     def _read(self, query: Query) -> tuple[Position, Rule]:
-        """The position of a query, and its rule with the temperature as a number."""
+        """The position of a query, and its rule with the temperature resolved to a number."""
         position = query.position
         if position is None:
             position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
@@ -318,19 +318,19 @@ class Pipeline:
         return position, rule
 
     def _check(self, evaluated: Evaluated) -> dict[int, MovemaskError]:
-        """By row, the answers that must not be served."""
+        """The answers that must not be served, by row."""
         failed: dict[int, MovemaskError] = {}
         batch = evaluated.batch
-        legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
+        all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
         codes, probabilities, indptr, abstention = evaluated.policies.lists
         judged = 0
         for row, position in enumerate(batch.positions):
-            own, kept = legal[bounds[row] : bounds[row + 1]], slice(indptr[row], indptr[row + 1])
+            legal, moves = all_legal[bounds[row] : bounds[row + 1]], slice(indptr[row], indptr[row + 1])
             try:
-                check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
+                check_answer(position, legal, codes[moves], probabilities[moves], abstention[row])
                 if self._judge_share and self._random.random() < self._judge_share:
                     judged += 1
-                    check_legal(position, own)
+                    check_legal(position, legal)
             except ServedLeakage as error:
                 failed[row] = error
         if judged:
@@ -338,10 +338,10 @@ class Pipeline:
         return failed
 
     def _audited(self, evaluated: Evaluated, answers: Sequence[Answer | MovemaskError]) -> Audited:
-        """What the audit records of a batch: all that needs the logits is made here, the rest by the recorder."""
+        """What the audit needs of a batch. All that needs the logits is computed here, the rest by the recorder."""
         model, batch, unmasked = self.model, evaluated.batch, evaluated.unmasked
         kinds = self._plan.drawn(self._random.random())
-        elos = [one.query.elo if isinstance(one, Answer) else None for one in answers]
+        elos = [answer.query.elo if isinstance(answer, Answer) else None for answer in answers]
         return Audited(
             times=[time.time()] * len(batch),
             model=model.name,
@@ -356,11 +356,11 @@ class Pipeline:
             measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             heavy=unmasked.heavy(self._plan.least),
             elos=[None if elo is None else elo.self for elo in elos],
-            unanswered=frozenset(row for row, one in enumerate(answers) if not isinstance(one, Answer)),
+            unanswered=frozenset(row for row, answer in enumerate(answers) if not isinstance(answer, Answer)),
         )
 
 
-def _given(elo: Sequence[float]) -> Elo | None:
-    """The ratings that a network was given; NaN where it takes none."""
-    own, opponent = elo
-    return None if own != own else Elo(own, opponent)
+def _elo_of(ratings: Sequence[float]) -> Elo | None:
+    """The ratings in a row of `Batch.elo`; None if NaN, as for a network that takes none."""
+    mover, opponent = ratings
+    return None if mover != mover else Elo(mover, opponent)

@@ -1,4 +1,4 @@
-"""What a process that answers holds: models behind their queues, the audit's store and its recorder."""
+"""The long-lived objects of a serving process: models behind their queues, the audit's store and its recorder."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class RuntimeEvents(Events):
     """Event observer. The base class ignores every event."""
 
     def cached(self, model: str, hits: int, misses: int, size: int) -> None:
-        """The cache knew so many positions of a batch, and not so many; it holds `size` bytes."""
+        """A batch was looked up in the cache, which now takes `size` bytes."""
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
-        """So many audit records wait, and so many were just dropped."""
+        """The audit backlog changed: `waiting` records are not written yet, `dropped` were just lost."""
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
-        """Audit records were made."""
+        """Audit records were made of answered batches."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Runtime:
     recorder: Recorder
 
     def unready(self) -> list[str]:
-        """Why requests cannot be answered now; empty if they can."""
+        """Reasons why requests cannot be answered now; empty if they can."""
         reasons = []
         try:
             default = self.registry.entry(None)
@@ -60,7 +60,7 @@ class Runtime:
 
     @property
     def registry(self) -> Registry:
-        """The models as they are now; another one after the folder has changed."""
+        """The models now served; a new object whenever the models folder changes."""
         return self.serving.registry
 
 
@@ -68,8 +68,8 @@ class Runtime:
 def running(
     settings: Settings, events: RuntimeEvents, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Runtime]:
-    """Opens the store, loads the models and starts the threads; ends them in order, so that nothing answered
-    is lost. `prepare` is given each model that passed its check, and returns the one to serve."""
+    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
+    lost. `prepare` is given each model that passed its check, and returns the one to serve."""
     plan = audit_plan(settings)
     provider = provider_named(settings.provider)
     store = Store(
@@ -82,8 +82,8 @@ def running(
         store,
         flush_seconds=settings.audit_flush_seconds,
         max_waiting=settings.audit_buffer,
-        watch=events.audit_waits,
-        made=events.audited,
+        on_waiting=events.audit_waits,
+        on_records=events.audited,
     )
     cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
     serving: Serving[Pipeline] | None = None
@@ -128,7 +128,7 @@ def running(
 
 
 def audit_plan(settings: Settings) -> Plan:
-    """What is measured, as the settings say; raises SettingsError for a kind that there is not."""
+    """What is measured by these settings. Raises SettingsError for an unknown kind."""
     named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
     chosen = set(KINDS) if named == ["all"] else {*named, *ALWAYS}
     unknown = sorted(chosen - set(KINDS))

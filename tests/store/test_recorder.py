@@ -75,7 +75,7 @@ def test_a_locked_database_loses_nothing_and_writing_resumes(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[tuple[int, int]] = []
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=3, watch=lambda *now: told.append(now))
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=3, on_waiting=lambda *now: told.append(now))
 
     other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
     other.execute("ALTER TABLE position RENAME TO gone")  # the fault: writes fail at once

@@ -116,19 +116,19 @@ def audit(
             except KeyboardInterrupt:
                 click.echo(f"\nstopped; the same command goes on from here ({out})", err=True)
                 sys.exit(130)
-        left_out = running.merge(out, count, chosen)
+        skipped = running.merge(out, count, chosen)
         models = summarised(out / running.POSITIONS)
-    _say_left_out(left_out.reasons, left_out.examples)
+    _say_skipped(skipped.reasons, skipped.examples)
     if not models:
         raise AuditError(f"{', '.join(files)}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
-    told = Audited(command, files, left_out, thresholds, chosen, threshold)
+    told = Audited(command, files, skipped, thresholds, chosen, threshold)
     summary = {
         "movemask": __version__,
         "command": command,
         "files": list(files),
-        "left_out": dict(left_out.reasons),
-        "models": {model.name: model.told() for model in models},
+        "left_out": dict(skipped.reasons),
+        "models": {model.name: model.as_json() for model in models},
     }
     report = page(models, told)
     with _writing(out):
@@ -230,7 +230,7 @@ def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
             bar.update(total - bar.n)  # what follows the last position, such as a checksum
 
 
-def _say_left_out(reasons: dict[str, int], examples: list[str]) -> None:
+def _say_skipped(reasons: dict[str, int], examples: list[str]) -> None:
     for reason, times in reasons.items():
         click.echo(f"left out: {reason}: {times:,}", err=True)
     for example in examples[:5]:

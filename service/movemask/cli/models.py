@@ -126,7 +126,7 @@ def add_model(
 
 
 def _told(installed: Installed, models_dir: Path | None) -> None:
-    for line in installed.told:
+    for line in installed.notes:
         click.echo(line)
     entry = installed.entry
     for step in entry.steps:

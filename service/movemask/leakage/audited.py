@@ -1,4 +1,4 @@
-"""What is kept of an answered batch until it is recorded, and the records that are made of it."""
+"""An answered batch as the audit keeps it, and the audit records made from it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from movemask.vocabulary.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """A batch that was answered: a few hundred bytes a position, no logits.
+    """What the audit needs of an answered batch: a few hundred bytes per position, no logits.
 
-    times : seconds since the epoch, of each position
+    times : of each position, in seconds since the epoch
     codes, indptr : the legal moves `[N]` in CSR form
-    measured : by kind, of every position
-    heavy : the illegal slots that plain softmax gives most
-    elos : ratings of the side to move as asked for, or None
-    unanswered : rows of positions whose answer was withheld
+    measured : leakage by kind
+    heavy : the illegal slots to which plain softmax gives most
+    elos : ratings of the side to move in the request, or None
+    unanswered : rows whose answer was withheld, and which get no record
     """
 
     times: Sequence[float]
@@ -52,7 +52,7 @@ class Audited:
         return len(self.positions) - len(self.unanswered)
 
     def row(self, row: int) -> Audited:
-        """One of the positions."""
+        """A batch of this row alone."""
         here = self.heavy.rows == row
         moves = slice(int(self.indptr[row]), int(self.indptr[row + 1]))
         return replace(
@@ -64,8 +64,8 @@ class Audited:
             codes=self.codes[moves],
             indptr=np.array([0, moves.stop - moves.start], dtype=np.intp),
             measured={
-                kind: Measured(of.leaked[row : row + 1], of.flipped[row : row + 1], of.kl[row : row + 1])
-                for kind, of in self.measured.items()
+                kind: Measured(kept.leaked[row : row + 1], kept.flipped[row : row + 1], kept.kl[row : row + 1])
+                for kind, kept in self.measured.items()
             },
             heavy=Heavy(np.zeros(int(here.sum()), dtype=np.intp), self.heavy.slots[here], self.heavy.masses[here]),
             elos=[self.elos[row]],
@@ -74,11 +74,11 @@ class Audited:
 
     @classmethod
     def joined(cls, parts: Sequence[Audited]) -> list[Audited]:
-        """Batches of the same network and kinds put together, so that what is made of them is made at once."""
+        """Batches of the same network and kinds, concatenated: records are made faster from few large batches."""
         groups: dict[Hashable, list[Audited]] = defaultdict(list)
         for part in parts:
             groups[part.model, part.digest, part.vocabulary, tuple(part.measured)].append(part)
-        return [own[0] if len(own) == 1 else cls._joined(own) for own in groups.values()]
+        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups.values()]
 
     @classmethod
     def _joined(cls, parts: Sequence[Audited]) -> Audited:
@@ -115,7 +115,7 @@ class Audited:
 
 
 def records_of(audited: Audited) -> list[AuditRecord]:
-    """A record for each answered position: its kinds, its causes, the groups it is counted in."""
+    """A record of each answered position: its leakage, its causes, and the groups it is counted in."""
     legal = [audited.codes[start:end] for start, end in zip(audited.indptr[:-1], audited.indptr[1:], strict=True)]
     reasons = explained(audited.heavy, audited.boards, audited.vocabulary, legal)
     columns = [measured.figures() for measured in audited.measured.values()]
@@ -125,7 +125,8 @@ def records_of(audited: Audited) -> list[AuditRecord]:
         if row in audited.unanswered:
             continue
         figures = dict(zip(audited.measured, (column[row] for column in columns), strict=True))
-        figures[SERVED] = Figure(0.0)  # an answer that leaks is not served, and never comes here
+        figures[SERVED] = Figure(0.0)  # an answer that leaks is withheld
+
         illegal, causes = reasons[row]
         records.append(
             AuditRecord(

@@ -1,4 +1,4 @@
-"""Policies as a mistake would have made them: for the audit and its tests, never to be served."""
+"""Policies as mistaken code would compute them. For tests of the audit; never served."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from movemask.numeric.ragged import Float
 def multiplied_softmax(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
     """The mistake `softmax(z * mask)`, which gives every illegal slot the weight `e^0`: `[B, A]` → float64 `[B, A]`.
 
-    `leakage.multiplied` is what this puts on illegal slots, found without forming it. ValueError for shapes
-    that do not fit.
+    `leakage.multiplied` is the mass that this puts on illegal slots, computed without forming the policy. ValueError
+    for shapes that do not match.
+
     """
     z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
     mask = checks.legal_mask(legal_mask, z)

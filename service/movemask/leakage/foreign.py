@@ -1,9 +1,9 @@
-"""Someone else's numbers for a position, audited: logits, probabilities in a vocabulary, or a map of moves to
-probabilities."""
+"""Audits other software's output for a position: logits, probabilities by slot, or a map of moves to probabilities."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,22 +26,25 @@ from movemask.numeric.ragged import Float
 from movemask.vocabulary.forms import Castling
 from movemask.vocabulary.vocabulary import Vocabulary
 
-#: The kind of what was given as probabilities.
+#: The kind of leakage of outputs that are probabilities.
 GIVEN = "given"
 
-#: Sums that rounding, or a mask after the softmax, can explain; anything else is no distribution.
+#: Sums that rounding, or a mask after the softmax, can explain; anything else is not a distribution.
 _LEAST_SUM, _LARGEST_SUM = 1e-6, 1.1
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What leaks, of numbers that came from elsewhere.
+    """The result of an audit. Slots are named by their own squares.
 
-    `figures` by kind: of logits every kind but `served`; of probabilities `given`, whose `leaked` is the illegal share
-    of their sum. `total` is that sum, None for logits; `top` the move with the most; `missing` the legal moves that
-    were given nothing; `causes` hold all of the illegal share, `illegal` the moves that have most of it, and `patterns`
-    the known mistakes it looks like. A slot is named by its own squares.
+    figures : by kind; of logits every kind but `served`, of probabilities only `given`, the illegal share of their sum
+    total : that sum; None for logits
+    top : the move with the highest value
+    missing : legal moves with probability 0
+    causes : the illegal share by cause, all of it
+    illegal : the heaviest illegal moves
+    patterns : known mistakes that the output is typical of
     """
 
     figures: Mapping[str, Figure]
@@ -57,9 +60,9 @@ class Verdict:
 def audited_logits(
     position: Position, vocabulary: Vocabulary, logits: Sequence[float], *, least: float, named: int
 ) -> Verdict:
-    """The verdict on logits `[A]`; raises InvalidAudit naming the slot that is at fault."""
-    moves, slots = _legal(position, vocabulary)
-    z = _of_size("logits", logits, vocabulary)
+    """The verdict on logits `[A]`. Raises InvalidAudit that names the offending slot."""
+    moves, slots = _legal_slots(position, vocabulary)
+    z = _array_of("logits", logits, vocabulary)
     for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
         raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
     for slot, move in zip(slots.tolist(), moves, strict=True):
@@ -70,7 +73,7 @@ def audited_logits(
     black = np.array([position.black])
     kinds = [kind for kind in KINDS if kind != SERVED]
     measured = measure(kinds, Unmasked(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
-    figures = {kind: of.figures()[0] for kind, of in measured.items()}
+    figures = {kind: columns.figures()[0] for kind, columns in measured.items()}
     share = np.zeros(len(z))
     if figures[RAW].leaked is not None:
         share = np.exp(z - z.max())
@@ -82,13 +85,13 @@ def audited_logits(
 def audited_probabilities(
     position: Position, vocabulary: Vocabulary, probabilities: Sequence[float], *, least: float, named: int
 ) -> Verdict:
-    """The verdict on probabilities `[A]`; raises InvalidAudit naming the slot that is at fault."""
-    _, slots = _legal(position, vocabulary)
-    p = _of_size("probabilities", probabilities, vocabulary)
+    """The verdict on probabilities `[A]`. Raises InvalidAudit that names the offending slot."""
+    _, slots = _legal_slots(position, vocabulary)
+    p = _array_of("probabilities", probabilities, vocabulary)
     total = _sum_of("probabilities", dict(enumerate(p.tolist())))
-    figures = {GIVEN: _given(p[slots], np.delete(p, slots))}
-    best, nothing = int(np.argmax(p)), p[slots] == 0
-    return _verdict(position, vocabulary, slots, p / total, figures, total, best, nothing, least, named)
+    figures = {GIVEN: _given_figure(p[slots], np.delete(p, slots))}
+    best, missing = int(np.argmax(p)), p[slots] == 0
+    return _verdict(position, vocabulary, slots, p / total, figures, total, best, missing, least, named)
 
 
 def _verdict(
@@ -99,11 +102,11 @@ def _verdict(
     figures: Mapping[str, Figure],
     total: float | None,
     best: int,
-    nothing: NDArray[np.bool_],
+    missing: NDArray[np.bool_],
     least: float,
     named: int,
 ) -> Verdict:
-    """The verdict on shares `[A]` of slots; `nothing` `[L]` says which legal slots were given nothing."""
+    """The verdict on the shares `[A]` of the slots; `missing` bool `[L]`: which legal slots have probability 0."""
     illegal = np.ones(len(share), dtype=np.bool_)
     illegal[slots] = False
     reached = np.flatnonzero(illegal & (share > 0))
@@ -117,9 +120,9 @@ def _verdict(
         total=total,
         top=names_of_slots(position, vocabulary, np.array([best]))[0],
         top_is_legal=not illegal[best],
-        missing=tuple(names_of_slots(position, vocabulary, slots[nothing])),
+        missing=tuple(names_of_slots(position, vocabulary, slots[missing])),
         causes=causes,
-        illegal=tuple(one for one in heaviest if one.probability >= least),
+        illegal=tuple(move for move in heaviest if move.probability >= least),
         patterns=(*flat(share[illegal], share[slots]), *swapped_slots(position, vocabulary, share)),
     )
 
@@ -127,9 +130,9 @@ def _verdict(
 def audited_policy(
     position: Position, policy: Mapping[str, float], *, castling: Castling | None = None, least: float, named: int
 ) -> Verdict:
-    """The verdict on a map of UCI moves to probabilities; raises InvalidAudit.
+    """The verdict on a map of UCI moves to probabilities. Raises InvalidAudit.
 
-    Castling is written in the one form of `castling`, or in either (e1g1, e1h1) where that is None.
+    Castling must be written in the form of `castling`; if that is None, either form (e1g1, e1h1) is accepted.
     """
     board = position.board
     if castling is Castling.KING_TWO_SQUARES and board.chess960:
@@ -138,40 +141,40 @@ def audited_policy(
     playable = {_key(board, move, None): move for move in board.legal_moves}
     if not playable:
         raise _finished(position)
-    found: dict[object, str] = {}
+    names: dict[object, str] = {}
     wrong: list[tuple[str, chess.Move, float]] = []
     right = dict.fromkeys(playable, 0.0)
     for uci, p in policy.items():
         move = _move(uci)
         key = _key(board, move, castling)
-        if p > 0 and key in found:
+        if p > 0 and key in names:
             raise InvalidAudit(
-                f"policy: {found[key]!r} and {uci!r} may both stand for castling; say which with "
+                f"policy: {names[key]!r} and {uci!r} may both stand for castling; say which with "
                 f'"castling": "{Castling.KING_TWO_SQUARES.value}" or "{Castling.KING_TAKES_ROOK.value}"'
             )
         if p > 0:
-            found[key] = uci
+            names[key] = uci
         if key in right:
             right[key] += p
         elif p > 0:
             wrong.append((uci, move, p / total))
-    wrong.sort(key=lambda one: (-one[2], one[0]))
+    wrong.sort(key=lambda entry: (-entry[2], entry[0]))
     reasons = _causes([move for _, move, _ in wrong], position, castling, codes_of(list(board.legal_moves)))
     illegal = [IllegalMass(uci, p, cause) for (uci, _, p), cause in zip(wrong, reasons, strict=True)]
-    causes: dict[Cause, float] = {}
-    for one in illegal:
-        causes[one.cause] = causes.get(one.cause, 0.0) + one.probability
+    causes: dict[Cause, float] = defaultdict(float)
+    for mass in illegal:
+        causes[mass.cause] += mass.probability
     top = max(policy, key=lambda uci: policy[uci])
     legal_p, illegal_p = np.array(list(right.values())), np.array([p for _, _, p in wrong])
     share = {uci: p / total for uci, p in policy.items()}
     return Verdict(
-        figures={GIVEN: _given(legal_p / total, illegal_p)},
+        figures={GIVEN: _given_figure(legal_p / total, illegal_p)},
         total=total,
         top=top,
         top_is_legal=_key(board, _move(top), castling) in playable,
         missing=tuple(name_in_map(board, move, castling) for key, move in playable.items() if right[key] == 0),
         causes=causes,
-        illegal=tuple(one for one in illegal if one.probability >= least)[:named],
+        illegal=tuple(mass for mass in illegal if mass.probability >= least)[:named],
         patterns=(*flat(illegal_p, legal_p / total), *swapped_moves(board, share, castling)),
     )
 
@@ -179,7 +182,7 @@ def audited_policy(
 def _causes(
     moves: Sequence[chess.Move], position: Position, castling: Castling | None, legal: NDArray[np.intp]
 ) -> list[Cause]:
-    """Why moves that are told by their squares are illegal; without `castling`, castling is whatever it looks like."""
+    """Why moves, given by their squares, are illegal; without `castling`, either form counts as castling."""
     boards, turned = boards_of([position]), 56 if position.black else 0
     source = np.array([move.from_square ^ turned for move in moves], dtype=np.intp)
     target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
@@ -192,15 +195,15 @@ def _causes(
     return [CAUSES[cause] for cause in causes_of(written, [legal]).tolist()]
 
 
-def _given(right: Float, wrong: Float) -> Figure:
-    """The illegal share, whether an illegal move is the best, and the divergence from the legal part made whole."""
+def _given_figure(right: Float, wrong: Float) -> Figure:
+    """The illegal share, whether an illegal move is on top, and the divergence from the renormalised legal part."""
     on_right, on_wrong = float(right.sum()), float(wrong.sum())
     flipped = bool(wrong.max(initial=0.0) > right.max(initial=0.0))
     kl = float(np.log1p(on_wrong / on_right)) if on_right > 0 else None
     return Figure(on_wrong / (on_right + on_wrong), flipped, kl)
 
 
-def _legal(position: Position, vocabulary: Vocabulary) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
+def _legal_slots(position: Position, vocabulary: Vocabulary) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
     moves, slots = vocabulary.legal_slots(position)
     if not moves:
         raise _finished(position)
@@ -211,7 +214,7 @@ def _finished(position: Position) -> InvalidAudit:
     return InvalidAudit(f"fen: {position.fen!r} has no legal move; there is nothing to audit")
 
 
-def _of_size(name: str, numbers: Sequence[float], vocabulary: Vocabulary) -> Float:
+def _array_of(name: str, numbers: Sequence[float], vocabulary: Vocabulary) -> Float:
     if len(numbers) != len(vocabulary):
         raise InvalidAudit(
             f"{name}: {len(numbers)} numbers; the vocabulary {vocabulary.name} has {len(vocabulary)} slots"
@@ -220,7 +223,7 @@ def _of_size(name: str, numbers: Sequence[float], vocabulary: Vocabulary) -> Flo
 
 
 def _sum_of(name: str, numbers: Mapping[Any, float]) -> float:
-    """The sum of probabilities; raises InvalidAudit naming the one, or the sum, that cannot be."""
+    """The sum of probabilities. Raises InvalidAudit that names the probability, or the sum, that is impossible."""
     for key, p in numbers.items():
         if not 0 <= p <= 1 + _ROUNDING:
             raise InvalidAudit(f"{name}[{key}]: {p} is no probability; it must be from 0 to 1")
@@ -243,8 +246,7 @@ def _move(uci: str) -> chess.Move:
 
 
 def _key(board: chess.Board, move: chess.Move, castling: Castling | None) -> object:
-    """The same for two ways to write one move: castling by the king's two squares or onto the rook, or, with
-    `castling`, in that form alone."""
+    """Equal for two ways to write the same move: castling in either form, or only in the form of `castling` if set."""
     can_castle = board.is_castling(move) and board.is_legal(move)
     if can_castle and (castling is None or board.chess960 or move == form_of(board, move, castling)):
         return "kingside" if board.is_kingside_castling(move) else "queenside"

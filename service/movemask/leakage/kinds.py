@@ -1,5 +1,4 @@
-"""The kinds of leakage: which there are, and what goes with each. A new one is a line here and a function in
-`leakage`."""
+"""The kinds of leakage, with what goes with each. To add one, add a line here and a method in `leakage`."""
 
 from __future__ import annotations
 
@@ -18,49 +17,53 @@ SERVED = "served"
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A finite number that a mistaken mask writes over illegal logits, and the dtype in which softmax is then taken."""
+    """A finite number that a mistaken mask writes over illegal logits, and the dtype of the softmax that follows."""
 
     constant: float
     dtype: np.dtype[np.floating]
 
     @property
     def name(self) -> str:
-        """`filled_1e4_float16`; `min` for the dtype's own smallest number."""
-        if self.constant == float(np.finfo(self.dtype).min):
+        """`filled_1e4_float16`; `filled_min_…` for the smallest number of the dtype."""
+        if self._is_min:
             return f"filled_min_{self.dtype}"
         return f"filled_{-self.constant:.0e}_{self.dtype}".replace("e+0", "e")
 
     @property
-    def words(self) -> str:
-        """The number as people write it."""
-        if self.constant == float(np.finfo(self.dtype).min):
+    def description(self) -> str:
+        """The number for people."""
+        if self._is_min:
             return f"the least number of {self.dtype}"
-        return f"-{-self.constant:.0e}".replace("e+0", "e")
+        return f"{self.constant:.0e}".replace("e+0", "e")
+
+    @property
+    def _is_min(self) -> bool:
+        return self.constant == float(np.finfo(self.dtype).min)
 
 
 @cache
 def fills() -> dict[str, Fill]:
-    """By name, every constant in every dtype that public code fills with."""
-    made = [
+    """The constants and dtypes that public code fills with, by name."""
+    every = (
         Fill(constant, np.dtype(dtype))
         for dtype in (np.float32, np.float16)
         for constant in (-1e4, -1e8, -1e9, float(np.finfo(dtype).min))
-    ]
-    return {fill.name: fill for fill in made}
+    )
+    return {fill.name: fill for fill in every}
 
 
-#: In every answer, and so measured for every request.
+#: Kinds that every response shows, and so measured for every request.
 ALWAYS = (RAW, MULTIPLIED, SERVED)
 
-#: Every kind, in the order in which they are shown.
+#: All kinds in display order.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
 
-#: Every kind in a line, for people.
+#: One line on each kind, for people.
 MEANINGS = {
     RAW: "what plain softmax, without any mask, gives to illegal moves",
     MULTIPLIED: "what softmax(logits * mask) gives to illegal moves: their logits become 0, not minus infinity",
     **{
-        name: f"illegal logits set to {fill.words}, then softmax in {fill.dtype}: what they keep"
+        name: f"illegal logits set to {fill.description}, then softmax in {fill.dtype}: what they keep"
         for name, fill in fills().items()
     },
     UNNORMALISED: "softmax first, mask after, never renormalised: the probability that vanishes; it equals raw",
@@ -69,19 +72,20 @@ MEANINGS = {
     SERVED: "what movemask's own answer gives to illegal moves: always 0, or it is not served",
 }
 
-#: Kinds that positions can be ranked by: `served` is always 0, `unnormalised` ranks as `raw` does.
+#: Kinds that positions are ranked by: not `served`, which is always 0, nor `unnormalised`, which equals `raw`.
 RANKED = tuple(kind for kind in KINDS if kind not in (SERVED, UNNORMALISED))
 
-#: Kinds that mean nothing for a network trained with the legal mask, which puts arbitrary mass on illegal slots.
+#: Kinds that mean nothing for a network trained with the legal mask: its mass on illegal slots is arbitrary.
 MASK_BLIND = (RAW, UNNORMALISED, UNMIRRORED)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured of the positions of a request.
+    """Which kinds are measured.
 
-    `always` for every request; all kinds for a random `share` of them. `least` is the probability of plain softmax from
-    which an illegal move is named and its cause is found.
+    always : kinds measured for every batch
+    share : of batches, drawn at random, for which every kind is measured
+    least : plain softmax probability from which an illegal move is named and its cause determined
     """
 
     always: tuple[str, ...] = ALWAYS
@@ -89,5 +93,6 @@ class Plan:
     least: float = 1e-3
 
     def drawn(self, draw: float) -> tuple[str, ...]:
-        """The kinds for a request that drew this number of [0, 1)."""
+        """The kinds of a batch, where `draw` is uniform in [0, 1)."""
+
         return KINDS if draw < self.share else self.always

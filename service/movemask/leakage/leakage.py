@@ -1,7 +1,7 @@
-"""Leakage of a batch, from the logits as they came. Definitions: docs/leakage.md.
+"""The leakage of a batch, computed from its unmasked logits. Definitions: docs/leakage.md.
 
-Every figure is a ratio of sums of exponentials, made by shifted log-sum-exp in float64; a difference of nearly
-equal numbers (`1 - x`) is never taken, so a leakage of 1e-300 is as exact as one of 0.5.
+Every figure is a ratio of sums of exponentials, by shifted log-sum-exp in float64. No difference of nearly equal
+numbers (`1 - x`) is taken, so a leakage of 1e-300 is as precise as one of 0.5.
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from movemask.numeric.ragged import Float, Index, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
 from movemask.vocabulary.vocabulary import Vocabulary
 
-#: Rows whose illegal logits are summed together: few enough to stay in a core's cache.
-_ROWS = 32
+#: Rows whose illegal logits are summed together; so few fit a core's cache.
+_ROWS_AT_ONCE = 32
 
-#: How much lower than exactly a logit is compared in its own dtype, before its mass is.
+#: Slack of the float32 prefilter, so that it drops nothing the exact test keeps.
 _SLACK = 0.1
 
-#: Places that `rounded` rounds a probability to.
-_PLACES = 10_000
+#: `rounded` rounds each probability to a multiple of 1 / this: 4 decimal places.
+_ROUNDING_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One kind for a batch: what leaked, whether the top move changed, and the divergence from the right policy.
+    """One kind of leakage for a batch.
 
-    `leaked` float64 `[B]`, NaN where it cannot be measured; `flipped` bool `[B]`; `kl` float64 `[B]` in nats, inf where
-    a legal move gets nothing, NaN where `leaked` is.
+    leaked : float64 `[B]`, NaN where it cannot be measured
+    flipped : bool `[B]`, whether the mistake changes the top move
+    kl : float64 `[B]`, divergence of the mistaken policy from the right one in nats; inf where a legal move gets
+        probability 0, NaN where `leaked` is NaN
     """
 
     leaked: Float
@@ -43,28 +45,25 @@ class Measured:
     kl: Float
 
     def figures(self) -> list[Figure]:
-        """The figures of each row."""
-        missing, finite = np.isnan(self.leaked), np.isfinite(self.kl)
+        """The figure of each row."""
+        columns = (np.isnan(self.leaked), self.leaked, self.flipped, self.kl, np.isfinite(self.kl))
         return [
-            _UNMEASURED if nan else Figure(leaked, flipped, kl if known else None)
-            for nan, leaked, flipped, kl, known in zip(
-                missing.tolist(), self.leaked.tolist(), self.flipped.tolist(), self.kl.tolist(), finite.tolist(),
-                strict=True,
-            )
-        ]  # fmt: skip
+            _UNMEASURED if unmeasured else Figure(leaked, flipped, kl if finite else None)
+            for unmeasured, leaked, flipped, kl, finite in zip(*(column.tolist() for column in columns), strict=True)
+        ]
 
 
 _UNMEASURED = Figure(None, False, None)
 
 
 class Unmasked:
-    """Logits as the network gave them and which of them are legal: what every kind is computed from, each part once.
+    """Unmasked logits and their legal slots, from which every kind is computed. Shared parts are computed once.
 
     Parameters
     ----------
     logits : `[B, A]`, as the network gave them
-    slots : legal slots `[N]`, rows in `indptr` `[B + 1]`, at least one a row
-    legal : the legal logits float64 `[N]`, if they have been gathered
+    slots : legal slots `[N]` in CSR form, rows in `indptr` `[B + 1]`, at least one per row
+    legal : the legal logits float64 `[N]`, if already gathered
     """
 
     def __init__(self, logits: NDArray[np.floating], slots: Index, indptr: Index, legal: Float | None = None) -> None:
@@ -91,16 +90,16 @@ class Unmasked:
 
     @cached_property
     def illegal(self) -> tuple[Float, Float]:
-        """Log-sum-exp of the illegal logits of each row, and the largest of them, both `[B]`; NaN where one is
-        NaN or +inf."""
+        """Log-sum-exp and maximum of each row's illegal logits, both `[B]`; NaN where one of them is NaN or +inf."""
         count, size = self.rest.shape
         highest = self.rest.max(axis=1, initial=-np.inf).astype(np.float64)
         shift = np.where(highest == -np.inf, 0.0, highest)
         total = np.empty(count)
-        shifted = np.empty((min(count, _ROWS), size))  # float64: a logit less its shift is not exact in float32
-        for start in range(0, count, _ROWS):
-            part = shifted[: min(_ROWS, count - start)]
-            span = slice(start, start + _ROWS)
+        shifted = np.empty((min(count, _ROWS_AT_ONCE), size))  # float64: the difference is not exact in float32
+        for start in range(0, count, _ROWS_AT_ONCE):
+            part = shifted[: min(_ROWS_AT_ONCE, count - start)]
+
+            span = slice(start, start + _ROWS_AT_ONCE)
             part[:] = self.rest[span]
             with np.errstate(under="ignore", invalid="ignore"):
                 part -= shift[span, None]
@@ -110,24 +109,26 @@ class Unmasked:
             return shift + np.log(total), highest
 
     def heavy(self, least: float) -> Heavy:
-        """The illegal slots with at least this much plain softmax, each row's heaviest first, equal ones by slot; none
-        of a row where an illegal logit is NaN or +inf."""
+        """The illegal slots to which plain softmax gives at least `least`: by row, heaviest first, ties by slot.
+
+        None of a row where an illegal logit is NaN or +inf.
+        """
         size = self.rest.shape[1]
         with np.errstate(divide="ignore", invalid="ignore"):
             log_all = np.logaddexp(self.log_legal, self.illegal[0])
             threshold = (log_all + np.log(least) - _SLACK).astype(np.float32)
-            # A flat array's few trues are found several times as fast as a table's.
-            places = np.flatnonzero(self.rest >= threshold[:, None])
-        rows = places // size
+            # flatnonzero is several times as fast as nonzero of the table.
+            indices = np.flatnonzero(self.rest >= threshold[:, None])
+        rows = indices // size
         with np.errstate(under="ignore", invalid="ignore"):
-            masses = np.exp(self.rest.reshape(-1)[places].astype(np.float64) - log_all[rows])
+            masses = np.exp(self.rest.reshape(-1)[indices].astype(np.float64) - log_all[rows])
         keep = (masses >= least) & (masses > 0)
-        rows, slots, masses = rows[keep], places[keep] - rows[keep] * size, masses[keep]
+        rows, slots, masses = rows[keep], indices[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
         return Heavy(rows[order], slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
-        """What leaks by `raw` and by `multiplied`, both `[B]`: all that an answer holds of them."""
+        """What leaks by `raw` and by `multiplied`, both `[B]`: all that a response shows of them."""
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             log_illegal = self.illegal[0]
             raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
@@ -135,47 +136,46 @@ class Unmasked:
             return raw, np.exp(log_ones - np.logaddexp(self.log_legal, log_ones))
 
     def raw(self) -> Measured:
-        """What plain softmax gives to illegal slots, `sum_illegal e^z / sum_all e^z`; NaN where an illegal
-        logit is NaN or +inf."""
-        return self._shared_with(*self.illegal)
+        """What plain softmax gives to illegal slots: `sum_illegal e^z / sum_all e^z`.
+
+        NaN where an illegal logit is NaN or +inf.
+        """
+        return self._with_illegal_mass(*self.illegal)
 
     def multiplied(self) -> Measured:
         """What `softmax(z * mask)` gives to illegal slots: `n / (n + sum_legal e^z)` with `n = A - |L|`.
 
-        An illegal logit does not matter: it is multiplied by zero.
+        Illegal logits do not matter: they are multiplied by zero.
         """
         with np.errstate(divide="ignore"):
-            return self._shared_with(np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf))
+            return self._with_illegal_mass(np.log(self.illegal_slots), np.where(self.illegal_slots > 0, 0.0, -np.inf))
 
     def filled(self, fill: Fill) -> Measured:
-        """What is left on illegal slots whose logits were set to a finite number, as the dtype computes it.
+        """What illegal slots keep when their logits are set to a finite number, computed in the dtype of the fill.
 
-        Logits, exponentials and probabilities are of the dtype; their sum is kept in float32, as torch, onnxruntime and
-        numpy do. Where the logits overflow the dtype there is no softmax: NaN.
+        Logits, exponentials and probabilities are of that dtype; sums are float32, as in torch, onnxruntime and numpy.
+        NaN where the logits overflow the dtype.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             legal = self.legal.astype(fill.dtype)
             constant = np.where(self.illegal_slots > 0, fill.constant, -np.inf).astype(fill.dtype)
             top = np.maximum(row_max(legal.astype(np.float64), self.indptr).astype(fill.dtype), constant)
-            weights = np.exp(legal - np.repeat(top, np.diff(self.indptr)))
-            filling = np.exp(constant - top)
-            total = np.add.reduceat(weights.astype(np.float32), self.indptr[:-1]) + self.illegal_slots.astype(
-                np.float32
-            ) * filling.astype(np.float32)
-            p = (weights.astype(np.float32) / np.repeat(total, np.diff(self.indptr))).astype(fill.dtype)
-            each = (filling.astype(np.float32) / total).astype(fill.dtype).astype(np.float64)
-        leaked = self.illegal_slots * each
-        sound = np.isfinite(leaked)
-        mistaken = p.astype(np.float64)
-        flipped = sound & (each > row_max(np.where(np.isnan(mistaken), 0.0, mistaken), self.indptr))
-        return Measured(leaked, flipped, np.where(sound, self._divergence(mistaken), np.nan))
+            weights = np.exp(legal - top[self.rows]).astype(np.float32)
+            fill_weight = np.exp(constant - top).astype(np.float32)
+            total = np.add.reduceat(weights, self.indptr[:-1]) + self.illegal_slots.astype(np.float32) * fill_weight
+            mistaken = (weights / total[self.rows]).astype(fill.dtype).astype(np.float64)
+            per_slot = (fill_weight / total).astype(fill.dtype).astype(np.float64)
+        leaked = self.illegal_slots * per_slot
+        measured = np.isfinite(leaked)
+        flipped = measured & (per_slot > row_max(np.where(np.isnan(mistaken), 0.0, mistaken), self.indptr))
+        return Measured(leaked, flipped, np.where(measured, self._divergence(mistaken), np.nan))
 
     def unmirrored(self, twins: Index, black: NDArray[np.bool_]) -> Measured:
-        """The mass on moves that are not legal when Black's legal moves are looked up without being mirrored.
+        """The mass on illegal moves when Black's legal moves are looked up without mirroring them.
 
-        `twins` `[A]` is the slot of each slot's move seen by the other side, -1 where it has none, and the mistake
-        drops it; `black` bool `[B]`: White's moves are looked up rightly. NaN where no slot is left, or where a logit
-        that is looked up is NaN or +inf.
+        `twins` `[A]` is the slot of each slot's move seen from the other side; -1 where there is none, and then the
+        mistake drops the move. `black` bool `[B]`: White's moves are looked up correctly. NaN where no slot is left,
+        or where a logit that is looked up is NaN or +inf.
         """
         looked_up = np.where(black[self.rows], twins[self.slots], self.slots)
         known = looked_up >= 0
@@ -199,21 +199,23 @@ class Unmasked:
         return Measured(leaked, flipped, np.where(sound, np.where(complete, 0.0, np.inf), np.nan))
 
     def rounded(self) -> Measured:
-        """How far the sum is from 1 when each probability is rounded to 4 places; counted in whole ten-thousandths."""
-        whole = np.rint(np.exp(log_softmax(self.legal, self.indptr)) * _PLACES)
-        leaked = np.abs(_PLACES - row_sum(whole, self.indptr)) / _PLACES
-        return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(whole / _PLACES))
+        """How far the sum is from 1 when each probability is rounded to 4 places; summed as integers, so exact."""
+        steps = np.rint(np.exp(log_softmax(self.legal, self.indptr)) * _ROUNDING_STEPS)
+        leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
+        return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS))
 
-    def _shared_with(self, log_illegal: Float, top_illegal: Float) -> Measured:
-        """Legal moves keep their logits and share with illegal slots of this log-mass; the divergence is then
-        `log(1 + illegal / legal)`."""
+    def _with_illegal_mass(self, log_illegal: Float, top_illegal: Float) -> Measured:
+        """A softmax over the unchanged legal logits plus illegal slots of this log-mass.
+
+        The divergence is then `log(1 + illegal / legal)`.
+        """
         with np.errstate(under="ignore", invalid="ignore"):
             leaked = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))
             kl = np.logaddexp(0.0, log_illegal - self.log_legal)
             return Measured(leaked, top_illegal > self.top_legal, kl)
 
     def _divergence(self, mistaken: Float) -> Float:
-        """`sum p log(p / q)` of each row, for a `q` over the legal moves `[N]`."""
+        """KL divergence `sum p log(p / q)` of each row, where `q` `[N]` is the mistaken policy of the legal moves."""
         log_p = log_softmax(self.legal, self.indptr)
         p = np.exp(log_p)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -234,32 +236,29 @@ def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Flo
 def measure(
     kinds: Collection[str], batch: Unmasked, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
-    """The kinds asked for, `served` aside, of a whole batch; `black` bool `[B]` says where Black is to move.
+    """These kinds, except `served`, of a whole batch; `black` bool `[B]` says where Black is to move.
 
-    `unmirrored` is not measured (NaN) for a vocabulary that is not mirrored: it cannot be made there.
+    `unmirrored` is NaN for a vocabulary that is not mirrored: the mistake cannot be made there.
     """
-    rows = len(batch.logits)
-    found: dict[str, Measured] = {}
+    unflipped, unmeasured = np.zeros(len(black), dtype=np.bool_), np.full(len(black), np.nan)
+    measured: dict[str, Measured] = {}
     for kind in kinds:
         if kind == RAW:
-            found[kind] = batch.raw()
+            measured[kind] = batch.raw()
         elif kind == MULTIPLIED:
-            found[kind] = batch.multiplied()
+            measured[kind] = batch.multiplied()
         elif kind == UNNORMALISED:
-            # Softmax first, the mask after, never renormalised: as much is lost as `raw` leaks; the order stays.
-            plain = found.get(RAW) or batch.raw()
-            found[kind] = Measured(plain.leaked, np.zeros(rows, dtype=np.bool_), plain.kl)
+            # Never renormalised: as much is lost as `raw` leaks, and the order of the legal moves stays.
+            plain = measured.get(RAW) or batch.raw()
+            measured[kind] = Measured(plain.leaked, unflipped, plain.kl)
+        elif kind == UNMIRRORED and vocabulary.mirrored:
+            measured[kind] = batch.unmirrored(vocabulary.twins(), black)
         elif kind == UNMIRRORED:
-            found[kind] = batch.unmirrored(vocabulary.twins(), black) if vocabulary.mirrored else _unmeasured(rows)
+            measured[kind] = Measured(unmeasured, unflipped, unmeasured)
         elif kind == ROUNDED:
-            found[kind] = batch.rounded()
+            measured[kind] = batch.rounded()
         elif kind in fills():
-            found[kind] = batch.filled(fills()[kind])
+            measured[kind] = batch.filled(fills()[kind])
         elif kind != SERVED:
             raise ValueError(f"kind: no {kind!r}")
-    return found
-
-
-def _unmeasured(rows: int) -> Measured:
-    nothing = np.full(rows, np.nan)
-    return Measured(nothing, np.zeros(rows, dtype=np.bool_), nothing)
+    return measured

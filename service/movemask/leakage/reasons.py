@@ -1,4 +1,4 @@
-"""What the illegal mass of a position stands for: its moves by name, and its causes."""
+"""The illegal mass of a position explained: the moves it is on, and the causes."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from movemask.leakage.record import IllegalMass
 from movemask.numeric.ragged import Float, Index
 from movemask.vocabulary.vocabulary import Vocabulary
 
-#: Illegal moves that are named for each position.
+#: Illegal moves named per position.
 NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """Illegal slots and the probability that plain softmax gives them, row after row, all `[K]`."""
+    """Illegal slots with the probability that plain softmax gives them, in order of row, all `[K]`."""
 
     rows: Index
     slots: Index
     masses: Float
 
 
-#: The illegal moves of a position that are named, heaviest first, and the mass by cause of all that are heavy.
+#: Of one position: its heaviest illegal moves, heaviest first, and the mass of all its heavy slots by cause.
 Explained = tuple[tuple[IllegalMass, ...], dict[Cause, float]]
 
 
@@ -38,22 +38,25 @@ def explained(
     legal: Sequence[Index],
     named: int = NAMED,
 ) -> list[Explained]:
-    """What the heavy slots of a batch stand for; `legal` are the legal moves `[L]` of each position (`move_codes`)."""
-    found: list[Explained] = [((), {}) for _ in range(len(boards))]
-    if not len(heavy.rows):
-        return found
-    written = Written.of_slots(boards, heavy.rows, heavy.slots, vocabulary)
-    causes, count = causes_of(written, legal), len(boards)
-    of_each = np.bincount(heavy.rows * len(CAUSES) + causes, heavy.masses, minlength=count * len(CAUSES))
-    for place in np.flatnonzero(of_each).tolist():
-        row, cause = divmod(place, len(CAUSES))
-        found[row][1][CAUSES[cause]] = float(of_each[place])
-    starts = np.searchsorted(heavy.rows, np.arange(count))
-    first = np.flatnonzero(np.arange(len(heavy.rows)) - starts[heavy.rows] < named)
-    names = uci_of(written.codes(vocabulary.bare_promotion)[first])
-    illegal: list[list[IllegalMass]] = [[] for _ in range(len(boards))]
-    for row, name, mass, cause in zip(
-        heavy.rows[first].tolist(), names, heavy.masses[first].tolist(), causes[first].tolist(), strict=True
-    ):
-        illegal[row].append(IllegalMass(name, mass, CAUSES[cause]))
-    return [(tuple(own), by_cause) for own, (_, by_cause) in zip(illegal, found, strict=True)]
+    """The explanation of each position of a batch, from its heavy slots, of which `named` are named.
+
+    `legal` are the legal moves `[L]` of each position (`move_codes`).
+    """
+    count = len(boards)
+    by_cause: list[dict[Cause, float]] = [{} for _ in range(count)]
+    illegal: list[list[IllegalMass]] = [[] for _ in range(count)]
+    if len(heavy.rows):
+        written = Written.of_slots(boards, heavy.rows, heavy.slots, vocabulary)
+        causes = causes_of(written, legal)
+        masses = np.bincount(heavy.rows * len(CAUSES) + causes, heavy.masses, minlength=count * len(CAUSES))
+        for index in np.flatnonzero(masses).tolist():
+            row, cause = divmod(index, len(CAUSES))
+            by_cause[row][CAUSES[cause]] = float(masses[index])
+        starts = np.searchsorted(heavy.rows, np.arange(count))
+        first = np.flatnonzero(np.arange(len(heavy.rows)) - starts[heavy.rows] < named)
+        names = uci_of(written.codes(vocabulary.bare_promotion)[first])
+        for row, name, mass, cause in zip(
+            heavy.rows[first].tolist(), names, heavy.masses[first].tolist(), causes[first].tolist(), strict=True
+        ):
+            illegal[row].append(IllegalMass(name, mass, CAUSES[cause]))
+    return list(zip(map(tuple, illegal), by_cause, strict=True))

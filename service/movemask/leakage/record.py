@@ -1,4 +1,4 @@
-"""What is kept of one answered position."""
+"""The audit record of one answered position."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from movemask.leakage.traits import Traits
 class Figure:
     """One kind for one position.
 
-    `leaked` is None where it cannot be measured (an illegal logit that is NaN or +inf, a mistake that this vocabulary
-    cannot make). `flipped` says whether the mistake changes the top move; `kl` is the divergence of the mistaken policy
-    from the right one in nats, None where it is infinite or not measured.
+    leaked : None where it cannot be measured: an illegal logit is NaN or +inf, or the vocabulary rules the mistake out
+    flipped : whether the mistake changes the top move
+    kl : divergence of the mistaken policy from the right one in nats; None where it is infinite or not measured
     """
 
     leaked: float | None
@@ -25,13 +25,13 @@ class Figure:
 
     @property
     def infinite(self) -> bool:
-        """Whether the mistake gives a move that can be played no probability at all."""
+        """Whether the divergence is infinite: the mistake gives a legal move probability 0."""
         return self.leaked is not None and self.kl is None
 
 
 @dataclass(frozen=True, slots=True)
 class IllegalMass:
-    """A slot that cannot be played: the move it stands for, the probability that plain softmax gives it, and why."""
+    """An illegal slot: its move, the probability that plain softmax gives it, and why it is illegal."""
 
     uci: str
     probability: float
@@ -53,7 +53,7 @@ class Leakage:
     @property
     def multiplied(self) -> float:
         leaked = self.figures[MULTIPLIED].leaked
-        assert leaked is not None  # no illegal logit enters it
+        assert leaked is not None  # it does not depend on illegal logits
         return leaked
 
     @property
@@ -65,7 +65,7 @@ class Leakage:
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One answered position. `time` is seconds since the epoch; the model is told by name and digest."""
+    """One answered position. `time` is in seconds since the epoch; `model` and `digest` identify the network."""
 
     time: float
     model: str

@@ -1,4 +1,4 @@
-"""The check of every answer before it is sent: what it holds itself, from its own moves and numbers."""
+"""The checks that every answer passes before it is sent, on its own moves and probabilities."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from movemask.board.move_codes import code_of
 from movemask.board.position import Position
 from movemask.errors import ServedLeakage
 
-#: How far the probabilities of an answer may be from a sum of 1.
+#: Largest distance from 1 of an answer's sum of probabilities.
 SUM_TOLERANCE = 1e-12
 
 
 def check_answer(
     position: Position, legal: Sequence[int], codes: Sequence[int], probabilities: Sequence[float], abstention: float
 ) -> None:
-    """Raises ServedLeakage unless the answer's moves are legal, each stands once, and the sum, abstention counted, is
-    within 1e-12 of 1.
+    """Raises ServedLeakage unless the answer's moves are legal and distinct, and its probabilities sum to 1.
 
-    codes, probabilities : what the answer holds
+    Parameters
+    ----------
     legal : the legal moves of the position (`move_codes`), before any filter
+    codes, probabilities : the moves of the answer and their probabilities
+    abstention : the mass that softmax_one leaves unassigned; it counts in the sum
     """
     allowed = set(legal)
     if not allowed.issuperset(codes):
@@ -34,7 +36,7 @@ def check_answer(
 
 
 def check_legal(position: Position, legal: Sequence[int]) -> None:
-    """Raises ServedLeakage unless these are the legal moves by python-chess."""
+    """Raises ServedLeakage unless these are the legal moves that python-chess finds."""
     right = {code_of(move) for move in position.board.generate_legal_moves()}
     if right != set(legal):
         raise ServedLeakage(

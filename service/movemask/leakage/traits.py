@@ -1,4 +1,4 @@
-"""What is known of a position beside its leakage, and the groups it is counted in by each."""
+"""The traits of a position that leakage is grouped by, and the groups of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 from movemask.board.phase import Phase
 
-#: What figures can be told by, beside `cause` and `model`; each position is in one group of each.
+#: Dimensions that figures are grouped by, besides `cause` and `model`; a position is in one group of each.
 DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
 
 _MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
@@ -17,7 +17,7 @@ _ELO_FROM = (0, *range(1000, 2500, 200))
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Of one position; `elo` is the rating of the side to move, None if none was given."""
+    """Traits of one position; `elo` is the rating of the side to move, None if none was given."""
 
     turn: str
     in_check: bool
@@ -27,7 +27,7 @@ class Traits:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The group that the position is counted in, of each of DIMENSIONS."""
+        """The group of the position in each of DIMENSIONS."""
         checked = "true" if self.in_check else "false"
         return self.phase.value, self.turn, checked, legal_moves_group(self.legal_moves), elo_group(self.elo)
 
@@ -44,7 +44,7 @@ def elo_group(elo: float | None) -> str:
 
 
 def groups(dimension: str) -> tuple[str, ...]:
-    """Every group of a dimension in its natural order."""
+    """Every group of a dimension, in natural order."""
     match dimension:
         case "phase":
             return tuple(phase.value for phase in Phase)
@@ -60,12 +60,13 @@ def groups(dimension: str) -> tuple[str, ...]:
 
 
 def _band(value: float, starts: tuple[int, ...]) -> str:
-    """The band of whole numbers that a value is in, such as `10-19`; the last one is open."""
-    place = bisect_right(starts, value) - 1
-    if place < 0:
+    """The band of whole numbers that holds a value, such as `10-19`; the last one is open."""
+    index = bisect_right(starts, value) - 1
+    if index < 0:
         raise ValueError(f"{value} is below {starts[0]}")
-    start = starts[place]
-    if place == len(starts) - 1:
+    start = starts[index]
+    if index == len(starts) - 1:
         return f"{start}+"
-    last = starts[place + 1] - 1
+    last = starts[index + 1] - 1
+
     return str(start) if last == start else f"{start}-{last}"

@@ -1,1 +1,1 @@
-"""What would have leaked: kinds of leakage, the sketches, the recorder, the store."""
+"""Keeping: the recorder, sketches, cells, the tables, and the figures read from them."""

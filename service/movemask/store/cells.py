@@ -1,4 +1,4 @@
-"""Cells: figures of one kind over one group of positions, which add up over time, processes and machines."""
+"""Cells: figures of one kind over one group of positions, which merge across time, processes and machines."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from movemask.leakage.traits import DIMENSIONS
 from movemask.numeric.ragged import Float
 from movemask.store.sketch import Sketch
 
-#: The dimension of the one group that holds every position.
+#: The dimension with a single group, which holds every position.
 ALL = "all"
 
-#: The dimension of the causes; a position is counted under each cause that took some of its `raw` mass.
+#: The dimension of the causes; a position counts under each cause of some of its `raw` mass.
 CAUSE = "cause"
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 
 
 class Key(NamedTuple):
-    """Which cell: a kind, and a group of a dimension."""
+    """Identifies a cell: a kind, and a group of a dimension."""
 
     kind: str
     dimension: str
@@ -36,10 +36,13 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Figures of one kind: all but `sketch` exact. `exact` holds the quantiles of whoever has every value, by name.
+    """Figures of one kind; all but `sketch` are exact.
 
-    `count` positions were measured and `unmeasured` could not be; of those measured the mistake changed the top move in
-    `flips` and has an infinite divergence in `infinite`; `kl` is the sum of the finite ones, in nats.
+    count, unmeasured : positions that were measured, and that could not be
+    flips, infinite : measured positions where the mistake changes the top move, and where the divergence is infinite
+    sum, max : of what leaked
+    kl : sum of the finite divergences, in nats
+    exact : exact quantiles by name, if known
     """
 
     count: int = 0
@@ -54,7 +57,7 @@ class Cell:
 
     @classmethod
     def of(cls, leaked: Float, flipped: NDArray[np.bool_], kl: Float) -> Cell:
-        """The cell of positions `[N]`: NaN in `leaked` where not measured, inf in `kl` where that is infinite."""
+        """The cell of positions `[N]`; `leaked` is NaN where not measured, `kl` inf where infinite."""
         known = ~np.isnan(leaked)
         measured = leaked if known.all() else leaked[known]
         finite = np.isfinite(kl)
@@ -71,7 +74,7 @@ class Cell:
 
     @classmethod
     def merged(cls, cells: Iterable[Cell]) -> Cell:
-        """The cell of all that any of these counts."""
+        """The cell of the positions of all these cells."""
         parts = list(cells)
         if len(parts) == 1:
             return parts[0]
@@ -88,7 +91,7 @@ class Cell:
 
     @property
     def positions(self) -> int:
-        """Positions that were looked at, measured or not."""
+        """Positions, measured or not."""
         return self.count + self.unmeasured
 
     @property
@@ -97,12 +100,12 @@ class Cell:
 
     @property
     def highest(self) -> float | None:
-        """The maximum; None of nothing."""
+        """The maximum; None if nothing was measured."""
         return self.max if self.count else None
 
     @property
     def mean_kl(self) -> float | None:
-        """Mean divergence where it is finite; None where it never is."""
+        """Mean of the finite divergences; None if there are none."""
         finite = self.count - self.infinite
         return self.kl / finite if finite else None
 
@@ -111,15 +114,15 @@ class Cell:
         the maximum."""
         if self.exact is not None:
             return dict(self.exact)
-        found = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
-        return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in found.items()}
+        bounds = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
+        return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in bounds.items()}
 
     def mass_figures(self) -> dict[str, Any]:
         """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
         return {"count": self.count, "mean": self.mean, "max": self.highest, **self.quantiles()}
 
     def figures(self) -> dict[str, Any]:
-        """Figures by name, as they are reported."""
+        """Figures by name, as reported."""
         return {
             "count": self.count,
             "unmeasured": self.unmeasured,
@@ -131,15 +134,15 @@ class Cell:
 
 
 def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
-    """The cells that these positions are counted in."""
+    """The cells of these positions."""
     members = members_of(zip(*(record.traits.groups for record in records), strict=True))
-    found: dict[Key, Cell] = {}
+    cells: dict[Key, Cell] = {}
     for kind in KINDS:
         rows = [row for row, record in enumerate(records) if kind in record.leakage.figures]
         if rows:
             columns = _columns([records[row].leakage.figures[kind] for row in rows])
-            found |= grouped(
-                kind, columns, members if len(rows) == len(records) else _among(members, rows, len(records))
+            cells |= grouped(
+                kind, columns, members if len(rows) == len(records) else _restricted(members, rows, len(records))
             )
     masses: dict[str, list[float]] = defaultdict(list)
     for record in records:
@@ -147,33 +150,33 @@ def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
             masses[cause.value].append(mass)
     if any(math.isnan(mass) for of_cause in masses.values() for mass in of_cause):
         raise ValueError("a cause's mass is NaN")
-    return found | of_causes({group: np.array(mass) for group, mass in masses.items()})
+    return cells | of_causes({group: np.array(mass) for group, mass in masses.items()})
 
 
-#: Of positions `[N]`: what leaked, whether the top move changed, the divergence; as `Cell.of` takes them.
+#: Of positions `[N]`: what leaked, whether the top move changed, the divergence; the arguments of `Cell.of`.
 Columns = tuple[Float, NDArray[np.bool_], Float]
 
-#: By dimension and group, the rows of the positions that are counted there.
+#: By dimension and group, the rows of its positions.
 Members = Mapping[str, Mapping[str, NDArray[np.intp]]]
 
 
 def members_of(groups: Iterable[Sequence[str]]) -> Members:
-    """From the groups of the positions `[N]`, for each of DIMENSIONS in turn."""
-    found = {}
-    for dimension, of_each in zip(DIMENSIONS, groups, strict=True):
-        rows: dict[str, list[int]] = defaultdict(list)
-        for row, group in enumerate(of_each):
-            rows[group].append(row)
-        found[dimension] = {group: np.array(own, dtype=np.intp) for group, own in rows.items()}
-    return found
+    """The members of each group; `groups` holds the groups of the positions `[N]` for each of DIMENSIONS."""
+    members = {}
+    for dimension, group_of_row in zip(DIMENSIONS, groups, strict=True):
+        rows_of: dict[str, list[int]] = defaultdict(list)
+        for row, group in enumerate(group_of_row):
+            rows_of[group].append(row)
+        members[dimension] = {group: np.array(rows, dtype=np.intp) for group, rows in rows_of.items()}
+    return members
 
 
-def _among(members: Members, rows: Sequence[int], count: int) -> Members:
-    """The same groups, of some of the rows alone, by their places among those."""
-    places = np.full(count, -1, dtype=np.intp)
-    places[rows] = np.arange(len(rows))
+def _restricted(members: Members, rows: Sequence[int], count: int) -> Members:
+    """The members among these of `count` rows, as indices into `rows`."""
+    index_of = np.full(count, -1, dtype=np.intp)
+    index_of[rows] = np.arange(len(rows))
     return {
-        dimension: {group: places[own][places[own] >= 0] for group, own in groups.items()}
+        dimension: {group: index_of[of_group][index_of[of_group] >= 0] for group, of_group in groups.items()}
         for dimension, groups in members.items()
     }
 
@@ -181,39 +184,39 @@ def _among(members: Members, rows: Sequence[int], count: int) -> Members:
 def grouped(kind: str, columns: Columns, members: Members) -> dict[Key, Cell]:
     """The cells of one kind: of all positions `[N]`, and of each group."""
     leaked, flipped, kl = columns
-    found = {Key(kind, ALL, ""): Cell.of(leaked, flipped, kl)}
+    cells = {Key(kind, ALL, ""): Cell.of(leaked, flipped, kl)}
     for dimension, groups in members.items():
         for group, rows in groups.items():
             if len(rows):
-                found[Key(kind, dimension, group)] = Cell.of(leaked[rows], flipped[rows], kl[rows])
-    return found
+                cells[Key(kind, dimension, group)] = Cell.of(leaked[rows], flipped[rows], kl[rows])
+    return cells
 
 
 def of_causes(masses: Mapping[str, Float]) -> dict[Key, Cell]:
-    """The cells of causes, each with the masses of the positions `[N]` that it took some in."""
-    found = {}
+    """The cells of causes; `masses` holds, by cause, the mass `[N]` in each position where it is above 0."""
+    cells = {}
     for group, mass in masses.items():
         if len(mass):
-            nothing = np.zeros(len(mass))
-            found[Key(RAW, CAUSE, group)] = Cell.of(mass, nothing.astype(np.bool_), nothing)
-    return found
+            zeros = np.zeros(len(mass))
+            cells[Key(RAW, CAUSE, group)] = Cell.of(mass, zeros.astype(np.bool_), zeros)
+    return cells
 
 
 def _columns(figures: Sequence[Figure]) -> Columns:
-    """What `Cell.of` takes, of single figures."""
+    """Single figures as the arguments of `Cell.of`."""
     nan, inf = math.nan, math.inf
-    leaked = np.array([nan if one.leaked is None else one.leaked for one in figures])
-    kl = np.array([(nan if one.leaked is None else inf) if one.kl is None else one.kl for one in figures])
-    unmeasured = sum(one.leaked is None for one in figures)
+    leaked = np.array([nan if figure.leaked is None else figure.leaked for figure in figures])
+    kl = np.array([(nan if f.leaked is None else inf) if f.kl is None else f.kl for f in figures])
+    unmeasured = sum(figure.leaked is None for figure in figures)
     if np.isnan(leaked).sum() != unmeasured or np.isnan(kl).sum() > unmeasured:
         raise ValueError("a figure is NaN; what is not measured is None")
-    return leaked, np.array([one.flipped for one in figures], dtype=np.bool_), kl
+    return leaked, np.array([figure.flipped for figure in figures], dtype=np.bool_), kl
 
 
 def merged(parts: Iterable[Mapping[Key, Cell]]) -> dict[Key, Cell]:
-    """The cells of all."""
-    found: dict[Key, list[Cell]] = defaultdict(list)
+    """The merged cells of all parts, by key."""
+    groups: dict[Key, list[Cell]] = defaultdict(list)
     for part in parts:
         for key, cell in part.items():
-            found[key].append(cell)
-    return {key: Cell.merged(cells) for key, cells in found.items()}
+            groups[key].append(cell)
+    return {key: Cell.merged(cells) for key, cells in groups.items()}

@@ -1,4 +1,4 @@
-"""The database behind the store, SQLite or PostgreSQL: opened, brought up to date, come back to when it had gone."""
+"""The database of the store, SQLite or PostgreSQL: connections, migrations, and recovery after an outage."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _VARIABLE = "MOVEMASK_DATABASE_URL"
 _READING = "movemask_reading"
 _MIGRATING = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes the tables
 
-#: Seconds that a connection, a lock and a statement may take before the database counts as out of order.
+#: Seconds that a connection, a lock and a statement may take before the database counts as failed.
 _CONNECT_SECONDS, _LOCK_SECONDS, _STATEMENT_SECONDS = 5, 5, 30
 
 
 class Database:
-    """A database by its URL; nothing is opened before it is needed. Raises StoreError for a URL that cannot be."""
+    """A database by its URL, opened on first use. Raises StoreError for an unusable URL."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -76,20 +76,20 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """A transaction that writes. StoreError if there is none to be had now; what can never be written is let
-        through as SQLAlchemy's own error."""
-        with self._told("written"), self._prepared().begin() as connection:
+        """A transaction that writes. Raises StoreError for a failure that may pass; a statement that can never succeed
+        raises SQLAlchemy's own error."""
+        with self._store_errors("written"), self._prepared().begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads; StoreError."""
-        with self._told("read"), self._prepared().connect().execution_options(**{_READING: True}) as connection:
+        """A transaction that only reads. Raises StoreError."""
+        with self._store_errors("read"), self._prepared().connect().execution_options(**{_READING: True}) as connection:
             yield connection
 
     def open(self) -> None:
-        """Opens the database and brings its tables up to date; StoreError if that cannot be, StoreUnreachable for a
-        server that does not answer."""
+        """Opens the database and migrates its tables. Raises StoreUnreachable for a server that does not answer,
+        StoreError for any other failure."""
         try:
             self._prepared()
         except SQLAlchemyError as error:
@@ -101,23 +101,23 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def _told(self, done: str) -> Iterator[None]:
-        """Makes the driver's errors ours; after one, tables and file are looked at again before they are used."""
+    def _store_errors(self, done: str) -> Iterator[None]:
+        """Turns the driver's errors into StoreError; after one, tables and file are checked again before use."""
         try:
             yield
         except SQLAlchemyError as error:
             self._ready = False
-            if _never(error):
+            if _is_permanent(error):
                 raise
             raise StoreError(f"the audit store cannot be {done}: {self._reason(error)}") from error
 
     def _prepared(self) -> sa.Engine:
-        """The engine, on a database whose tables are there."""
+        """The engine, once the tables exist and are up to date."""
         if self._ready and self._inode == self._inode_now():
             return self._engine
         with self._lock:
             if self._inode is not None and self._inode != self._inode_now():
-                self._engine.dispose()  # connections to a file that is no longer there write into nothing
+                self._engine.dispose()  # open connections still write to the deleted file
             with self._engine.connect().execution_options(**{_READING: True}) as connection:
                 version = _version(connection)
             if version != HEAD:
@@ -128,12 +128,12 @@ class Database:
         return self._engine
 
     def _reason(self, error: SQLAlchemyError) -> str:
-        """The driver's own words, without SQLAlchemy's frame and the statement; and what is in the way of a file."""
-        said = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+        """The driver's message without SQLAlchemy's additions, and why the file of SQLite cannot be used."""
+        message = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
         obstacle = None
         if self._file is not None and isinstance(error, OperationalError):
             obstacle = _obstacle(self._file.absolute())
-        return f"{said}: {obstacle}" if obstacle else said
+        return f"{message}: {obstacle}" if obstacle else message
 
     def _inode_now(self) -> int | None:
         try:
@@ -143,7 +143,7 @@ class Database:
 
 
 def _version(connection: sa.Connection) -> str | None:
-    """The version of the tables that are there, None of none; version 1 kept it in a table of its own."""
+    """The version of the existing tables, None if there are none. Version 1 kept it in a table of its own."""
     tables = sa.inspect(connection).get_table_names()
     if "alembic_version" in tables:
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
@@ -153,7 +153,7 @@ def _version(connection: sa.Connection) -> str | None:
 
 
 def _migrate(connection: sa.Connection, shown: str) -> None:
-    """Runs what the database lacks, in this transaction. alembic is loaded only where there is something to run."""
+    """Runs the missing migrations in this transaction. alembic is imported only if there are any."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
     version = _version(connection)
@@ -174,17 +174,17 @@ def _migrate(connection: sa.Connection, shown: str) -> None:
     log.info("audit database %s: tables of version %s", shown, HEAD)
 
 
-#: PostgreSQL's classes of errors that what is written is at fault for: a bad value, a constraint, a limit such as the
-#: size of an index row, which psycopg counts among the operational errors.
-_AT_FAULT = ("22", "23", "54")
+#: PostgreSQL's error classes that the data is at fault for: a bad value, a constraint, a limit such as the size of an
+#: index row, which psycopg reports as operational errors.
+_DATA_ERRORS = ("22", "23", "54")
 
 
-def _never(error: SQLAlchemyError) -> bool:
-    """Whether a statement can never succeed, for what it says; a table or a right that is missing may come back."""
+def _is_permanent(error: SQLAlchemyError) -> bool:
+    """Whether a statement can never succeed, by its data; a missing table or permission may come back."""
     state = getattr(getattr(error, "orig", None), "sqlstate", None)
     if isinstance(error, ProgrammingError):
         return not (state and state.startswith("42"))
-    if state and state.startswith(_AT_FAULT):
+    if state and state.startswith(_DATA_ERRORS):
         return True
     return isinstance(error, StatementError) and (
         isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
@@ -209,8 +209,8 @@ def _obstacle(file: Path) -> str | None:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    """WAL, so that readers and a writer do not wait for each other; and transactions that we begin ourselves."""
-    connection.isolation_level = None  # else the driver begins them late, and making the tables would not be in one
+    """WAL, so that readers and a writer do not block each other; and transactions that we begin ourselves."""
+    connection.isolation_level = None  # else the driver begins them late, and creating tables would not be in one
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
     cursor.execute("PRAGMA journal_mode = WAL")
@@ -219,6 +219,6 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    """A writer takes the lock at the start, where waiting for it works; a lock asked for later fails at once."""
+    """A writer takes the lock at the start, where SQLite waits for it; a later upgrade to it fails at once."""
     reads = connection.get_execution_options().get(_READING, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

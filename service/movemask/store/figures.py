@@ -1,4 +1,4 @@
-"""The audit's store, read: figures by model, time and group, their history, the worst positions and single ones."""
+"""Reads the audit's store: figures by model, time and group, their history, the worst and the single positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from movemask.store.schema import CELL, MODEL, POSITION, WORST
 from movemask.store.sketch import Sketch
 from movemask.store.store import EVER
 
-#: What figures can be told by.
+#: Dimensions that figures are grouped by.
 BY = (*DIMENSIONS, CAUSE)
 
 Kinds = dict[str, Cell]  # cells by kind
@@ -27,7 +27,7 @@ Kinds = dict[str, Cell]  # cells by kind
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of time in seconds since 1970, from `since` to before `until`; None for no bound."""
+    """A span of time in seconds since 1970: `since` inclusive, `until` exclusive; None for no bound."""
 
     since: float | None = None
     until: float | None = None
@@ -39,18 +39,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ModelFigures:
-    """Figures of one model, the network that answered last under its name, and of its groups where asked for."""
+    """Figures of one model, the network that answered last under its name, and of its groups if requested."""
 
     name: str
     digest: str
     trained_with_mask: bool
     kinds: Kinds
     groups: dict[str, Kinds] | None = None
-    covered: tuple[int, int] | None = None  # with a span: from when to when was counted
+    covered: tuple[int, int] | None = None  # with a span: the start and end of what was counted
 
     @property
     def positions(self) -> int:
-        """How many positions were audited."""
+        """Audited positions."""
         return max((cell.positions for cell in self.kinds.values()), default=0)
 
 
@@ -74,7 +74,7 @@ class Illegal:
 
 @dataclass(frozen=True, slots=True)
 class StoredFigure:
-    """One kind of one position, as `record.Figure` has it."""
+    """One kind of leakage of one position, as in `record.Figure`."""
 
     leaked: float | None
     flipped: bool
@@ -83,7 +83,7 @@ class StoredFigure:
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """An audited position as the store has it; what version 1 did not keep is None or empty."""
+    """A stored position; what version 1 did not keep is None or empty."""
 
     id: int | None
     fen: str
@@ -106,36 +106,38 @@ class StoredPosition:
 
 
 class Figures:
-    """Reads a database; every method raises StoreError if it cannot."""
+    """Reads the database; every method raises StoreError if it cannot."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def models(self, model: str | None = None, span: Span = Span(), by: str | None = None) -> list[ModelFigures]:
-        """Figures by model, or of one alone, in order of name; with `by`, by the groups of it too.
+        """Figures of all models, or of one, in order of name; with `by`, also by the groups of that dimension.
 
-        With a span, what was kept by ten minutes, hours or days is counted whole if it overlaps it.
+        Ten minutes, hours or days that overlap the span count whole.
         """
         with self._database.reading() as connection:
-            found = []
+            models = []
             for row in connection.execute(_latest_models(model)).all():
                 kinds = _cells(connection, row.id, ALL, span).get("", {})
-                told = None
+                groups = None
                 if by is not None:
                     by_group = _cells(connection, row.id, by, span)
-                    told = {group: by_group[group] for group in _in_order(by, by_group)}
+                    groups = {group: by_group[group] for group in _in_order(by, by_group)}
                 if kinds or span.everything:
                     covered = None if span.everything else _covered(connection, row.id, span)
-                    found.append(ModelFigures(row.name, row.digest, bool(row.trained_with_mask), kinds, told, covered))
-            return found
+                    models.append(
+                        ModelFigures(row.name, row.digest, bool(row.trained_with_mask), kinds, groups, covered)
+                    )
+            return models
 
     def history(self, model: str | None, span: Span, seconds: int) -> list[tuple[ModelFigures, list[Bucket]]]:
-        """Figures by model and spans of `seconds`, in order of time; what is kept coarser is told coarser."""
+        """Figures of each model in buckets of `seconds`, in order of time; coarser where only that is kept."""
         with self._database.reading() as connection:
-            found = []
+            histories = []
             for row in connection.execute(_latest_models(model)).all():
                 parts: dict[tuple[int, int], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *_TOLD)
+                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *_CELL_COLUMNS)
                 for tier, start, *cell in connection.execute(query):
                     length = max(seconds, tier)
                     parts[start // length * length, length][cell[1]].append(cell)
@@ -143,52 +145,45 @@ class Figures:
                     Bucket(start, length, _by_kind({kind: _merged(cells) for kind, cells in kinds.items()}))
                     for (start, length), kinds in sorted(parts.items())
                 ]
-                found.append((ModelFigures(row.name, row.digest, bool(row.trained_with_mask), {}), buckets))
-            return found
+                histories.append((ModelFigures(row.name, row.digest, bool(row.trained_with_mask), {}), buckets))
+            return histories
 
     def worst(self, kind: str, limit: int, model: str | None = None, span: Span = Span()) -> list[StoredPosition]:
-        """The positions with the most leakage of a kind, worst first; with a span, those of the kept ones in it."""
-        query = (
-            sa.select(WORST, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask)
-            .join(MODEL)
-            .where(WORST.c.kind == kind, *_within(WORST.c.time, span))
-            .order_by(WORST.c.value.desc(), WORST.c.fen)
-            .limit(limit)
-        )
-        if model is not None:
-            query = query.where(MODEL.c.name == model)
-        with self._database.reading() as connection:
-            return [_stored(row) for row in connection.execute(query).mappings()]
+        """The positions with the most leakage of a kind, worst first; with a span, the kept ones in that span."""
+        query = _positions_of(WORST, model, span).where(WORST.c.kind == kind)
+        return self._stored(query.order_by(WORST.c.value.desc(), WORST.c.fen).limit(limit))
 
     def positions(
         self, limit: int, *, before: int | None = None, model: str | None = None, span: Span = Span()
     ) -> list[StoredPosition]:
-        """Single positions, newest first, those with ids below `before`: rows that arrive meanwhile move nothing."""
-        query = (
-            sa.select(POSITION, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask)
-            .join(MODEL)
-            .where(*_within(POSITION.c.time, span))
-            .order_by(POSITION.c.id.desc())
-            .limit(limit)
-        )
+        """Single positions, newest first; only ids below `before`, so that new rows do not shift the pages."""
+        query = _positions_of(POSITION, model, span)
         if before is not None:
             query = query.where(POSITION.c.id < before)
-        if model is not None:
-            query = query.where(MODEL.c.name == model)
-        with self._database.reading() as connection:
-            return [_stored(row) for row in connection.execute(query).mappings()]
+        return self._stored(query.order_by(POSITION.c.id.desc()).limit(limit))
 
     def all_positions(
         self, *, before: int | None = None, model: str | None = None, span: Span = Span(), at_once: int = 1000
     ) -> Iterator[StoredPosition]:
-        """All of them, newest first, read a page at a time, so that neither memory nor a lock is held."""
+        """All single positions, newest first, read in pages: no long transaction, and little memory."""
         while page := self.positions(at_once, before=before, model=model, span=span):
             yield from page
             before = page[-1].id
 
+    def _stored(self, query: sa.Select[Any]) -> list[StoredPosition]:
+        with self._database.reading() as connection:
+            return [_stored_position(row) for row in connection.execute(query).mappings()]
+
+
+def _positions_of(table: sa.Table, model: str | None, span: Span) -> sa.Select[Any]:
+    """The positions of a table, with their network, of one model or all."""
+    query = sa.select(table, MODEL.c.name, MODEL.c.digest, MODEL.c.trained_with_mask).join(MODEL)
+    query = query.where(*_within(table.c.time, span))
+    return query if model is None else query.where(MODEL.c.name == model)
+
 
 def _latest_models(name: str | None) -> sa.Select[Any]:
-    """For each name the network that answered last under it: figures of two networks are never mixed."""
+    """The network that answered last under each name; figures of two networks are never mixed."""
     place = sa.func.row_number().over(partition_by=MODEL.c.name, order_by=(MODEL.c.last_time.desc(), MODEL.c.id.desc()))
     ranked = sa.select(MODEL, place.label("place")).subquery()
     query = sa.select(ranked).where(ranked.c.place == 1).order_by(ranked.c.name)
@@ -196,7 +191,7 @@ def _latest_models(name: str | None) -> sa.Select[Any]:
 
 
 def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
-    """The cells of a model that overlap a span, or those of all time where it has no bounds."""
+    """The cells of a model in the spans of time that overlap this one."""
     query = sa.select(CELL).where(CELL.c.model == model, CELL.c.dimension == dimension, CELL.c.tier != EVER)
     if span.since is not None:
         query = query.where(CELL.c.start + CELL.c.tier > span.since)
@@ -206,27 +201,27 @@ def _spans(model: int, dimension: str, span: Span) -> sa.Select[Any]:
 
 
 def _cells(connection: sa.Connection, model: int, dimension: str, span: Span) -> dict[str, Kinds]:
-    """By group and kind."""
+    """The cells of a model, by group and kind."""
     query = _spans(model, dimension, span)
     if span.everything:
         query = sa.select(CELL).where(CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension)
     parts: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for row in connection.execute(query.with_only_columns(*_TOLD)):
+    for row in connection.execute(query.with_only_columns(*_CELL_COLUMNS)):
         parts[row[0], row[1]].append(row)
-    found: dict[str, Kinds] = defaultdict(dict)
+    cells: dict[str, Kinds] = defaultdict(dict)
     for (group, kind), rows in parts.items():
-        found[group][kind] = _merged(rows)
-    return {group: _by_kind(kinds) for group, kinds in found.items()}
+        cells[group][kind] = _merged(rows)
+    return {group: _by_kind(kinds) for group, kinds in cells.items()}
 
 
-#: What is read of a cell: its group and kind, then as `_merged` takes them.
-_TOLD = tuple(
+#: The columns of a cell that are read, in the order that `_merged` expects.
+_CELL_COLUMNS = tuple(
     CELL.c[name] for name in ("group", "kind", "count", "unmeasured", "flips", "infinite", "sum", "max", "kl", "sketch")
 )
 
 
 def _merged(rows: Sequence[Any]) -> Cell:
-    """The cell of all these rows, as `Cell.merged` would make it, without a cell for each."""
+    """The merged cell of these rows; as `Cell.merged`, without an object for each row."""
     _, _, counts, unmeasured, flips, infinite, sums, highest, kls, sketches = zip(*rows, strict=True)
     return Cell(
         count=sum(counts),
@@ -251,11 +246,11 @@ def _by_kind(cells: Kinds) -> Kinds:
     return {kind: cells[kind] for kind in KINDS if kind in cells}
 
 
-def _in_order(by: str, found: dict[str, Kinds]) -> Sequence[str]:
-    """Groups in their natural order; causes by mass."""
+def _in_order(by: str, cells: dict[str, Kinds]) -> Sequence[str]:
+    """The groups in natural order; causes by mass."""
     if by == CAUSE:
-        return sorted(found, key=lambda group: -max(cell.sum for cell in found[group].values()))
-    return [group for group in groups(by) if group in found]
+        return sorted(cells, key=lambda group: -max(cell.sum for cell in cells[group].values()))
+    return [group for group in groups(by) if group in cells]
 
 
 def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[bool]]:
@@ -267,7 +262,7 @@ def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[
     return bounds
 
 
-def _stored(row: Any) -> StoredPosition:
+def _stored_position(row: Any) -> StoredPosition:
     return StoredPosition(
         id=row.get("id"),
         fen=row["fen"],
@@ -284,7 +279,7 @@ def _stored(row: Any) -> StoredPosition:
         raw=row["raw"],
         multiplied=row["multiplied"],
         served=row["served"],
-        figures={kind: StoredFigure(*found) for kind, found in json.loads(row["figures"] or "{}").items()},
+        figures={kind: StoredFigure(*figure) for kind, figure in json.loads(row["figures"] or "{}").items()},
         causes=json.loads(row["causes"] or "{}"),
-        illegal=tuple(Illegal(uci, mass, *(why or [None])) for uci, mass, *why in json.loads(row["illegal"])),
+        illegal=tuple(Illegal(uci, mass, *(cause or [None])) for uci, mass, *cause in json.loads(row["illegal"])),
     )

@@ -1,4 +1,4 @@
-"""The recorder: takes records without waiting, and a thread of its own writes them to the store in batches."""
+"""The recorder: accepts audit records without blocking; its own thread writes them to the store in batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from movemask.store.store import Store
 
 log = logging.getLogger(__name__)
 
-#: Records in one transaction: long enough to be cheap, short enough not to hold the lock for long.
+#: Records per transaction: enough to be cheap each, too few to hold the lock for long.
 _PER_WRITE = 2_000
 _PRUNE_EVERY = 600.0  # seconds
 _LONGEST_RETRY = 5.0  # seconds
@@ -25,23 +25,23 @@ _LONGEST_RETRY = 5.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How fresh the stored figures are: they hold what this process answered before `as_of`, in seconds since 1970;
-    `waiting` records are not written yet."""
+    """How fresh the stored figures are: they include all that this process answered before `as_of`, in seconds since
+    1970; `waiting` records are not written yet."""
 
     as_of: float
     waiting: int
 
 
 class Recorder:
-    """Writes what `record` is given within `flush_seconds`, and the rest when closed.
+    """Writes records to the store within `flush_seconds`, the last ones on `close`.
 
-    While the store cannot be written, records wait, up to `max_waiting`; past that the newest are dropped and counted.
-    A record that can never be written is dropped and counted alone, whatever batch it is in.
+    While the store cannot be written, up to `max_waiting` records wait; beyond that new ones are dropped and counted.
+    A record that can never be written is dropped and counted on its own, whatever batch it is in.
 
     Parameters
     ----------
-    watch : called with how many records wait and how many were just dropped, whenever either changes
-    made : called with records that were made of audited batches
+    on_waiting : called with how many records wait and how many were just dropped, whenever either changes
+    on_records : called with the records made of audited batches
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class Recorder:
         *,
         flush_seconds: float,
         max_waiting: int,
-        watch: Callable[[int, int], None] | None = None,
-        made: Callable[[Sequence[AuditRecord]], None] | None = None,
+        on_waiting: Callable[[int, int], None] | None = None,
+        on_records: Callable[[Sequence[AuditRecord]], None] | None = None,
     ) -> None:
         self._store = store
-        self._made = made
+        self._on_records = on_records
         self._expected: dict[int, tuple[float, int]] = {}  # by thread: since when, and how many positions
         self._audited: list[Audited] = []  # records are still to be made of these
         self._unmade = 0  # positions in them
         self._making: Sequence[Audited] = ()  # records are being made of these
         self._flush_seconds = flush_seconds
         self._max_waiting = max_waiting
-        self._watch = watch
+        self._on_waiting = on_waiting
         self._wake = threading.Condition()
         self._waiting: deque[AuditRecord] = deque()
         self._batch: Sequence[AuditRecord] = ()  # being written
@@ -80,7 +80,7 @@ class Recorder:
         return expected + self._unmade + len(self._waiting) + len(self._batch)
 
     def freshness(self) -> Freshness:
-        """How fresh figures are that are read from the store after this call."""
+        """How fresh figures read from the store after this call are."""
         with self._wake:
             records = [*self._batch[:1], *islice(self._waiting, 1)]
             batches = [*self._making[:1], *self._audited[:1]]
@@ -89,17 +89,16 @@ class Recorder:
             return Freshness(min(times, default=time.time()), self.waiting)
 
     def record(self, records: Sequence[AuditRecord], failed: int = 0) -> None:
-        """Takes records to be written, and how many could not be made, which count as dropped; returns at once,
-        whatever the store does."""
+        """Accepts records to write, without blocking; `failed` more could not be made and count as dropped."""
         with self._wake:
             room = max(0, self._max_waiting - self.waiting)
             idle = not self._waiting
             self._waiting.extend(records[:room])
             lost = failed + len(records) - len(records[:room])
             self.dropped += lost
-            if idle or len(self._waiting) >= _PER_WRITE:  # in between the thread only lets them gather
+            if idle or len(self._waiting) >= _PER_WRITE:  # in between, the thread is waiting for a batch to fill
                 self._wake.notify_all()
-        self._tell(lost)
+        self._notify(lost)
 
     def expect(self, positions: int) -> None:
         """Says that so many positions are being answered, which this thread hands to `audit` next: they count as
@@ -122,11 +121,10 @@ class Recorder:
             if self._flushing:
                 self._wake.notify_all()
             self.dropped += lost
-        self._tell(lost)
+        self._notify(lost)
 
     def flush(self, timeout: float) -> bool:
-        """Waits until all that was answered before is written; False if that takes longer than `timeout` seconds, or
-        the store cannot be written."""
+        """Waits until everything answered before is written; False if the store fails or after `timeout` seconds."""
         with self._wake:
             self._flushing += 1
             self._wake.notify_all()
@@ -140,8 +138,8 @@ class Recorder:
             return not self.waiting
 
     def close(self, timeout: float = 5.0) -> None:
-        """Writes what waits and ends the thread; what the store does not take within `timeout` seconds is
-        lost, and said."""
+        """Writes the waiting records and ends the thread; those not written within `timeout` seconds are lost, and
+        logged."""
         with self._wake:
             self._closing = True
             self._wake.notify_all()
@@ -174,8 +172,8 @@ class Recorder:
             self._prune()
 
     def _next_batch(self) -> list[AuditRecord] | None:
-        """Waits for records, lets them gather for `flush_seconds`, and takes some; None when closed and
-        nothing waits."""
+        """The next records to write, gathered for up to `flush_seconds`; empty after an idle wait, None once closed
+        and nothing waits."""
         with self._wake:
             idle = _PRUNE_EVERY if self.failure is None else _LONGEST_RETRY
             self._wake.wait_for(lambda: self._waiting or self._audited or self._closing, idle)
@@ -188,8 +186,8 @@ class Recorder:
             audited, self._audited = self._audited, []
             self._making = audited
         records, lost = _records(audited)
-        if self._made is not None:
-            self._made(records)
+        if self._on_records is not None:
+            self._on_records(records)
         with self._wake:
             self._unmade -= sum(map(len, audited))
             self._waiting.extend(records)
@@ -199,12 +197,14 @@ class Recorder:
             self._making = ()
             self._wake.notify_all()  # there may be nothing to write
         if lost:
-            self._tell(lost)
+            self._notify(lost)
         return batch
 
     def _write(self, batch: Sequence[AuditRecord]) -> None:
-        """Writes a batch, in halves where it cannot be written whole, until each record that can never be written
-        stands alone and is dropped. StoreError leaves in `_batch` what is not written yet."""
+        """Writes a batch, bisecting it on failure until each record that can never be written is alone and dropped.
+
+        After StoreError, `_batch` holds what is not written yet.
+        """
         parts, lost = [batch], 0
         while parts:
             part = parts.pop()
@@ -212,7 +212,7 @@ class Recorder:
                 self._store.write(part)
             except StoreError:
                 raise
-            except Exception:  # a bug; what can never be written must not stop what can
+            except Exception:  # a bug; records that can never be written must not block the others
                 if len(part) > 1:
                     middle = len(part) // 2
                     parts += [part[middle:], part[:middle]]
@@ -227,7 +227,7 @@ class Recorder:
             log.error("%d audit records cannot be written and are dropped", lost)
 
     def _finished(self, part: Sequence[AuditRecord], *, dropped: bool) -> None:
-        """Takes the first records of `_batch`, written or dropped, off it."""
+        """Removes the first records of `_batch`, which were written or dropped."""
         with self._wake:
             self._batch = self._batch[len(part) :]
             if dropped:
@@ -236,14 +236,14 @@ class Recorder:
                 self.failure = None
                 log.warning("the audit store can be written again")
             self._wake.notify_all()
-        self._tell(len(part) if dropped else 0)
+        self._notify(len(part) if dropped else 0)
 
-    def _tell(self, lost: int) -> None:
-        if self._watch is not None:
+    def _notify(self, lost: int) -> None:
+        if self._on_waiting is not None:
             try:
-                self._watch(self.waiting, lost)
-            except Exception:  # who counts must not stop who writes
-                log.exception("the audit's counts cannot be told")
+                self._on_waiting(self.waiting, lost)
+            except Exception:  # a failing observer must not stop the writer
+                log.exception("the observer of the audit's backlog failed")
 
     def _put_back(self, failure: str) -> None:
         with self._wake:
@@ -253,7 +253,7 @@ class Recorder:
             self._wake.notify_all()
 
     def _prune(self) -> None:
-        """Prunes when it is time to, or to see whether a database that had failed is back."""
+        """Prunes when due, or to probe whether a failed database is back."""
         if self.failure is None and time.monotonic() - self._pruned < _PRUNE_EVERY:
             return
         self._pruned = time.monotonic()
@@ -262,14 +262,14 @@ class Recorder:
         except StoreError as error:
             if self.failure is None:
                 log.warning("%s", error)
-        except Exception:  # a bug; records are written all the same
+        except Exception:  # a bug; records are written nevertheless
             log.exception("the audit store cannot be pruned")
         else:
             self.failure = None
 
 
 def _records(audited: Sequence[Audited]) -> tuple[list[AuditRecord], int]:
-    """The records of batches, and how many could not be made: one that fails costs itself alone."""
+    """The records of batches, and how many could not be made; a failing one does not cost the others."""
     records: list[AuditRecord] = []
     lost = 0
     for batch in Audited.joined(audited):

@@ -1,4 +1,4 @@
-"""The store's tables as they are now. A change goes with a migration in `migrations/versions`."""
+"""The store's tables. A change here needs a migration in `migrations/versions`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODEL = sa.Table(
     sa.UniqueConstraint("name", "digest"),
 )
 
-#: Figures by span of time. `tier` is the span's length in seconds, 0 for all time; `start` where it begins.
+#: Figures by span of time: `tier` is the length of the span in seconds, 0 for all time, `start` its beginning.
 CELL = sa.Table(
     "cell",
     METADATA,
@@ -40,7 +40,7 @@ CELL = sa.Table(
 )
 
 
-def _what_is_kept() -> list[sa.Column[Any]]:
+def _record_columns() -> list[sa.Column[Any]]:
     return [
         sa.Column("time", sa.Double, nullable=False),
         sa.Column("chess960", sa.Boolean, nullable=False),
@@ -50,7 +50,7 @@ def _what_is_kept() -> list[sa.Column[Any]]:
         sa.Column("multiplied", sa.Double, nullable=False),
         sa.Column("served", sa.Double, nullable=False),
         sa.Column("illegal", sa.Text, nullable=False),  # JSON: [[uci, probability, cause], …]
-        sa.Column("in_check", sa.Boolean),  # this and what follows: null in rows of version 1
+        sa.Column("in_check", sa.Boolean),  # from here on, null in rows of version 1
         sa.Column("phase", sa.Text),
         sa.Column("elo", sa.Double),  # of the side to move; null if none was given
         sa.Column("figures", sa.Text),  # JSON: {kind: [leaked, flipped, kl], …}
@@ -64,7 +64,7 @@ POSITION = sa.Table(
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
     sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
     sa.Column("fen", sa.Text, nullable=False),
-    *_what_is_kept(),
+    *_record_columns(),
     sa.Index("position_time", "time"),
 )
 
@@ -75,6 +75,6 @@ WORST = sa.Table(
     sa.Column("kind", sa.Text, primary_key=True),
     sa.Column("fen", sa.Text, primary_key=True),
     sa.Column("value", sa.Double, nullable=False),
-    *_what_is_kept(),
+    *_record_columns(),
     sa.Index("worst_value", "model", "kind", "value"),
 )

@@ -1,7 +1,7 @@
-"""A mergeable sketch of a distribution on [0, 1]: counts in buckets of equal ratio, so each quantile is at most 2 %
-above the value at its rank, and never below it.
+"""A mergeable sketch of a distribution on [0, 1]: counts in buckets of equal ratio. A quantile is at most 2 % above
+the value at its rank, and never below it.
 
-Two sketches merge by adding counts, so the sketch of all is that of the parts, in whatever order they come.
+Sketches merge by adding counts, so the result does not depend on order or grouping.
 
 Source: Masson, Rim & Lee, "DDSketch", VLDB 12 (2019), doi:10.14778/3352063.3352135.
 """
@@ -17,26 +17,26 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-#: The middle of a bucket is within this share of all that it holds.
+#: A bucket's representative is within this share of every value in it.
 RELATIVE_ERROR = 0.01
 
-#: Smaller values count as zero; no probability this small changes a decision.
+#: Values below this count as zero; no probability so small changes a decision.
 SMALLEST = 1e-15
 
 _GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GAMMA = math.log(_GAMMA)
-_ROUNDING = 1 + 1e-12  # a bucket is found by logarithms, whose error may put a value just above its end
+_ROUNDING = 1 + 1e-12  # the error of the logarithm may leave a value just outside its bucket's bounds
 _ZERO_BUCKET = -(2**15)
-_WIDTHS = ("<u1", "<u2", "<u4", "<i8")  # of a count, by the first byte of a sketch in bytes
+_WIDTHS = ("<u1", "<u2", "<u4", "<i8")  # dtypes of counts, indexed by the first byte of a serialised sketch
 _SIZES = (1, 2, 4, 8)
 _HEAD = struct.Struct("<BH")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sketch:
-    """Counts of values: `buckets` int16 `[K]`, rising, and `counts` int64 `[K]`.
+    """Counts of values: `buckets` int16 `[K]`, ascending, and `counts` int64 `[K]`.
 
-    Bucket `i` holds `(gamma^(i-1), gamma^i]`; one below all others holds what is less than SMALLEST.
+    Bucket `i` holds `(gamma^(i-1), gamma^i]`; the lowest possible bucket holds values below SMALLEST.
     """
 
     buckets: NDArray[np.int16]
@@ -44,29 +44,29 @@ class Sketch:
 
     @classmethod
     def of(cls, values: ArrayLike) -> Sketch:
-        """The sketch of values `[N]` of at least 0; ValueError for NaN, infinity or less than 0."""
+        """The sketch of values `[N]`; ValueError for NaN, infinity or a value below 0."""
         array = np.asarray(values, dtype=np.float64)
         if not ((array >= 0) & (array < np.inf)).all():
             raise ValueError("values: must be finite and at least 0")
-        some = array[array >= SMALLEST]
-        buckets = np.ceil(np.log(some) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1).astype(np.intp)
-        return cls._counted(buckets, np.ones(len(buckets), dtype=np.int64), zeros=array.size - len(some))
+        positive = array[array >= SMALLEST]
+        buckets = np.ceil(np.log(positive) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1).astype(np.intp)
+        return cls._counted(buckets, np.ones(len(buckets), dtype=np.int64), zeros=array.size - len(positive))
 
     @classmethod
     def _counted(cls, buckets: NDArray[np.intp], counts: NDArray[np.int64], zeros: int) -> Sketch:
-        """From buckets `[N]` in any order, however often each, the one of zeros aside, and their counts."""
+        """From buckets `[N]` and their counts, in any order, with duplicates; zeros are counted apart."""
         lowest = int(buckets.min(initial=2**15))
         total = np.zeros(max(0, int(buckets.max(initial=_ZERO_BUCKET)) - lowest + 1), dtype=np.int64)
         np.add.at(total, buckets - lowest, counts)
-        there = np.flatnonzero(total)
-        found, summed = (there + lowest).astype(np.int16), total[there]
+        nonzero = np.flatnonzero(total)
+        distinct, summed = (nonzero + lowest).astype(np.int16), total[nonzero]
         if zeros:
-            found, summed = np.append(np.int16(_ZERO_BUCKET), found), np.append(np.int64(zeros), summed)
-        return cls(found, summed)
+            distinct, summed = np.append(np.int16(_ZERO_BUCKET), distinct), np.append(np.int64(zeros), summed)
+        return cls(distinct, summed)
 
     @classmethod
     def merged(cls, sketches: Iterable[Sketch]) -> Sketch:
-        """The sketch of all that any of these holds."""
+        """The sketch of the values of all these."""
         parts = list(sketches)
         if len(parts) == 1:
             return parts[0]
@@ -79,7 +79,7 @@ class Sketch:
 
     @classmethod
     def merged_bytes(cls, parts: Sequence[bytes]) -> Sketch:
-        """As `merged`, of what `to_bytes` wrote: thousands of sketches without an object for each."""
+        """As `merged`, for the output of `to_bytes`: thousands of sketches without an object for each."""
         if len(parts) == 1:
             return cls.from_bytes(parts[0])
         buckets: list[list[bytes]] = [[] for _ in _WIDTHS]
@@ -89,54 +89,54 @@ class Sketch:
             middle = _HEAD.size + 2 * size
             buckets[width].append(part[_HEAD.size : middle])
             counts[width].append(part[middle:])
-        places = np.frombuffer(b"".join(b"".join(group) for group in buckets), "<i2").astype(np.intp) - _ZERO_BUCKET
-        added = [
+        indices = np.frombuffer(b"".join(b"".join(group) for group in buckets), "<i2").astype(np.intp) - _ZERO_BUCKET
+        addends = [
             np.frombuffer(b"".join(group), dtype).astype(np.int64) for group, dtype in zip(counts, _WIDTHS, strict=True)
         ]
-        total = np.zeros(int(places.max(initial=0)) + 1, dtype=np.int64)
-        np.add.at(total, places, np.concatenate(added))
-        there = np.flatnonzero(total)
-        return cls((there + _ZERO_BUCKET).astype(np.int16), total[there])
+        total = np.zeros(int(indices.max(initial=0)) + 1, dtype=np.int64)
+        np.add.at(total, indices, np.concatenate(addends))
+        nonzero = np.flatnonzero(total)
+        return cls((nonzero + _ZERO_BUCKET).astype(np.int16), total[nonzero])
 
     @property
     def total(self) -> int:
-        """How many values it holds."""
+        """The number of values."""
         return int(self.counts.sum())
 
     def quantile(self, q: float) -> float | None:
-        """The end of the bucket that holds the value at `rank_of(q)`; None of none. `q` in 0..1.
+        """The upper bound of the bucket that holds the value at `rank_of(q)`, `q` in 0..1; None for an empty sketch.
 
-        Never below that value, so that a check against a threshold fails rather than passes by the sketch's error.
+        Never below that value, so that the sketch's error can fail a check against a threshold but not pass it.
         """
         if not 0 <= q <= 1:
             raise ValueError(f"q: must be in 0..1, got {q!r}")
         total = self.total
         if total == 0:
             return None
-        _, end = self.around(rank_of(q, total))
-        return 0.0 if end == SMALLEST else end
+        _, high = self.around(rank_of(q, total))
+        return 0.0 if high == SMALLEST else high
 
     def around(self, rank: int) -> tuple[float, float]:
-        """Bounds of the value at a rank (from 1), for whoever looks for it among all values."""
+        """Lower and upper bound of the value at a rank (from 1)."""
         bucket = int(self.buckets[np.searchsorted(np.cumsum(self.counts), rank)])
         if bucket == _ZERO_BUCKET:
             return 0.0, SMALLEST
         return math.pow(_GAMMA, bucket - 1) / _ROUNDING, math.pow(_GAMMA, bucket) * _ROUNDING
 
     def histogram(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """The value that stands for each bucket and its count, both `[K]`; for plots."""
+        """Each bucket's representative value and count, both `[K]`; for plots."""
         return np.array([_value_of(int(bucket)) for bucket in self.buckets]), self.counts
 
     def to_bytes(self) -> bytes:
-        """As a database keeps it: width of a count, number of buckets, buckets, counts; little-endian."""
-        most = int(self.counts.max(initial=0))
-        width = next(i for i, dtype in enumerate(_WIDTHS) if most <= np.iinfo(dtype).max)
+        """Serialised for the database: width of a count, number of buckets, buckets, counts; little-endian."""
+        largest = int(self.counts.max(initial=0))
+        width = next(i for i, dtype in enumerate(_WIDTHS) if largest <= np.iinfo(dtype).max)
         head = _HEAD.pack(width, len(self.buckets))
         return head + self.buckets.astype("<i2").tobytes() + self.counts.astype(_WIDTHS[width]).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Sketch:
-        """The sketch that `to_bytes` wrote; ValueError for anything else."""
+        """The sketch serialised by `to_bytes`; ValueError for anything else."""
         width, size = _head(data)
         buckets = np.frombuffer(data, "<i2", size, _HEAD.size).astype(np.int16)
         counts = np.frombuffer(data, _WIDTHS[width], size, _HEAD.size + 2 * size).astype(np.int64)
@@ -144,13 +144,12 @@ class Sketch:
 
 
 def rank_of(q: float, total: int) -> int:
-    """The rank, from 1, of a quantile among `total` values: the smallest value that at least the share `q` of them do
-    not exceed stands there (nearest rank, rounded up)."""
-    return max(1, math.ceil(Fraction(str(q)) * total))  # 0.07 * 100 is more than 7 in floats
+    """The rank, from 1, of the `q` quantile among `total` sorted values: nearest rank, rounded up."""
+    return max(1, math.ceil(Fraction(str(q)) * total))  # exact: 0.07 * 100 is more than 7 in floats
 
 
 def _head(data: bytes) -> tuple[int, int]:
-    """Width of a count and number of buckets; ValueError for bytes of another length than they say."""
+    """Width of a count and number of buckets; ValueError if the length does not match them."""
     if len(data) < _HEAD.size:
         raise ValueError("a sketch that is cut short")
     width, size = _HEAD.unpack_from(data)
@@ -160,5 +159,5 @@ def _head(data: bytes) -> tuple[int, int]:
 
 
 def _value_of(bucket: int) -> float:
-    """The value that stands for a bucket: within RELATIVE_ERROR of all that it holds."""
+    """A bucket's representative: within RELATIVE_ERROR of every value in it."""
     return 0.0 if bucket == _ZERO_BUCKET else 2 * math.pow(_GAMMA, bucket) / (_GAMMA + 1)

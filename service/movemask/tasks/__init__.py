@@ -1,1 +1,1 @@
-"""What is done with whole games, files and models."""
+"""Work on whole games, files and models."""

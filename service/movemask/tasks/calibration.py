@@ -18,9 +18,9 @@ from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
 from movemask.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
 
-#: Fewer played moves than these are not written: with so many, movemask-2's standard error is about 4 %.
+#: Fits to fewer moves are refused; with this many, movemask-2's standard error is about 4 %.
 MINIMUM_MOVES = 500
-#: A standard error above this share of the temperature is not written either.
+#: Fits with a standard error above this share of the temperature are refused.
 LARGEST_ERROR = 0.1
 
 _BATCH = 256
@@ -29,7 +29,7 @@ _DIGITS = 6  # of the temperature that is written; the loss is flat around its m
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The calibration, what it was fitted to, and the games that were left out, with the reason of each."""
+    """A calibration, the size of its data, and the reason for each game that was left out."""
 
     calibration: Calibration
     games: int
@@ -38,7 +38,7 @@ class Fitted:
 
     @property
     def refusal(self) -> str | None:
-        """Why this fit is no calibration; None for a good one."""
+        """Why this fit must not be written; None for a good one."""
         fit = self.calibration
         if self.positions < MINIMUM_MOVES:
             return f"{self.positions} moves are too few, at least {MINIMUM_MOVES} are needed; give more games"
@@ -60,17 +60,16 @@ def fitted(
     limit: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Fitted:
-    """Evaluates the positions of a PGN, from `first_ply` of each game and up to `limit` in all, and fits the
-    temperature.
+    """The temperature fitted to the positions of a PGN, from `first_ply` of each game and up to `limit` in all.
 
-    A game that cannot be played through is left out and told. `progress` is called with the positions done so
-    far. Raises InvalidPgn if no position is left, or a ModelError.
+    Games with errors are left out and listed in `left_out`. `progress` is called with the number of positions done.
+    Raises InvalidPgn if there is no position, or a ModelError.
     """
-    counted = _Counted()
+    games = _GameReader()
     logits: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
     lengths: list[int] = []
     targets: list[int] = []
-    plies = islice(counted.plies(stream, first_ply), limit)
+    plies = islice(games.plies(stream, first_ply), limit)
     while part := list(islice(plies, _BATCH)):
         evaluated = evaluate_positions(model, [ply.position for ply in part], [ply.elo for ply in part])
         batch = evaluated.batch
@@ -80,40 +79,40 @@ def fitted(
         if progress is not None:
             progress(len(targets))
     if not targets:
-        short = [f"{counted.games} games end within the {first_ply} plies that are left out"] if counted.games else []
-        raise InvalidPgn(f"games: no position to fit to; {'; '.join(short + counted.left_out[:3])}")
+        short = [f"{games.count} games end within the {first_ply} plies that are left out"] if games.count else []
+        raise InvalidPgn(f"games: no position to fit to; {'; '.join(short + games.left_out[:3])}")
     indptr = np.cumsum([0, *lengths])
-    found = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
-    return Fitted(found, counted.games, len(targets), tuple(counted.left_out))
+    calibration = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
+    return Fitted(calibration, games.count, len(targets), tuple(games.left_out))
 
 
-def write(contract: Path, found: Fitted, source: str) -> None:
-    """Puts `[calibration]` into a contract, in the place of an older one, and leaves the rest of the file as it is.
+def write(contract: Path, fit: Fitted, source: str) -> None:
+    """Adds or replaces `[calibration]` in a contract and leaves the rest of the file as it is.
 
-    Written beside and renamed, so that no reader sees half a file. Raises ContractError.
+    Written to a temporary file and renamed, so that no reader sees a partial contract. Raises ContractError.
     """
     try:
         table = tomlkit.parse(contract.read_text(encoding="utf-8"))
         section = tomlkit.table()
-        section["temperature"] = round(found.calibration.temperature, _DIGITS)
-        section["standard_error"] = round(found.calibration.standard_error, _DIGITS)
-        section["positions"] = found.positions
-        section["cross_entropy_before"] = round(found.calibration.cross_entropy_before, _DIGITS)
-        section["cross_entropy_after"] = round(found.calibration.cross_entropy_after, _DIGITS)
+        section["temperature"] = round(fit.calibration.temperature, _DIGITS)
+        section["standard_error"] = round(fit.calibration.standard_error, _DIGITS)
+        section["positions"] = fit.positions
+        section["cross_entropy_before"] = round(fit.calibration.cross_entropy_before, _DIGITS)
+        section["cross_entropy_after"] = round(fit.calibration.cross_entropy_after, _DIGITS)
         section["source"] = source
         table["calibration"] = section
-        half = contract.with_suffix(".toml.part")
-        half.write_text(tomlkit.dumps(table), encoding="utf-8")
-        os.replace(half, contract)
+        partial = contract.with_suffix(".toml.part")
+        partial.write_text(tomlkit.dumps(table), encoding="utf-8")
+        os.replace(partial, contract)
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
 
 
-class _Counted:
-    """Plies of games, with count kept of the games and of what is left out."""
+class _GameReader:
+    """Reads the plies of games, counts the games and keeps the errors of those left out."""
 
     def __init__(self) -> None:
-        self.games = 0
+        self.count = 0
         self.left_out: list[str] = []
 
     def plies(self, stream: Lines, first_ply: int) -> Iterator[Ply]:
@@ -122,5 +121,5 @@ class _Counted:
                 self.left_out.append(str(game))
                 continue
             assert isinstance(game, Game)
-            self.games += 1
+            self.count += 1
             yield from game.plies[first_ply:]

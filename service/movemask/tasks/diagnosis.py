@@ -1,13 +1,13 @@
-"""Diagnosis: is a network read as it was trained to be read? Its declared contract against alternatives that differ
-in one thing each, on positions of real games.
+"""Diagnosis: is a network read as it was trained? Compares its declared contract with alternatives that differ in one
+thing each, on positions of real games.
 
 Evidence, each a paired difference over the positions that an alternative concerns:
-- leakage: ln of raw leakage. A network that sees what it was trained to see, and is read from the right slots, puts
-  less on illegal moves. Not used with `trained_with_mask`.
+- leakage: ln of raw leakage. A network with the right inputs, read from the right slots, puts less on illegal moves.
+  Not used with `trained_with_mask`.
 - moves: ln of the probability of the moves that people played.
-- result: ln of the probability of how the game ended, where there is a value.
-A difference is told as its mean and its z, the mean in standard errors; the z of an alternative is their sum over the
-root of their number (Stouffer). `CLEAR` is where it speaks.
+- result: ln of the probability of the game's result, if the network has a value head.
+Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of these over the
+square root of their number (Stouffer); from `CLEAR` on it is significant.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from movemask.vocabulary.vocabularies import vocabulary
 
 CLEAR = 5.0  # standard errors
 _BATCH = 64
-_CAP = 40.0  # of one z: beyond it, more is not more
-_LEAST = 1e-12  # of a probability whose logarithm is taken
+_CAP = 40.0  # largest |z| of one kind of evidence
+_LEAST = 1e-12  # probabilities are raised to this before their logarithm is taken
 
 Numbers = NDArray[np.float64]
 
-#: For each variation the tag of the probes that it shows in. Gross mistakes show in few.
+#: For each variation the tag of the probes that reveal it; few are enough for gross mistakes.
 _SHOWS_IN = {
     "castling_slot": "castling",
     "bare_promotion": "promotion",
@@ -58,19 +58,19 @@ KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "op
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A contract that differs in one thing; `advice` says what to write if it is the right one."""
+    """A contract that differs in one thing; `advice` says what to write if it fits better."""
 
     name: str
     contract: Contract
     advice: str
     shows_in: str | None
-    bare: bool = False  # the positions without their history
+    bare: bool = False  # evaluated on positions without their history
     value_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of an alternative: `z` above 0 where it fits better than the declared contract."""
+    """The result for an alternative: `z` is above 0 if it fits better than the declared contract."""
 
     name: str
     advice: str
@@ -78,8 +78,8 @@ class Finding:
     z: float
     leakage: float | None  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
     moves: float | None  # mean difference of ln probability of the moves played: above 0 is better
-    result: float | None  # the same of the result
-    impossible: str | None  # why it cannot be read so at all
+    result: float | None  # as `moves`, for the result of the game
+    impossible: str | None  # why the network cannot be read like this at all
 
     @property
     def verdict(self) -> str:
@@ -93,7 +93,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """The declared contract over one kind of position."""
+    """Figures of the declared contract over one kind of position."""
 
     name: str
     positions: int
@@ -104,9 +104,10 @@ class KindFigures:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """All findings, the alternative that fits best first; and the declared contract by kind of position.
+    """All findings, best alternative first, and the figures of the declared contract by kind of position.
 
-    `unreadable` says why the declared contract cannot be read at all; what can be is then better.
+    `unreadable` says why the network cannot be read by its declared contract; any alternative that works is then
+    better.
     """
 
     findings: tuple[Finding, ...]
@@ -116,13 +117,13 @@ class Diagnosis:
 
     @property
     def better(self) -> tuple[Finding, ...]:
-        """Alternatives that are clearly better than what is declared."""
+        """Alternatives that are clearly better than the declared contract."""
         return tuple(finding for finding in self.findings if finding.verdict == "better")
 
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """One row of each for each probe: ln raw leakage, ln probability of the moves and of the result (NaN: none)."""
+    """For each probe `[P]`: ln raw leakage, ln probability of the moves, and of the result (NaN: none)."""
 
     leakage: Numbers
     moves: Numbers
@@ -130,19 +131,19 @@ class _Evidence:
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
-    """Reads the network in every way and compares; `progress` is told what is being read."""
-    told = progress or (lambda _: None)
+    """Evaluates the network by every alternative contract and compares; `progress` gets the name of each."""
+    report = progress or (lambda _: None)
     every = probes()
     tags = [probe.tags for probe in every]
-    told("as declared")
+    report("as declared")
     try:
         declared = _evidence(model, every)
     except ModelError as error:
         return _readable(model, str(error))
     findings = []
     for alternative in alternatives(model.contract):
-        told(alternative.name)
-        chosen = [i for i, own in enumerate(tags) if alternative.shows_in in (None, *own)]
+        report(alternative.name)
+        chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
         part = [_bare(every[i]) if alternative.bare else every[i] for i in chosen]
         base = _Evidence(declared.leakage[chosen], declared.moves[chosen], declared.result[chosen])
         if alternative.bare:
@@ -153,27 +154,27 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
-    """What is clearly better first, by how much: where several are far beyond doubt, z no longer tells them apart."""
+    """Clearly better findings first, by the size of the difference: z is capped and does not order them."""
     if finding.verdict == "better":
         return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
     return (2 if finding.impossible else 1), -finding.z
 
 
 def _readable(model: Model, why: str) -> Diagnosis:
-    """Where the declared contract cannot be read: which alternatives can, the one that foresees most moves first."""
-    found: list[tuple[float, Finding]] = []
+    """The diagnosis where the declared contract fails: the alternatives that work, best prediction of moves first."""
+    ranked: list[tuple[float, Finding]] = []
     for alternative in alternatives(model.contract):
-        read = Model(model.name, model.digest, alternative.contract, model.session)
+        variant = Model(model.name, model.digest, alternative.contract, model.session)
         try:
-            moves = float(np.nanmean(_evidence(read, probes()).moves))
+            moves = float(np.nanmean(_evidence(variant, probes()).moves))
         except ModelError as error:
-            lost = Finding(alternative.name, alternative.advice, len(probes()), -_CAP, None, None, None, str(error))
-            found.append((-np.inf, lost))
+            failed = Finding(alternative.name, alternative.advice, len(probes()), -_CAP, None, None, None, str(error))
+            ranked.append((-np.inf, failed))
         else:
             better = Finding(alternative.name, alternative.advice, len(probes()), _CAP, None, moves, None, None)
-            found.append((moves, better))
-    found.sort(key=lambda one: -one[0])
-    return Diagnosis(tuple(finding for _, finding in found), (), not model.trained_with_mask, why)
+            ranked.append((moves, better))
+    ranked.sort(key=lambda entry: -entry[0])
+    return Diagnosis(tuple(finding for _, finding in ranked), (), not model.trained_with_mask, why)
 
 
 def alternatives(contract: Contract) -> Iterator[Alternative]:
@@ -181,13 +182,12 @@ def alternatives(contract: Contract) -> Iterator[Alternative]:
     terms = contract.contract
     for name in variation_names():
         if variation(name).applies(terms.planes, vocabulary(terms.vocabulary)):
-            there = name in terms.variations
-            names = tuple(n for n in terms.variations if n != name) if there else (*terms.variations, name)
+            declared = name in terms.variations
+            names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
             changed = contract.model_copy(update={"contract": terms.model_copy(update={"variations": names})})
-            verb = "take it out of" if there else "add it to"
-            words = f"{'not ' if there else ''}trained with {variation(name).words}"
-            advice = f"{words}: {verb} contract.variations"
-            yield Alternative(f"without {name}" if there else name, changed, advice, _SHOWS_IN[name])
+            verb = "take it out of" if declared else "add it to"
+            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {verb} contract.variations"
+            yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
     if terms.planes == "lc0-112":
         for fill in HistoryFill:
             if fill is not terms.history_fill:
@@ -225,15 +225,15 @@ def _value_alternatives(contract: Contract) -> Iterator[Alternative]:
 
 
 def _finding(model: Model, alternative: Alternative, part: Sequence[Probe], base: _Evidence) -> Finding:
-    read = Model(model.name, model.digest, alternative.contract, model.session)
+    variant = Model(model.name, model.digest, alternative.contract, model.session)
     try:
-        found = _evidence(read, part)
+        evidence = _evidence(variant, part)
     except ModelError as error:
         return Finding(alternative.name, alternative.advice, len(part), -_CAP, None, None, None, str(error))
     differences = {
-        "leakage": found.leakage - base.leakage if not model.trained_with_mask else np.full(len(part), np.nan),
-        "moves": found.moves - base.moves,
-        "result": found.result - base.result,
+        "leakage": evidence.leakage - base.leakage if not model.trained_with_mask else np.full(len(part), np.nan),
+        "moves": evidence.moves - base.moves,
+        "result": evidence.result - base.result,
     }
     if alternative.value_only:
         differences = {"result": differences["result"]}
@@ -244,13 +244,13 @@ def _finding(model: Model, alternative: Alternative, part: Sequence[Probe], base
         if len(known):
             means[name] = float(known.mean())
             scores.append(_z(known) * (-1 if name == "leakage" else 1))
-    told = [score for score in scores if score != 0]
-    z = sum(told) / len(told) ** 0.5 if told else 0.0
+    nonzero = [score for score in scores if score != 0]
+    z = sum(nonzero) / len(nonzero) ** 0.5 if nonzero else 0.0
     return Finding(alternative.name, alternative.advice, len(part), z, **means, impossible=None)
 
 
 def _z(differences: Numbers) -> float:
-    """The mean in standard errors, within ±40; 0 where nothing differs."""
+    """The mean in standard errors, capped at ±40; 0 if nothing differs."""
     error = differences.std() / len(differences) ** 0.5
     mean = differences.mean()
     if error == 0:
@@ -259,23 +259,23 @@ def _z(differences: Numbers) -> float:
 
 
 def _evidence(model: Model, part: Sequence[Probe]) -> _Evidence:
-    """Raises what the model raises for the first probe that it cannot take."""
+    """The evidence of these probes. Raises the model's error for the first probe that it rejects."""
     leaked, moves, results = [], [], []
     for start in range(0, len(part), _BATCH):
-        some = part[start : start + _BATCH]
-        evaluated = evaluate_positions(model, [probe.position for probe in some], [probe.elo for probe in some])
+        chunk = part[start : start + _BATCH]
+        evaluated = evaluate_positions(model, [probe.position for probe in chunk], [probe.elo for probe in chunk])
         batch, legal = evaluated.batch, evaluated.unmasked.legal
         leaked.append(np.log(np.maximum(evaluated.raw, _LEAST)))
-        for row, probe in enumerate(some):
-            own = batch.legal(row)
-            logs = legal[own] - np.logaddexp.reduce(legal[own])
-            moves.append(_played(dict(zip(moves_of(batch.codes[own]), logs.tolist(), strict=True)), probe))
+        for row, probe in enumerate(chunk):
+            span = batch.legal(row)
+            logs = legal[span] - np.logaddexp.reduce(legal[span])
+            moves.append(_played(dict(zip(moves_of(batch.codes[span]), logs.tolist(), strict=True)), probe))
             results.append(_result(None if evaluated.value is None else evaluated.value[row], probe.result))
     return _Evidence(np.concatenate(leaked), np.array(moves), np.array(results))
 
 
 def _played(logs: Mapping[chess.Move, float], probe: Probe) -> float:
-    """Mean ln probability of the moves played; NaN where none was."""
+    """Mean ln probability of the moves played; NaN if none was."""
     total = sum(probe.played.values())
     return sum(count * logs[move] for move, count in probe.played.items()) / total if total else np.nan
 
@@ -293,10 +293,10 @@ def _bare(probe: Probe) -> Probe:
     return replace(probe, position=Position(probe.position.board.copy(stack=False)))
 
 
-def _by_kind(tags: Sequence[frozenset[str]], found: _Evidence) -> Iterator[KindFigures]:
+def _by_kind(tags: Sequence[frozenset[str]], evidence: _Evidence) -> Iterator[KindFigures]:
     for kind in KINDS:
-        rows = np.array([kind in own for own in tags])
-        raw, moves = np.exp(found.leakage[rows]), found.moves[rows]
+        rows = np.array([kind in tags_of_probe for tags_of_probe in tags])
+        raw, moves = np.exp(evidence.leakage[rows]), evidence.moves[rows]
         known = moves[np.isfinite(moves)]
         perplexity = float(np.exp(-known.mean())) if len(known) else None
         yield KindFigures(kind, int(rows.sum()), float(raw.mean()), float(raw.max()), perplexity)

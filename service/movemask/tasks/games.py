@@ -1,4 +1,4 @@
-"""Games judged: how probable each move that was played is to the network, and what each side's moves come to."""
+"""Reports on games: how probable the network finds each move that was played, with totals for each side."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from movemask.numeric import losses
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Rule
 
-#: Games that are read before a cancelled request is noticed.
+#: Games read before a cancelled request is noticed.
 _AT_ONCE = 16
 
 
@@ -33,9 +33,9 @@ class _Played(Query):
 
 
 @dataclass(frozen=True, slots=True)
-class MoveJudged:
-    """A move that was played. `rank` counts from 1; `surprise` is `-log p` in nats, finite where `p` itself
-    underflows, inf where it is beyond a float: at temperatures of 1e-307 and less."""
+class MoveReport:
+    """A move that was played. `rank` counts from 1; `surprise` is `-log p` in nats, finite even where `p` underflows,
+    inf only where it overflows a float: at temperatures of 1e-307 and less."""
 
     ply: int
     move: chess.Move
@@ -45,15 +45,15 @@ class MoveJudged:
     surprise: float
     raw: float | None
     multiplied: float
-    temperature: float  # that was used
-    elo: Elo | None  # what the network was given
+    temperature: float  # resolved to a number
+    elo: Elo | None  # as passed to the network
     ignored: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SideJudged:
+class SideReport:
     """The moves of one side: mean surprise (cross-entropy, nats), its exponential, and the share that were the
-    best guess."""
+    network's first choice."""
 
     moves: int
     cross_entropy: float
@@ -64,21 +64,21 @@ class SideJudged:
 
 
 @dataclass(frozen=True, slots=True)
-class GameJudged:
-    """A whole game; a side that did not move is None."""
+class GameReport:
+    """A game; a side that made no move is None."""
 
     game: Game
-    moves: tuple[MoveJudged, ...]
-    white: SideJudged | None
-    black: SideJudged | None
+    moves: tuple[MoveReport, ...]
+    white: SideReport | None
+    black: SideReport | None
 
 
-async def judged(
+async def report_games(
     pipeline: Pipeline, pgn: str, temperature: float, *, max_positions: int
-) -> list[GameJudged | MovemaskError]:
-    """Judges each game of a PGN; what is wrong with one is an error in its place.
+) -> list[GameReport | MovemaskError]:
+    """A report on each game of a PGN, or the game's error in its place.
 
-    Raises LimitExceeded for more than `max_positions` moves in all, and what stops all (model, queue).
+    Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
     """
     games = await _read(pgn, max_positions)
     rule = Rule(temperature=temperature)
@@ -88,40 +88,40 @@ async def judged(
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await pipeline.evaluate(queries, _judged))
-    result: list[GameJudged | MovemaskError] = []
+    moves = iter(await pipeline.evaluate(queries, _report))
+    result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
             result.append(game)
             continue
-        own = [next(moves) for _ in game.plies]
-        failed = next((move for move in own if isinstance(move, MovemaskError)), None)
+        played = list(islice(moves, len(game.plies)))
+        failed = next((move for move in played if isinstance(move, MovemaskError)), None)
         if failed is not None:
             result.append(failed)
             continue
-        sound = tuple(move for move in own if isinstance(move, MoveJudged))
-        result.append(GameJudged(game, sound, _side(sound, chess.WHITE), _side(sound, chess.BLACK)))
+        reports = tuple(move for move in played if isinstance(move, MoveReport))
+        result.append(GameReport(game, reports, _side(reports, chess.WHITE), _side(reports, chess.BLACK)))
     return result
 
 
 async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
-    """The games, read off the event loop, a few at a time: no more of them once the request is cancelled."""
+    """The games, read in a thread a few at a time, so that reading stops when the request is cancelled."""
     games: list[Game | MovemaskError] = []
-    following = read_games(io.StringIO(pgn), max_positions)
-    while part := await asyncio.to_thread(list, islice(following, _AT_ONCE)):
+    remaining = read_games(io.StringIO(pgn), max_positions)
+    while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
         games += part
         if len(games) > max_positions:
             raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
     return games
 
 
-def _judged(answer: Answer) -> MoveJudged:
+def _report(answer: Answer) -> MoveReport:
     query = answer.query
     assert isinstance(query, _Played)
     codes, probabilities = answer.policy
     place, count = codes.index(code_of(query.played)), len(codes)
     surprise = losses.cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.temperature)
-    return MoveJudged(
+    return MoveReport(
         ply=query.ply,
         move=query.played,
         position=answer.position,
@@ -136,19 +136,19 @@ def _judged(answer: Answer) -> MoveJudged:
     )
 
 
-def _side(moves: Sequence[MoveJudged], side: chess.Color) -> SideJudged | None:
-    own = [move for move in moves if move.position.board.turn == side]
-    if not own:
+def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
+    moves = [move for move in moves if move.position.board.turn == side]
+    if not moves:
         return None
-    cross_entropy = float(sum(move.surprise / len(own) for move in own))  # no sum that overflows before the mean does
-    raw = [move.raw for move in own if move.raw is not None]
+    cross_entropy = float(sum(move.surprise / len(moves) for move in moves))  # a sum could overflow before the mean
+    raw = [move.raw for move in moves if move.raw is not None]
     with np.errstate(over="ignore"):
         perplexity = float(np.exp(cross_entropy))
-    return SideJudged(
-        moves=len(own),
+    return SideReport(
+        moves=len(moves),
         cross_entropy=cross_entropy,
         perplexity=perplexity,
-        top1=float(np.mean([move.rank == 1 for move in own])),
+        top1=float(np.mean([move.rank == 1 for move in moves])),
         raw_leakage=float(np.mean(raw)) if raw else None,
-        multiplied_leakage=float(np.mean([move.multiplied for move in own])),
+        multiplied_leakage=float(np.mean([move.multiplied for move in moves])),
     )

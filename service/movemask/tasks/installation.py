@@ -1,6 +1,6 @@
-"""Puts a network into a models folder: made and checked beside its place, then moved into it in one step.
+"""Installs a network into a models folder: written and checked in a temporary folder, then renamed into place.
 
-What fails leaves the folder as it was.
+A failure leaves the models folder unchanged.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """The model as it was checked, and what was taken for granted or left out, in words."""
+    """The checked model, and notes for the user: what was assumed and what was left out."""
 
     entry: Entry
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def import_lc0(file: Path, folder: Path, name: str | None = None, *, replace: bool = False) -> Installed:
-    """Converts an lc0 weight file; raises WeightsError, or ContractError if what comes out fails its check."""
-    named = _named(name or file.name.removesuffix(".gz").removesuffix(".pb"))
-    _refuse_taken(folder, named, replace)
+    """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
+    name = _checked_name(name or file.name.removesuffix(".gz").removesuffix(".pb"))
+    _refuse_existing(folder, name, replace)
     network = read_network(file)
     model = graph(network)
-    told = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"]
-    told += [f"left out: {part}" for part in network.left_out]
+    notes = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"]
+    notes += [f"left out: {part}" for part in network.left_out]
     table = _lc0_table(network)
     table["card"] = {"source": f"{file.name}, converted by movemask models import", "lc0": network.facts}
-    entry = _placed(folder, named, model.SerializeToString(), table, replace)
-    return Installed(entry, tuple(told))
+    entry = _install(folder, name, model.SerializeToString(), table, replace)
+    return Installed(entry, tuple(notes))
 
 
 def add_onnx(
@@ -59,42 +59,42 @@ def add_onnx(
     trained_with_mask: bool | None = None,
     replace: bool = False,
 ) -> Installed:
-    """Copies an ONNX file and writes its contract, guessed where `kind` does not say; raises ContractError."""
-    named = _named(name or file.stem)
-    _refuse_taken(folder, named, replace)
+    """Installs an ONNX file with a contract, guessed unless `kind` names the kind of network. Raises ContractError."""
+    name = _checked_name(name or file.stem)
+    _refuse_existing(folder, name, replace)
     try:
         raw = file.read_bytes()
     except OSError as error:
         raise ContractError(f"{file}: cannot be read: {error.strerror}") from None
     _refuse_external(file, raw)
-    found = guess(OnnxSession(file, threads=1), kind, trained_with_mask)
-    table = dict(found.table)
+    guessed = guess(OnnxSession(file, threads=1), kind, trained_with_mask)
+    table = dict(guessed.table)
     table["card"] = {"source": f"{file.name}, added by movemask models add"}
-    return Installed(_placed(folder, named, raw, table, replace), found.told)
+    return Installed(_install(folder, name, raw, table, replace), guessed.told)
 
 
-def _placed(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
-    """Writes both files into a folder beside, checks the model there, and moves them into place; the TOML last."""
+def _install(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
+    """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last."""
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
-    whole = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
-    beside: Path | None = None
+    contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
+    temporary: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
-        (beside / f"{name}.onnx").write_bytes(network)
-        (beside / f"{name}.toml").write_text(tomlkit.dumps(whole), encoding="utf-8")
-        entry = load_entry(beside / f"{name}.toml", threads=1)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+        (temporary / f"{name}.onnx").write_bytes(network)
+        (temporary / f"{name}.toml").write_text(tomlkit.dumps(contract), encoding="utf-8")
+        entry = load_entry(temporary / f"{name}.toml", threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
-        _refuse_taken(folder, name, replace)
+        _refuse_existing(folder, name, replace)
         for ending in (".onnx", ".toml"):
-            os.replace(beside / f"{name}{ending}", folder / f"{name}{ending}")
+            os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:
         reason = "it is not a folder" if isinstance(error, (FileExistsError, NotADirectoryError)) else error.strerror
         raise ContractError(f"{folder}: cannot be written: {reason}; --models-dir names another folder") from None
     finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
     return entry
 
 
@@ -109,20 +109,20 @@ def _lc0_table(network: Network) -> dict[str, Any]:
     }
 
 
-def _named(name: str) -> str:
+def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
     return name
 
 
-def _refuse_taken(folder: Path, name: str, replace: bool) -> None:
+def _refuse_existing(folder: Path, name: str, replace: bool) -> None:
     taken = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
     if taken and not replace:
         raise ContractError(f"{folder / name}{taken[0]} is there already: --replace, or another --name")
 
 
 def _refuse_external(file: Path, raw: bytes) -> None:
-    """A network must be whole in its file: weights elsewhere would be read from a path that the file chooses."""
+    """Raises ContractError for external weights: they would be read from a path that the file chooses."""
     try:
         model = onnx.load_model_from_string(raw)
     except DecodeError:
@@ -131,9 +131,9 @@ def _refuse_external(file: Path, raw: bytes) -> None:
         raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
     graphs = [model.graph]
     while graphs:
-        one = graphs.pop()
-        tensors = list(one.initializer)
-        for node in one.node:
+        current = graphs.pop()
+        tensors = list(current.initializer)
+        for node in current.node:
             for attribute in node.attribute:
                 tensors += [attribute.t, *attribute.tensors]
                 graphs += [inner for inner in (attribute.g, *attribute.graphs) if inner.node]

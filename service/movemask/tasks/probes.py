@@ -1,7 +1,7 @@
-"""The probes: positions of real games, grouped by what they show, with the moves that people played there.
+"""The probes: positions of real games, grouped by what they test, with the moves that people played there.
 
-`probes.jsonl.gz` is made by `training/probes.py` from lichess games (CC0) that no training of ours has seen, but for
-the openings, which are counted over many games.
+`training/probes.py` makes `probes.jsonl.gz` from lichess games (CC0) that are not in our training data, except for the
+openings, which are counted over many games.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Probe:
 
     @property
     def tags(self) -> frozenset[str]:
-        """Its group, and what else it shows."""
+        """Its group, and further properties."""
         board = self.position.board
-        found = {self.group, "black" if board.turn == chess.BLACK else "white"}
+        tags = {self.group, "black" if board.turn == chess.BLACK else "white"}
         if any(map(board.is_capture, self.played)):
-            found.add("capture")
+            tags.add("capture")
         if board.turn == chess.BLACK and self.group in ("opening", "general"):
-            found.add(f"{self.group}_black")
-        return frozenset(found)
+            tags.add(f"{self.group}_black")
+        return frozenset(tags)
 
 
 @cache
 def probes() -> tuple[Probe, ...]:
-    """All of them, in the file's order."""
+    """All probes, in the order of the file."""
     packed = resources.files("movemask.tasks").joinpath(FILE).read_bytes()
     return tuple(_probe(json.loads(line)) for line in gzip.decompress(packed).splitlines())
 

@@ -18,8 +18,7 @@ from movemask.api.schemas.requests import GamesIn
 from movemask.api.services import Given, Services
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
-from movemask.tasks import games as judging
-from movemask.tasks.games import GameJudged
+from movemask.tasks.games import GameReport, report_games
 
 router = APIRouter(tags=["games"])
 
@@ -36,15 +35,15 @@ async def games(asked: GamesIn, request: Request, held: Given) -> Response:
     """
     limit = held.settings.max_positions
     async with held.serving.lease(asked.model) as pipeline:
-        judging_all = judging.judged(pipeline, asked.pgn, asked.temperature, max_positions=limit)
-        found = await while_connected(request, judging_all)
+        reports = report_games(pipeline, asked.pgn, asked.temperature, max_positions=limit)
+        found = await while_connected(request, reports)
     return await run_in_threadpool(_response, found, pipeline, held)
 
 
 DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
 
 
-def _response(found: list[GameJudged | MovemaskError], pipeline: Pipeline, held: Services) -> Response:
+def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, held: Services) -> Response:
     model = pipeline.model
     used = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [

@@ -15,7 +15,7 @@ from movemask.board.move_codes import moves_of, uci_of
 from movemask.inference.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
-from movemask.tasks.games import GameJudged, MoveJudged, SideJudged
+from movemask.tasks.games import GameReport, MoveReport, SideReport
 
 RulesName = Literal["python-chess", "vectorised"]
 _RULES = "Who found the legal moves (MOVEMASK_RULES)."
@@ -205,25 +205,25 @@ def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Told:
     return out | _tail(answer, asked.include)
 
 
-def game_out(judged: GameJudged, model: Model) -> GameOut:
-    """A judged game as JSON has it."""
-    first = judged.moves[0]
+def game_out(report: GameReport, model: Model) -> GameOut:
+    """The report on a game as JSON."""
+    first = report.moves[0]
     out: dict[str, Any] = {}
     if first.elo is not None:
         ours, theirs = first.position.turn, "black" if first.position.turn == "white" else "white"
         out["elo"] = {ours: first.elo.self, theirs: first.elo.opponent}
     return GameOut(
-        headers=judged.game.headers,
-        chess960=judged.game.chess960,
-        ignored=sorted({name for move in judged.moves for name in move.ignored}),
-        white=_side(judged.white),
-        black=_side(judged.black),
-        moves=[_played(move, model) for move in judged.moves],
+        headers=report.game.headers,
+        chess960=report.game.chess960,
+        ignored=sorted({name for move in report.moves for name in move.ignored}),
+        white=_side(report.white),
+        black=_side(report.black),
+        moves=[_played(move, model) for move in report.moves],
         **out,
     )
 
 
-def _side(side: SideJudged | None) -> SideOut | None:
+def _side(side: SideReport | None) -> SideOut | None:
     if side is None:
         return None
     told = dataclasses.asdict(side)
@@ -235,17 +235,17 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _played(judged: MoveJudged, model: Model) -> PlayedOut:
-    position = judged.position
+def _played(report: MoveReport, model: Model) -> PlayedOut:
+    position = report.position
     return PlayedOut(
-        ply=judged.ply,
+        ply=report.ply,
         turn=position.turn,
-        uci=judged.move.uci(),
-        san=position.board.san(judged.move),
-        probability=judged.probability,
-        rank=judged.rank,
-        surprise=_finite(judged.surprise),
-        leakage=LeakageOut(**_leakage(judged.raw, judged.multiplied, model)),
+        uci=report.move.uci(),
+        san=position.board.san(report.move),
+        probability=report.probability,
+        rank=report.rank,
+        surprise=_finite(report.surprise),
+        leakage=LeakageOut(**_leakage(report.raw, report.multiplied, model)),
     )
 
 

@@ -1,1 +1,1 @@
-"""How the store's tables came to be what they are, step by step; alembic runs what a database lacks."""
+"""Migrations of the store's tables; alembic runs those that a database lacks."""

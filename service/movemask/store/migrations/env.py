@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations on a connection that `database` holds open, in its transaction."""
+"""alembic's environment: runs the migrations on the connection that `database` passes, in its transaction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`movemask audit`: whole files of games and positions through networks, into Parquet, JSON and a report."""
+"""`movemask audit`: evaluates whole files of games and positions into Parquet, JSON and an HTML report."""

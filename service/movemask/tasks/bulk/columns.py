@@ -1,4 +1,4 @@
-"""Columns of an audit's table as arrays, and the groups that its rows are counted in."""
+"""Columns of an audit's table as arrays, and the groups of its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from movemask.leakage.traits import DIMENSIONS, elo_group, legal_moves_group
 from movemask.numeric.ragged import Float
 from movemask.store.cells import Members
 
-#: For each of DIMENSIONS: the column that says it, and the group of a value.
+#: For each of DIMENSIONS: its column, and the group of a value.
 _GROUPS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "phase": ("phase", str),
     "side": ("turn", str),
@@ -28,19 +28,19 @@ GROUP_COLUMNS = tuple(_GROUPS[dimension][0] for dimension in DIMENSIONS)
 
 def floats(column: pa.ChunkedArray) -> Float:
     """Float64 `[N]`, null as NaN."""
-    found: Float = column.to_numpy(zero_copy_only=False).astype(np.float64)
-    return found
+    values: Float = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    return values
 
 
 def members_of_table(rows: pa.Table) -> Members:
-    """By dimension and group, the rows that are counted there."""
-    found = {}
+    """By dimension and group, its rows."""
+    members = {}
     for dimension in DIMENSIONS:
         column, group_of = _GROUPS[dimension]
         encoded = rows[column].combine_chunks().dictionary_encode(null_encoding="encode")
         indices = encoded.indices.to_numpy()
-        places: dict[str, list[int]] = defaultdict(list)
-        for place, value in enumerate(encoded.dictionary.to_pylist()):
-            places[group_of(value)].append(place)
-        found[dimension] = {group: np.flatnonzero(np.isin(indices, own)) for group, own in places.items()}
-    return found
+        values_of: dict[str, list[int]] = defaultdict(list)
+        for index, value in enumerate(encoded.dictionary.to_pylist()):
+            values_of[group_of(value)].append(index)
+        members[dimension] = {group: np.flatnonzero(np.isin(indices, values)) for group, values in values_of.items()}
+    return members

@@ -1,4 +1,4 @@
-"""The report's plots, as SVG text that a page can hold."""
+"""The report's plots, as inline SVG."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from movemask.tasks.bulk.summary import ModelSummary
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Of Okabe & Ito, told apart by all eyes; in the order of the networks.
+#: Okabe & Ito's palette, safe for colour-blind readers; in the order of the networks.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 
 _STYLE: Any = {
@@ -32,7 +32,7 @@ _STYLE: Any = {
     "legend.frameon": False,
 }
 
-_LEAST = -9  # powers of ten that are drawn; less stands at the edge
+_LEAST = -9  # smallest power of ten that is drawn; smaller values are drawn at the edge
 
 _TITLES = {
     "phase": "Phase",
@@ -44,8 +44,8 @@ _TITLES = {
 
 
 def distribution(models: Sequence[ModelSummary], kind: str) -> str:
-    """How the leakage is spread, by quarter powers of ten, and what share of positions has at least so much."""
-    figure, (spread, beyond) = _figure(1, 2, (9.6, 3.3))
+    """The histogram of leakage, by quarter powers of ten, and the share of positions with at least so much."""
+    figure, (histogram, exceedance) = _figure(1, 2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):
         values, counts = model.of(kind).sketch.histogram()
@@ -54,28 +54,30 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
         powers = np.log10(np.maximum(values, 10.0**_LEAST)).clip(_LEAST, 0)
         share = counts / counts.sum()
         heights, _ = np.histogram(powers, edges, weights=share)
-        spread.stairs(heights, edges, color=colour, label=_label(model), linewidth=1.4)
+        histogram.stairs(heights, edges, color=colour, label=_label(model), linewidth=1.4)
         order = np.argsort(powers)
-        beyond.step(powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=_label(model), where="post")
-    spread.set_ylabel("share of positions")
-    beyond.set_ylabel("share with at least so much")
-    beyond.set_yscale("log")
-    for axes in (spread, beyond):
+        exceedance.step(
+            powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=_label(model), where="post"
+        )
+    histogram.set_ylabel("share of positions")
+    exceedance.set_ylabel("share with at least so much")
+    exceedance.set_yscale("log")
+    for axes in (histogram, exceedance):
         axes.set_xlabel(f"{kind} leakage")
         axes.set_xlim(_LEAST, 0)
         ticks = range(_LEAST, 1, 2 if _LEAST % 2 else 3)
         axes.set_xticks(list(ticks), [f"≤ 1e{power}" if power == _LEAST else _power(power) for power in ticks])
     if len(models) > 1:
-        beyond.legend(loc="lower left", fontsize=9)
+        exceedance.legend(loc="lower left", fontsize=9)
     return _svg(figure)
 
 
 def by_group(models: Sequence[ModelSummary], kind: str) -> str:
-    """Mean (full) and 99th percentile (hollow) of each group, on a log scale."""
-    shown = [one for one in DIMENSIONS if any(len(model.groups(one)) > 1 for model in models)]
+    """Mean (filled) and 99th percentile (hollow) of each group, on a log scale."""
+    shown = [dimension for dimension in DIMENSIONS if any(len(model.groups(dimension)) > 1 for model in models)]
     if not shown:
         return ""
-    widths = [max(len(model.groups(one)) for model in models) + 1 for one in shown]
+    widths = [max(len(model.groups(dimension)) for model in models) + 1 for dimension in shown]
     figure, grid = _figure(1, len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True)
     axes_of = np.atleast_1d(np.asarray(grid))
     for axes, dimension in zip(axes_of, shown, strict=True):
@@ -101,25 +103,25 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
 
 
 def by_cause(models: Sequence[ModelSummary]) -> str:
-    """Each cause's part of all `raw` mass, as bars of one length for each network."""
-    told = [model for model in models if model.of(RAW).sum > 0]
-    if not told:
+    """Each cause's share of all `raw` mass: one stacked bar per network."""
+    models = [model for model in models if model.of(RAW).sum > 0]
+    if not models:
         return ""
-    figure, axes = _figure(1, 1, (9.6, 0.5 * len(told) + 1.7))
+    figure, axes = _figure(1, 1, (9.6, 0.5 * len(models) + 1.7))
     colours = {cause.value: _CAUSE_COLOURS[place] for place, cause in enumerate(Cause)}
-    drawn = set()
-    for place, model in enumerate(told):
+    labelled = set()
+    for place, model in enumerate(models):
         left, total = 0.0, model.of(RAW).sum
         for cause in (cause.value for cause in Cause):
             share = model.of(RAW, CAUSE, cause).sum / total
-            label = cause if cause not in drawn and share > 0 else None
+            label = cause if cause not in labelled and share > 0 else None
             axes.barh(place, share, left=left, color=colours[cause], label=label, height=0.65)
-            drawn |= {cause} if share > 0 else set()
+            labelled |= {cause} if share > 0 else set()
             left += share
         axes.barh(
             place, max(0.0, 1 - left), left=left, color="#eeeeee", label="below the threshold" if not place else None
         )
-    axes.set_yticks(range(len(told)), [_label(model) for model in told])
+    axes.set_yticks(range(len(models)), [_label(model) for model in models])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel("part of all raw leakage")
@@ -134,12 +136,12 @@ _CAUSE_COLOURS = (
 
 
 def colour_of(models: Sequence[ModelSummary], model: ModelSummary) -> str:
-    """The colour that a network is drawn in."""
-    return COLOURS[[one.name for one in models].index(model.name) % len(COLOURS)]
+    """The colour of a network."""
+    return COLOURS[[each.name for each in models].index(model.name) % len(COLOURS)]
 
 
 def _label(model: ModelSummary) -> str:
-    """The name as matplotlib leaves it alone: a dollar would begin a formula, an underscore in front hide it."""
+    """The name escaped for matplotlib, where a dollar begins a formula and a leading underscore hides a label."""
     name = model.name.replace("$", r"\$")
     return f" {name}" if name.startswith("_") else name
 
@@ -149,9 +151,8 @@ def _colours(models: Sequence[ModelSummary]) -> list[str]:
 
 
 def _groups(models: Sequence[ModelSummary], dimension: str) -> list[str]:
-    """The groups that any network has, in their natural order."""
-    longest = max((model.groups(dimension) for model in models), key=len)
-    return longest
+    """The groups of the network that has most, in natural order."""
+    return max((model.groups(dimension) for model in models), key=len)
 
 
 def _drawn(value: float | None) -> float:
@@ -163,7 +164,7 @@ def _power(power: int) -> str:
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
-    """A figure that belongs to no window and no global state."""
+    """A figure without pyplot's global state."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -180,7 +181,7 @@ def _svg(figure: Figure) -> str:
 
     out = io.StringIO()
     with mpl.rc_context(_STYLE):
-        # The salt makes the file the same each time it is made of the same numbers.
+        # A fixed salt makes the output reproducible.
         mpl.rcParams["svg.hashsalt"] = "movemask"
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()

@@ -1,5 +1,5 @@
-"""Exact quantiles of a table: its cells' sketches say between which values each rank lies, and one more reading of a
-column keeps only those. So memory holds a small part of one column, however long the table is.
+"""Exact quantiles of a table. The sketches of its cells bound the value at each rank, and a second pass over a column
+keeps only the values within the bounds: a small part of one column, however long the table is.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Cells = dict[Key, Cell]
 
 @dataclass(slots=True)
 class _Rank:
-    """A rank that is looked for: its value lies between `low` and `high`, `below` of the values seen so far are less
-    than `low`, and of those between, each distinct value is kept with how often it was seen."""
+    """A rank whose value lies between `low` and `high`. `below` counts the values below `low`; of those in between,
+    the distinct ones are kept with their counts."""
 
     rank: int
     low: float
@@ -40,32 +40,32 @@ class _Rank:
 
     def add(self, values: Float) -> None:
         self.below += int((values < self.low).sum())
-        found, counts = np.unique(values[(values >= self.low) & (values <= self.high)], return_counts=True)
-        self.values.append(found)
+        distinct, counts = np.unique(values[(values >= self.low) & (values <= self.high)], return_counts=True)
+        self.values.append(distinct)
         self.counts.append(counts)
 
     def value(self) -> float:
         values, counts = np.concatenate(self.values), np.concatenate(self.counts)
         order = np.argsort(values, kind="stable")
-        place = np.searchsorted(np.cumsum(counts[order]), self.rank - self.below)
-        return float(values[order][place])
+        index = np.searchsorted(np.cumsum(counts[order]), self.rank - self.below)
+        return float(values[order][index])
 
 
 def exact(file: Path, models: Mapping[str, Cells]) -> dict[str, Cells]:
     """The cells of each network of a table, with exact quantiles."""
-    found = {name: dict(cells) for name, cells in models.items()}
+    result = {name: dict(cells) for name, cells in models.items()}
     with pq.ParquetFile(file) as table:
-        there = set(table.schema_arrow.names)
+        existing = set(table.schema_arrow.names)
         for column in (*KINDS, *(f"cause_{cause.value}" for cause in Cause)):
-            if column in there:
+            if column in existing:
                 for (name, key), ranks in _ranks(table, column, models).items():
-                    quantiles = {of: rank.value() for of, rank in ranks.items()}
-                    found[name][key] = replace(found[name][key], exact=quantiles)
-    return found
+                    quantiles = {quantile: rank.value() for quantile, rank in ranks.items()}
+                    result[name][key] = replace(result[name][key], exact=quantiles)
+    return result
 
 
 def _ranks(table: pq.ParquetFile, column: str, models: Mapping[str, Cells]) -> dict[tuple[str, Key], dict[str, _Rank]]:
-    """What is looked for in a column, and all that one reading of it finds."""
+    """The ranks of a column by network and cell, filled by one pass over the column."""
     by_cause = column.startswith("cause_")
     wanted = {
         (name, key): {of: _rank(cell, q) for of, q in QUANTILES.items()}
@@ -78,8 +78,8 @@ def _ranks(table: pq.ParquetFile, column: str, models: Mapping[str, Cells]) -> d
     for batch in table.iter_batches(_AT_ONCE, columns=["model", column, *([] if by_cause else GROUP_COLUMNS)]):
         rows = pa.Table.from_batches([batch])
         for name in pc.unique(rows["model"]).to_pylist():
-            own = rows.filter(pc.equal(rows["model"], name))
-            for key, values in _values(own, column, by_cause):
+            rows_of_model = rows.filter(pc.equal(rows["model"], name))
+            for key, values in _values(rows_of_model, column, by_cause):
                 for rank in wanted.get((name, key), {}).values():
                     rank.add(values)
     return wanted
@@ -95,13 +95,13 @@ def _cause_key(column: str) -> Key:
 
 
 def _values(rows: pa.Table, column: str, by_cause: bool) -> Iterator[tuple[Key, Float]]:
-    """The measured values of each cell that a column's rows are counted in."""
+    """The measured values of a column, by the cells that they count in."""
     values = floats(rows[column])
     if by_cause:
         yield _cause_key(column), values[values > 0]
         return
     yield Key(column, ALL, ""), values[~np.isnan(values)]
     for dimension, groups in members_of_table(rows).items():
-        for group, places in groups.items():
-            own = values[places]
-            yield Key(column, dimension, group), own[~np.isnan(own)]
+        for group, members in groups.items():
+            of_group = values[members]
+            yield Key(column, dimension, group), of_group[~np.isnan(of_group)]

@@ -1,4 +1,4 @@
-"""The report of an audit: one page of HTML that holds all it shows."""
+"""The report of an audit: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from markupsafe import Markup
 from movemask import __version__
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from movemask.tasks.bulk import plots
-from movemask.tasks.bulk.rows import LeftOut
+from movemask.tasks.bulk.rows import Skipped
 from movemask.tasks.bulk.summary import SHOWN, ModelSummary, Threshold
 
-#: Boards shown for each network, by kind: a page should still open quickly.
+#: Boards shown per network and kind; few, so that the page opens quickly.
 _BOARDS = {RAW: 6, MULTIPLIED: 3}
 _BOARD_PIXELS = 250
 _LEGAL, _ILLEGAL = "#2b7a3d", "#c1272d"
 
-_WORDS = {
+_ABOUT = {
     RAW: "what plain softmax gives to illegal moves",
     MULTIPLIED: "what <code>softmax(logits * mask)</code> gives to illegal moves",
 }
@@ -31,18 +31,18 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What a report tells of an audit beside its networks."""
+    """What a report says of an audit besides its networks."""
 
     command: str
     sources: Sequence[str]
-    left_out: LeftOut
+    skipped: Skipped
     thresholds: Sequence[Threshold]
     kinds: Sequence[str]
     least: float
 
 
 def page(models: Sequence[ModelSummary], audited: Audited) -> str:
-    """The page."""
+    """The HTML of the report."""
     environment = Environment(
         loader=PackageLoader("movemask.tasks.bulk"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -58,13 +58,18 @@ def page(models: Sequence[ModelSummary], audited: Audited) -> str:
         zeros={model.name: _zeros(model) for model in models},
         mask_blind=MASK_BLIND,
         distributions=[
-            (kind, Markup(_WORDS[kind]), Markup(plots.distribution(models, kind)), Markup(plots.by_group(models, kind)))
+            (
+                kind,
+                Markup(_ABOUT[kind]),
+                Markup(plots.distribution(models, kind)),
+                Markup(plots.by_group(models, kind)),
+            )
             for kind in SHOWN
             if kind in audited.kinds
         ],
         causes=Markup(plots.by_cause(models)),
         boards=[
-            (kind, Markup(_WORDS[kind]), [(model, _boards(model, kind)) for model in models])
+            (kind, Markup(_ABOUT[kind]), [(model, _boards(model, kind)) for model in models])
             for kind in SHOWN
             if kind in audited.kinds
         ],
@@ -72,23 +77,23 @@ def page(models: Sequence[ModelSummary], audited: Audited) -> str:
 
 
 def _zeros(model: ModelSummary) -> dict[str, float]:
-    """The kinds of which there is nothing to tell, with their mean divergence: what rounding leaves of it."""
+    """The kinds that leaked nothing, with their mean divergence, which is rounding error."""
     return {kind: model.of(kind).mean_kl or 0.0 for kind in KINDS if _is_zero(model, kind)}
 
 
 def _is_zero(model: ModelSummary, kind: str) -> bool:
-    """Whether the mistake leaked nothing at any position, changed no best move and gave every legal move something."""
+    """Whether the mistake leaked nothing anywhere, changed no top move and gave no legal move probability 0."""
     cell = model.of(kind)
     return cell.count > 0 and not cell.unmeasured and cell.max == cell.flips == cell.infinite == 0
 
 
 def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
-    """The worst positions with their pictures."""
+    """The worst positions with their diagrams."""
     return [{"row": row, "svg": Markup(_board(row))} for row in model.worst.get(kind, [])[: _BOARDS[kind]]]
 
 
 def _board(row: dict[str, Any]) -> str:
-    """The position seen by the side to move: legal moves in green, illegal ones in red, the stronger the likelier."""
+    """The position from the side to move: legal moves green, illegal ones red, more opaque the more probable."""
     board = chess.Board(row["fen"], chess960=row["chess960"])
     arrows = []
     for moves, colour in ((row["legal"][:3], _LEGAL), (row["illegal"][:3], _ILLEGAL)):
@@ -106,7 +111,7 @@ def _board(row: dict[str, Any]) -> str:
 
 
 def _figure(value: float | None) -> str:
-    """A leakage as people read it."""
+    """A leakage for people."""
     if value is None:
         return "-"
     if value == 0:

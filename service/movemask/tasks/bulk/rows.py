@@ -1,4 +1,4 @@
-"""A chunk's positions through a network, as rows of a table. docs/audit.md lists the columns."""
+"""Evaluates the positions of a chunk into rows of the audit's table. docs/audit.md lists the columns."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from movemask.leakage.served import check_answer, check_legal
 from movemask.policy import Rule
 from movemask.tasks.bulk.sources import Chunk, Form
 
-#: Positions in one run of a network.
+#: Positions per run of a network.
 _BATCH = 128
 
-#: Moves of a position that are kept, legal and illegal ones each.
+#: Legal and illegal moves kept per position, each.
 _MOVES_KEPT = 5
 
-_EXAMPLE = 300  # characters of what was left out
+_EXAMPLE = 300  # characters of an example of what was skipped
 
 _MOVE = pa.struct([("uci", pa.string()), ("probability", pa.float64())])
 _ILLEGAL = pa.struct([("uci", pa.string()), ("probability", pa.float64()), ("cause", pa.string())])
@@ -47,7 +47,7 @@ _ILLEGAL = pa.struct([("uci", pa.string()), ("probability", pa.float64()), ("cau
 class Choice:
     """Which positions are audited, and how.
 
-    `every` takes each so-manieth ply of a game from `first_ply` on; `elo` is for positions that have no ratings.
+    `every` takes every Nth ply of a game from `first_ply` on; `elo` is for positions without ratings.
     """
 
     kinds: tuple[str, ...] = KINDS
@@ -60,7 +60,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A position, where it was found, and what was played there."""
+    """A position, where it came from, and the move that was played there."""
 
     position: Position
     source: str
@@ -71,20 +71,20 @@ class Sample:
 
 
 @dataclass(slots=True)
-class LeftOut:
-    """What was not audited: how many by reason, and the first few by name."""
+class Skipped:
+    """Games and positions that were not audited: counts by reason, and a few examples."""
 
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
     def add(self, reason: str, example: str) -> None:
-        """Counts one; its example is cut to what a line of a terminal can show."""
+        """Counts one; the example is shortened and made printable."""
         self.reasons[reason] += 1
         if len(self.examples) < 20:
-            shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in example[:_EXAMPLE])
+            shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in example[:_EXAMPLE])
             self.examples.append(shown + ("…" if len(example) > _EXAMPLE else ""))
 
-    def merge(self, other: LeftOut) -> None:
+    def merge(self, other: Skipped) -> None:
         self.reasons.update(other.reasons)
         self.examples = (self.examples + other.examples)[:20]
 
@@ -116,59 +116,59 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
     return pa.schema([*fields, ("legal", pa.list_(_MOVE)), ("illegal", pa.list_(_ILLEGAL))])
 
 
-def samples(chunk: Chunk, choice: Choice, left_out: LeftOut) -> Iterator[Sample]:
-    """The positions of a chunk; finished ones and what cannot be read are left out, and counted."""
+def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
+    """The positions of a chunk; finished games and what cannot be read are skipped and counted."""
     read = _game_samples if chunk.form is Form.PGN else _line_samples
     for number, text in enumerate(chunk.items, chunk.first):
-        yield from read(text, chunk.source, number, choice, left_out)
+        yield from read(text, chunk.source, number, choice, skipped)
 
 
-def _game_samples(text: str, source: str, number: int, choice: Choice, left_out: LeftOut) -> Iterator[Sample]:
+def _game_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     for game in read_games(io.StringIO(text)):  # one, or several without headers
         if not isinstance(game, Game):
             why = re.sub(r"game \d+", f"game {number}", str(game), count=1)
-            left_out.add("game that cannot be played through", f"{source}: {why}")
+            skipped.add("game that cannot be played through", f"{source}: {why}")
             continue
-        for ply, found in enumerate(game.plies):
-            if ply >= choice.first_ply and (ply - choice.first_ply) % choice.every == 0:
-                yield Sample(found.position, source, number, ply, found.elo or choice.elo, found.played)
+        for index, ply in enumerate(game.plies):
+            if index >= choice.first_ply and (index - choice.first_ply) % choice.every == 0:
+                yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)
 
 
-def _line_samples(text: str, source: str, number: int, choice: Choice, left_out: LeftOut) -> Iterator[Sample]:
+def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     if not text:
         return
     try:
         position = Position.read(_fen_of(text), chess960=choice.chess960)
     except MovemaskError as error:
-        left_out.add("line that is no position", f"{source}: line {number}: {error}")
+        skipped.add("line that is no position", f"{source}: line {number}: {error}")
         return
     if not any(position.board.legal_moves):
-        left_out.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")
+        skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")
         return
     yield Sample(position, source, number, position.board.ply(), choice.elo, None)
 
 
 def _fen_of(text: str) -> str:
-    """The FEN of a line: EPD's operations and what stands after a separator are dropped."""
+    """The FEN of a line, without EPD operations and without text after a separator."""
     fields = re.split(r"[;|,\t]", text.strip('"'), maxsplit=1)[0].split()
     counters = [text for text in fields[4:6] if text.isdigit()]
     return " ".join([*fields[:4], *counters] if len(counters) == 2 else fields[:4])
 
 
-def rows(model: Model, found: Sequence[Sample], choice: Choice, left_out: LeftOut) -> pa.Table:
-    """The table of positions by one network; those that it cannot answer are left out, and counted."""
+def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipped) -> pa.Table:
+    """The table of positions evaluated by one network; those that it cannot answer are skipped and counted."""
     columns: dict[str, list[Any]] = {name: [] for name in schema(choice.kinds).names}
-    for start in range(0, len(found), _BATCH):
-        part = found[start : start + _BATCH]
+    for start in range(0, len(samples), _BATCH):
+        part = samples[start : start + _BATCH]
         batch, refused = model.batch(
             [sample.position for sample in part], [sample.elo for sample in part], Rules.VECTORISED
         )
         for row, error in refused.items():
             where = f"{part[row].source}: {part[row].item}"
-            left_out.add(f"position that {model.name} cannot read", f"{where}: {error}")
+            skipped.add(f"position that {model.name} cannot read", f"{where}: {error}")
         keep = np.array([row for row in range(len(part)) if row not in refused], dtype=np.intp)
         if len(keep):
-            _add(model, [part[row] for row in keep.tolist()], batch.rows(keep), choice, columns, left_out)
+            _add(model, [part[row] for row in keep.tolist()], batch.rows(keep), choice, columns, skipped)
     return pa.table(columns, schema=schema(choice.kinds))
 
 
@@ -178,16 +178,16 @@ def _add(
     batch: Batch,
     choice: Choice,
     columns: dict[str, list[Any]],
-    left_out: LeftOut,
+    skipped: Skipped,
 ) -> None:
     evaluated = evaluate(model, batch, [Rule()] * len(batch))
     if evaluated.unusable:
         for row, error in evaluated.unusable.items():
             fen = samples[row].position.fen
-            left_out.add(f"position whose logits by {model.name} are unusable", f"{fen}: {error}")
+            skipped.add(f"position whose logits by {model.name} are unusable", f"{fen}: {error}")
         sound = np.array([row for row in range(len(batch)) if row not in evaluated.unusable], dtype=np.intp)
         if len(sound):
-            _add(model, [samples[row] for row in sound.tolist()], batch.rows(sound), choice, columns, left_out)
+            _add(model, [samples[row] for row in sound.tolist()], batch.rows(sound), choice, columns, skipped)
         return
     unmasked, boards, policies = evaluated.unmasked, batch.boards, evaluated.policies
     measured = measure(choice.kinds, unmasked, model.vocabulary, boards.black)
@@ -197,10 +197,10 @@ def _add(
     for kind in choice.kinds:
         if kind == SERVED:
             continue
-        of = measured[kind]
-        columns[kind] += [None if np.isnan(value) else value for value in of.leaked.tolist()]
-        columns[f"{kind}_flipped"] += of.flipped.tolist()
-        columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in of.kl.tolist()]
+        values = measured[kind]
+        columns[kind] += [None if np.isnan(value) else value for value in values.leaked.tolist()]
+        columns[f"{kind}_flipped"] += values.flipped.tolist()
+        columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in values.kl.tolist()]
     phases = phases_of(boards)
     for row, sample in enumerate(samples):
         kept = slice(indptr[row], indptr[row + 1])
@@ -218,7 +218,7 @@ def _add(
         )
         best = list(zip(uci_of(policies.codes[kept][:_MOVES_KEPT]), probabilities[kept][:_MOVES_KEPT], strict=True))
         columns["legal"].append([{"uci": uci, "probability": p} for uci, p in best])
-        for name, value in _plain(sample, model, phases[row]).items():
+        for name, value in _sample_columns(sample, model, phases[row]).items():
             columns[name].append(value)
         columns["in_check"].append(bool(batch.in_check[row]))
         columns["legal_moves"].append(len(legal[row]))
@@ -226,7 +226,7 @@ def _add(
         columns["top_probability"].append(best[0][1])
 
 
-def _plain(sample: Sample, model: Model, phase: Phase) -> dict[str, Any]:
+def _sample_columns(sample: Sample, model: Model, phase: Phase) -> dict[str, Any]:
     return {
         "source": sample.source,
         "item": sample.item,

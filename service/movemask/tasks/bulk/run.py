@@ -1,10 +1,11 @@
-"""Runs an audit of files: chunks to worker processes, each writing a part, so that what was done stays done."""
+"""Runs an audit of files: worker processes write a part per chunk, so that a stopped audit can be resumed."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -21,34 +22,34 @@ from movemask.errors import AuditError
 from movemask.inference.model import Model
 from movemask.inference.registry import open_model
 from movemask.processes import end_with_parent
-from movemask.tasks.bulk.rows import Choice, LeftOut, rows, samples, schema
+from movemask.tasks.bulk.rows import Choice, Skipped, rows, samples, schema
 from movemask.tasks.bulk.sources import Chunk
 
-#: What an output folder holds while the audit runs, and what is kept of how it was asked for.
+#: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
 PARTS, ASKED = "parts", "asked.json"
 
-#: What it holds when it is done.
+#: The finished table.
 POSITIONS = "positions.parquet"
 
-_LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"
+_SKIPPED, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An audit: networks by their contract files, what is audited, and where it is written."""
+    """An audit: contract files of the networks, which positions, and the output folder."""
 
     models: tuple[Path, ...]
     choice: Choice
     out: Path
 
     def asked(self, digests: dict[str, str]) -> dict[str, Any]:
-        """What must be the same for parts of two runs to belong together."""
+        """What two runs must have in common for the parts of one to be used by the other."""
         return {"version": 1, "models": digests, "choice": json.loads(json.dumps(asdict(self.choice)))}
 
 
 @dataclass(frozen=True, slots=True)
 class PartDone:
-    """A chunk that is done; `fresh` if it was done now and not by an earlier run, `size` as the chunk's."""
+    """A finished chunk; `fresh` unless an earlier run finished it, `size` as of the chunk."""
 
     index: int
     positions: int
@@ -57,8 +58,8 @@ class PartDone:
 
 
 def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
-    """Makes the output folder ready; True if parts of an earlier run are there. Raises AuditError for a folder that
-    holds something else."""
+    """Prepares the output folder; True if it holds parts of an earlier run. Raises AuditError if it holds anything
+    else."""
     out, asked = job.out, job.asked(digests)
     ours = {PARTS, ASKED, POSITIONS, "summary.json", "report.html"}
     if out.is_dir():
@@ -66,7 +67,7 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
         if others:
             raise AuditError(f"{out}: holds something else ({others[0]}); give --out another folder")
         if restart:
-            _emptied(out)
+            _remove_audit(out)
         elif (out / POSITIONS).exists():
             raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
         elif (out / ASKED).exists() and _read_asked(out / ASKED) != asked:
@@ -80,9 +81,9 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
 
 
 def run(job: Job, chunks: Iterable[Chunk], jobs: int, done: Callable[[PartDone], None]) -> int:
-    """Evaluates all chunks, at most a few ahead of the slowest; `done` is told of each. How many there were.
+    """Evaluates all chunks, with a bounded number in flight; `done` is called for each. Returns their number.
 
-    Raises AuditError if a worker dies, and what a worker raises.
+    Raises AuditError if a worker dies, and whatever a worker raises.
     """
     context = get_context("spawn")
     count = 0
@@ -91,9 +92,9 @@ def run(job: Job, chunks: Iterable[Chunk], jobs: int, done: Callable[[PartDone],
         try:
             for chunk in chunks:
                 count += 1
-                known = _part_of(job.out, chunk)
-                if known is not None:
-                    done(known)
+                earlier = _part_of(job.out, chunk)
+                if earlier is not None:
+                    done(earlier)
                     continue
                 pending.add(pool.submit(_work, job, chunk))
                 while len(pending) >= 2 * jobs:
@@ -120,7 +121,7 @@ def _read_asked(file: Path) -> Any:
 
 
 def _collected(pending: set[Future[PartDone]], done: Callable[[PartDone], None]) -> set[Future[PartDone]]:
-    """Waits for one at least; those that are still under way."""
+    """Waits for at least one; returns those still running."""
     finished, rest = wait(pending, return_when=FIRST_COMPLETED)
     for future in finished:
         done(future.result())
@@ -133,47 +134,51 @@ def parts(out: Path, count: int) -> Iterator[Path]:
         yield _part_file(out, index)
 
 
-def merge(out: Path, count: int, kinds: tuple[str, ...]) -> LeftOut:
-    """Joins the parts into one Parquet file, a part at a time, and drops them; what was left out, of them all."""
-    left_out = LeftOut()
+def merge(out: Path, count: int, kinds: tuple[str, ...]) -> Skipped:
+    """Joins the parts into one Parquet file, one part at a time, and deletes them. Returns what was skipped in all."""
+    skipped = Skipped()
     wanted = schema(kinds)
     partial = out / f"{POSITIONS}.partial"
     with pq.ParquetWriter(partial, wanted, compression="zstd") as writer:
         for file in parts(out, count):
             with pq.ParquetFile(file) as part:
-                left_out.merge(_left_out_of(part.schema_arrow.metadata))
+                skipped.merge(_skipped_in(part.schema_arrow.metadata))
                 table = part.read().cast(wanted)
             if table.num_rows:
                 writer.write_table(table)
     os.replace(partial, out / POSITIONS)
+    _remove_parts(out)
+    return skipped
+
+
+def _remove_parts(out: Path) -> None:
     for file in (out / PARTS).iterdir():
         file.unlink()
     (out / PARTS).rmdir()
-    return left_out
 
 
 def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends the workers in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and stops the workers
     end_with_parent()
 
 
 @cache
 def _opened(contract: Path) -> Model:
-    """A network, opened once in each worker, on one thread: there is a worker for each core."""
+    """A network, opened once per worker, with one thread: there is a worker per core."""
     return open_model(contract, 1)
 
 
 def _work(job: Job, chunk: Chunk) -> PartDone:
-    left_out = LeftOut()
-    found = list(samples(chunk, job.choice, left_out))
-    table = pa.concat_tables([rows(model, found, job.choice, left_out) for model in map(_opened, job.models)])
+    skipped = Skipped()
+    positions = list(samples(chunk, job.choice, skipped))
+    table = pa.concat_tables([rows(model, positions, job.choice, skipped) for model in map(_opened, job.models)])
     file = _part_file(job.out, chunk.index)
     partial = file.with_suffix(".partial")
-    told = json.dumps({"reasons": left_out.reasons, "examples": left_out.examples})
-    metadata = {_DIGEST: chunk.digest, _LEFT_OUT: told, _COUNT: str(len(found))}
+    entry = json.dumps({"reasons": skipped.reasons, "examples": skipped.examples})
+    metadata = {_DIGEST: chunk.digest, _SKIPPED: entry, _COUNT: str(len(positions))}
     pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
     os.replace(partial, file)
-    return PartDone(chunk.index, len(found), fresh=True, size=chunk.size)
+    return PartDone(chunk.index, len(positions), fresh=True, size=chunk.size)
 
 
 def _part_file(out: Path, index: int) -> Path:
@@ -181,7 +186,7 @@ def _part_file(out: Path, index: int) -> Path:
 
 
 def _part_of(out: Path, chunk: Chunk) -> PartDone | None:
-    """What an earlier run has of this chunk; None if nothing, or of other content."""
+    """The part of an earlier run with the same content; None if there is none."""
     file = _part_file(out, chunk.index)
     if not file.exists():
         return None
@@ -191,19 +196,14 @@ def _part_of(out: Path, chunk: Chunk) -> PartDone | None:
     return PartDone(chunk.index, int(metadata[_COUNT]), fresh=False, size=chunk.size)
 
 
-def _left_out_of(metadata: dict[bytes, bytes]) -> LeftOut:
-    told = json.loads(metadata[_LEFT_OUT])
-    found = LeftOut()
-    found.reasons.update(told["reasons"])
-    found.examples = told["examples"]
-    return found
+def _skipped_in(metadata: dict[bytes, bytes]) -> Skipped:
+    entry = json.loads(metadata[_SKIPPED])
+    return Skipped(Counter(entry["reasons"]), entry["examples"])
 
 
-def _emptied(out: Path) -> None:
+def _remove_audit(out: Path) -> None:
     """Removes what an audit wrote, and only that."""
     if (out / PARTS).is_dir():
-        for file in (out / PARTS).iterdir():
-            file.unlink()
-        (out / PARTS).rmdir()
+        _remove_parts(out)
     for name in (ASKED, POSITIONS, "summary.json", "report.html"):
         (out / name).unlink(missing_ok=True)

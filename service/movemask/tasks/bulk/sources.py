@@ -1,6 +1,6 @@
-"""Files of games and positions, plain or compressed, cut into chunks without holding more than one.
+"""Splits files of games and positions, plain or compressed, into chunks; only one is in memory.
 
-A game of a PGN is found by its headers alone; it is read by python-chess where it is evaluated.
+Games of a PGN are split by their headers alone; python-chess parses them where they are evaluated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINES = (".epd", ".fen", ".fens", ".txt")
 
 
 class Form(Enum):
-    """What a file holds."""
+    """The format of a file."""
 
     PGN = "pgn"  # games
     FEN = "fen"  # a FEN or EPD a line
@@ -32,8 +32,8 @@ class Form(Enum):
 class Chunk:
     """Some games or lines of one file: `items` are their texts, numbered from `first` in the file.
 
-    `index` counts the chunks of all files; the same files in the same order give the same chunks. `size` is how many
-    bytes of the file, as it lies on the disk, it takes up.
+    `index` counts the chunks of all files; the same files in the same order give the same chunks. `size` is its length
+    in bytes of the file on disk.
     """
 
     index: int
@@ -45,13 +45,13 @@ class Chunk:
 
     @property
     def digest(self) -> str:
-        """Of everything in it: whether what was done with it once still holds."""
-        told = "\0".join((self.source, self.form.value, str(self.first), *self.items))
-        return hashlib.sha256(told.encode()).hexdigest()
+        """Hash of the whole chunk, by which the part of an earlier run is recognised."""
+        content = "\0".join((self.source, self.form.value, str(self.first), *self.items))
+        return hashlib.sha256(content.encode()).hexdigest()
 
 
 def total_bytes(names: list[str]) -> int | None:
-    """Bytes of all files as they lie on the disk; None if one is standard input or a pipe."""
+    """Bytes of all files on disk; None if one is standard input or a pipe."""
     if not all(Path(name).is_file() for name in names):
         return None
     return sum(Path(name).stat().st_size for name in names)
@@ -69,39 +69,39 @@ def chunks(
 
     Parameters
     ----------
-    form : what they hold; told by name and content if None
-    games, lines : how many make a chunk
-    limit : games and lines at most, of all files together
+    form : the format of the files; detected by name and content if None
+    games, lines : per chunk
+    limit : largest number of games and lines of all files together
 
     Raises SourceError for a file that cannot be read.
     """
     index, left = 0, limit
     for name in names:
         with TextSource(name) as source:
-            found, text = _begun(source, name, form)
-            items = _games(text) if found is Form.PGN else _positions(text)
-            most = games if found is Form.PGN else lines
-            number, before = 1, 0
-            while (wanted := most if left is None else min(most, left)) > 0:
-                part = tuple(islice(items, wanted))
+            file_form, text = _open(source, name, form)
+            items = _games(text) if file_form is Form.PGN else _positions(text)
+            per_chunk = games if file_form is Form.PGN else lines
+            number, start = 1, 0
+            while (size := per_chunk if left is None else min(per_chunk, left)) > 0:
+                part = tuple(islice(items, size))
                 if not part:
                     break
-                yield Chunk(index, name, found, number, part, source.position - before)
-                index, number, before = index + 1, number + len(part), source.position
+                yield Chunk(index, name, file_form, number, part, source.position - start)
+                index, number, start = index + 1, number + len(part), source.position
                 left = None if left is None else left - len(part)
 
 
 def check(names: list[str], form: Form | None) -> None:
-    """Raises SourceError for a file that cannot be read or holds neither games nor positions, by its beginning. What is
-    no plain file, such as a pipe, can be read once and is left alone."""
+    """Raises SourceError for a file whose beginning cannot be read, or is neither games nor positions. Pipes and the
+    like can be read only once and are not checked."""
     for name in names:
         if Path(name).is_file():
             with TextSource(name) as source:
-                _begun(source, name, form)
+                _open(source, name, form)
 
 
 def _games(lines: Iterator[str]) -> Iterator[str]:
-    """The texts of a PGN's games. A game begins with a header that follows moves, outside of a comment."""
+    """The texts of a PGN's games. A header after moves, outside a comment, begins the next game."""
     game: list[str] = []
     moves = in_comment = False
     for line in lines:
@@ -118,7 +118,7 @@ def _games(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _positions(lines: Iterator[str]) -> Iterator[str]:
-    """The lines themselves: those that hold nothing keep their number as empty ones."""
+    """The lines, stripped. Comments become empty lines, so that line numbers stay right."""
     for line in lines:
         text = line.strip()
         yield "" if text.startswith("#") else text
@@ -133,15 +133,15 @@ def _form_of(name: str, first_line: str) -> Form:
     return Form.PGN if re.match(r"\[|1\.|\{|;", first_line) else Form.FEN
 
 
-def _begun(source: TextSource, name: str, form: Form | None) -> tuple[Form, Iterator[str]]:
-    """What a file holds, and all its lines. Raises SourceError for a list of positions that is no ASCII."""
+def _open(source: TextSource, name: str, form: Form | None) -> tuple[Form, Iterator[str]]:
+    """The format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
     lines = iter(source)
-    skipped = []
+    head = []
     for line in lines:
-        skipped.append(line)
+        head.append(line)
         if line.strip():
             break
-    found = form or _form_of(name, skipped[-1].strip() if skipped else "")
-    if found is Form.FEN and 10 * len(source.head.translate(None, bytes(range(0x80)))) > len(source.head):
+    form = form or _form_of(name, head[-1].strip() if head else "")
+    if form is Form.FEN and 10 * len(source.head.translate(None, bytes(range(0x80)))) > len(source.head):
         raise SourceError(f"{name}: neither a PGN nor a list of FENs, which are plain ASCII")
-    return found, chain(skipped, lines)
+    return form, chain(head, lines)

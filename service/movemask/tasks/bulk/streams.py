@@ -1,4 +1,4 @@
-"""A file's text, decompressed as it is read, and how much of the file stands behind the text that was taken."""
+"""Text files decompressed while they are read, with progress in bytes of the file on disk."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from typing import Any, Self, cast
 from movemask.errors import SourceError
 from movemask.extras import require
 
-#: What stands for standard input.
+#: The name of standard input.
 STDIN = "-"
 
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 
-#: Bytes that are handed to a decompressor at once: progress is told no finer.
+#: Bytes passed to a decompressor at once, which is the resolution of progress.
 _PIECE = 4096
 
-#: What is held of the text: more than a block of zstandard, so that each is taken from it whole.
+#: Buffered text: more than a block of zstandard, so that a block is read whole.
 _BUFFER = 1 << 18
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
 
 
 class TextSource:
-    """The lines of a file or of standard input, compressed (by what its first bytes say) or not. A context manager.
+    """The lines of a file or of standard input, decompressed if the first bytes say gzip or zstandard. A context
+    manager.
 
     Raises SourceError for a file that cannot be opened or read, or that is binary.
     """
@@ -40,7 +41,7 @@ class TextSource:
             raw: Any = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise SourceError(f"{name}: {error.strerror}") from None
-        buffered = io.BufferedReader(_Kept(raw) if name == STDIN else raw, 1 << 16)
+        buffered = io.BufferedReader(_Unclosed(raw) if name == STDIN else raw, 1 << 16)
         self._pieces = _Pieces(buffered)
         self._metered = _Metered(self._pieces)
         self._plain = io.BufferedReader(self._metered, _BUFFER)
@@ -71,15 +72,15 @@ class TextSource:
 
     @property
     def position(self) -> int:
-        """Bytes of the file, as it lies on the disk, behind the lines that were taken; all of them after the last."""
+        """Bytes of the file on disk that the lines read so far came from; all of them after the last line."""
         return int(self._metered.position)
 
     def __iter__(self) -> Iterator[str]:
-        # Line ends are kept as they are until they are counted.
+        # Line ends stay as they are until their bytes are counted.
         text = io.TextIOWrapper(self._plain, encoding="utf-8-sig", errors="replace", newline="")
         try:
             for line in text:
-                self._metered.taken(len(line) if line.isascii() else len(line.encode()))
+                self._metered.consumed(len(line) if line.isascii() else len(line.encode()))
                 yield line.rstrip("\r\n") + "\n" if line.endswith(("\r", "\r\n")) else line
         except _UNREADABLE as error:
             raise SourceError(f"{self._name}: cannot be read to its end: {error}") from None
@@ -90,7 +91,7 @@ _UNREADABLE = (OSError, EOFError)  # gzip's errors are OSErrors
 
 
 class LineReader:
-    """The lines of a source one at a time, as python-chess asks for them."""
+    """A source as a file object of the kind that python-chess reads lines from."""
 
     def __init__(self, source: TextSource) -> None:
         self._lines = iter(source)
@@ -101,12 +102,12 @@ class LineReader:
 
 
 def _is_binary(head: bytes) -> bool:
-    """Whether the beginning of a file is no text: a NUL, or control characters for a hundredth of it. Text that is not
-    UTF-8 passes: a PGN may be Latin-1."""
+    """Whether the beginning of a file is not text: it has a NUL, or over 1 % control characters. Text that is not UTF-8
+    passes: a PGN may be Latin-1."""
     return b"\0" in head or 100 * len(head.translate(None, _TEXT)) > len(head)
 
 
-class _Kept(io.RawIOBase):
+class _Unclosed(io.RawIOBase):
     """Standard input, which stays open when this is closed."""
 
     def __init__(self, raw: io.BufferedReader[Any]) -> None:
@@ -123,7 +124,7 @@ class _Kept(io.RawIOBase):
 
 
 class _Pieces(io.RawIOBase):
-    """A file as it lies on the disk, a piece at a time; `pulled` is how much of it was taken."""
+    """The raw bytes of a file, a piece at a time; `pulled` counts the bytes read."""
 
     def __init__(self, raw: io.BufferedReader[Any]) -> None:
         self._raw = raw
@@ -145,9 +146,9 @@ class _Pieces(io.RawIOBase):
 
 
 class _Metered(io.RawIOBase):
-    """The text of a file, and how many bytes of the file stand behind what was taken of it.
+    """The decompressed text of a file; `position` is the bytes of the file behind the text consumed so far.
 
-    Decompression is ahead of whoever takes lines: what a piece of text cost is spread over the piece.
+    Decompression runs ahead of the reader, so the bytes that a piece of text took are spread evenly over it.
     """
 
     def __init__(self, pieces: _Pieces) -> None:
@@ -156,7 +157,7 @@ class _Metered(io.RawIOBase):
         self._ready = memoryview(b"")
         self._pieces = pieces
         self._pulled = 0
-        self._ahead: deque[tuple[int, float]] = deque()  # bytes of text, and of the file for them
+        self._ahead: deque[tuple[int, float]] = deque()  # bytes of text to come, and of the file for them
         self.position = 0.0
 
     def readable(self) -> bool:
@@ -174,13 +175,13 @@ class _Metered(io.RawIOBase):
         return size
 
     def through(self, plain: _Unzstd | gzip.GzipFile) -> None:
-        """Reads through a decompressor from now on, which reads the pieces."""
+        """Reads through this decompressor from now on."""
         self._plain = plain
-        # gzip's `read` would go on until it has all that it may give, and stumble over damage far ahead.
+        # gzip's `read` would fill the whole buffer, and fail on damage that is still far ahead.
         self._read = plain.read1 if isinstance(plain, gzip.GzipFile) else plain.read
 
-    def taken(self, size: int) -> None:
-        """Says that so many more bytes of the text were taken."""
+    def consumed(self, size: int) -> None:
+        """Counts this many more bytes of text as consumed."""
         while size and self._ahead:
             length, cost = self._ahead.popleft()
             part = min(size, length)
@@ -191,7 +192,7 @@ class _Metered(io.RawIOBase):
                 self._ahead.appendleft((length - part, cost - share))
 
     def finished(self) -> None:
-        """Says that all was taken."""
+        """Counts the whole file as consumed."""
         self._ahead.clear()
         self.position = float(self._pieces.pulled)
 
@@ -203,8 +204,8 @@ class _Metered(io.RawIOBase):
 
 
 class _Unzstd(io.RawIOBase):
-    """The content of a zstandard file, frame after frame; OSError for one that is damaged, EOFError for one that is cut
-    short, which the library's own stream ends without a word."""
+    """The content of a zstandard file, frame by frame. Raises OSError if it is damaged, EOFError if it is cut short,
+    which the library's own stream reader does not report."""
 
     def __init__(self, raw: _Pieces) -> None:
         import zstandard

@@ -1,11 +1,11 @@
-"""The table of an audit, added up: cells by model and group, the worst positions, and what a threshold says of them."""
+"""The summary of an audit's table: cells by model and group, the worst positions, and thresholds on them."""
 
 from __future__ import annotations
 
 import heapq
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ _AT_ONCE = 10_000  # rows
 
 @dataclass(slots=True)
 class ModelSummary:
-    """What was found of one network."""
+    """The figures of one network."""
 
     name: str
     digest: str
@@ -44,18 +44,18 @@ class ModelSummary:
     worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of the table, by kind
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
-        """The cell; an empty one if nothing was counted in it."""
+        """A cell; an empty one if it has no positions."""
         return self.cells.get(Key(kind, dimension, group), Cell())
 
     def groups(self, dimension: str) -> list[str]:
-        """The groups that positions were found in, in their natural order; causes by mass."""
-        there = {key.group for key in self.cells if key.dimension == dimension}
+        """The groups that have positions, in natural order; causes by mass."""
+        present = {key.group for key in self.cells if key.dimension == dimension}
         if dimension == CAUSE:
-            return sorted(there, key=lambda group: -self.of(RAW, CAUSE, group).sum)
-        return [group for group in groups(dimension) if group in there]
+            return sorted(present, key=lambda group: -self.of(RAW, CAUSE, group).sum)
+        return [group for group in groups(dimension) if group in present]
 
-    def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+    def as_json(self) -> dict[str, Any]:
+        """The network's entry in `summary.json`."""
         kinds = [kind for kind in KINDS if Key(kind, ALL, "") in self.cells]
         by: dict[str, Any] = {}
         for dimension in DIMENSIONS:
@@ -81,26 +81,23 @@ class ModelSummary:
         }
 
 
-def summarised(file: Path, told: Callable[[int], None] | None = None) -> list[ModelSummary]:
-    """The networks of a table in the order of their first rows, with exact quantiles; read some rows at a time; `told`
-    hears how many."""
-    found: dict[str, ModelSummary] = {}
+def summarised(file: Path) -> list[ModelSummary]:
+    """The networks of a table in the order of their first rows, with exact quantiles; the table is read in batches."""
+    models: dict[str, ModelSummary] = {}
     with pq.ParquetFile(file) as table:
         for batch in table.iter_batches(_AT_ONCE):
             rows = pa.Table.from_batches([batch])
             for name in pc.unique(rows["model"]).to_pylist():
-                _add(found, name, rows.filter(pc.equal(rows["model"], name)))
-            if told is not None:
-                told(batch.num_rows)
-    for name, cells in exact(file, {name: model.cells for name, model in found.items()}).items():
-        found[name].cells = cells
-    return list(found.values())
+                _add(models, name, rows.filter(pc.equal(rows["model"], name)))
+    for name, cells in exact(file, {name: model.cells for name, model in models.items()}).items():
+        models[name].cells = cells
+    return list(models.values())
 
 
-def _add(found: dict[str, ModelSummary], name: str, rows: pa.Table) -> None:
-    if name not in found:
-        found[name] = ModelSummary(name, rows["digest"][0].as_py(), rows["trained_with_mask"][0].as_py())
-    model = found[name]
+def _add(models: dict[str, ModelSummary], name: str, rows: pa.Table) -> None:
+    if name not in models:
+        models[name] = ModelSummary(name, rows["digest"][0].as_py(), rows["trained_with_mask"][0].as_py())
+    model = models[name]
     model.positions += rows.num_rows
     model.cells = merged([model.cells, cells_of_table(rows)])
     for kind in SHOWN:
@@ -109,24 +106,24 @@ def _add(found: dict[str, ModelSummary], name: str, rows: pa.Table) -> None:
 
 
 def cells_of_table(rows: pa.Table) -> dict[Key, Cell]:
-    """The cells that a table's positions are counted in, of one network."""
+    """The cells of the positions of a table, of one network."""
     members = members_of_table(rows)
-    found: dict[Key, Cell] = {}
+    cells: dict[Key, Cell] = {}
     for kind in KINDS:
         if kind in rows.column_names:
             flipped = rows[f"{kind}_flipped"].to_numpy(zero_copy_only=False).astype(np.bool_)
-            found |= grouped(kind, (floats(rows[kind]), flipped, floats(rows[f"{kind}_kl"])), members)
+            cells |= grouped(kind, (floats(rows[kind]), flipped, floats(rows[f"{kind}_kl"])), members)
     masses = {cause.value: floats(rows[f"cause_{cause.value}"]) for cause in Cause}
-    return found | of_causes({cause: mass[mass > 0] for cause, mass in masses.items()})
+    return cells | of_causes({cause: mass[mass > 0] for cause, mass in masses.items()})
 
 
 def _worst(kind: str, known: Sequence[dict[str, Any]], rows: pa.Table) -> list[dict[str, Any]]:
     """The worst of the known rows and of these, each position once, worst first."""
     leaked = np.nan_to_num(floats(rows[kind]), nan=-1.0)
-    some = np.argpartition(-leaked, min(5 * WORST, len(leaked)) - 1)[: 5 * WORST]  # a position may stand there often
+    heaviest = np.argpartition(-leaked, min(5 * WORST, len(leaked)) - 1)[: 5 * WORST]  # positions may repeat
     columns = [name for name in rows.column_names if not name.startswith("cause_")]
     best: dict[str, dict[str, Any]] = {}
-    for row in [*known, *rows.select(columns).take(pa.array(some)).to_pylist()]:
+    for row in [*known, *rows.select(columns).take(pa.array(heaviest)).to_pylist()]:
         if row[kind] and (row["fen"] not in best or best[row["fen"]][kind] < row[kind]):
             best[row["fen"]] = row
     return heapq.nsmallest(WORST, best.values(), key=lambda row: (-row[kind], row["fen"]))

@@ -1,1 +1,1 @@
-"""Other projects' weight files → ONNX and contract."""
+"""Converts other projects' weight files to ONNX, with a contract."""

@@ -26,26 +26,26 @@ _PROMOTIONS = "rbq"
 
 
 def graph(network: Network) -> onnx.ModelProto:
-    """The whole network, checked by onnx's own checker."""
-    made = _Graph(network.activation)
-    x = made.convolution("/inputconv", PLANES, network.stem)
-    x = made.activated(x)
+    """The network as an ONNX model, checked by `onnx.checker`."""
+    builder = _Builder(network.activation)
+    x = builder.convolution("/inputconv", PLANES, network.stem)
+    x = builder.activated(x)
     for number, block in enumerate(network.blocks):
-        x = _block(made, f"/block{number}", x, block, network.filters)
-    _policy(made, network, x)
+        x = _block(builder, f"/block{number}", x, block, network.filters)
+    _policy(builder, network, x)
     outputs = [helper.make_tensor_value_info(POLICY, TensorProto.FLOAT, ["batch", 1858])]
-    value = made.activated(made.convolution("/value/conv", x, network.value_convolution))
-    flat = made.node("Flatten", "/value/flatten", [value])
-    hidden = made.activated(made.dense("/value/dense1", flat, network.value_hidden))
-    out = made.dense("/value/dense2", hidden, network.value_out)
+    value = builder.activated(builder.convolution("/value/conv", x, network.value_convolution))
+    flat = builder.node("Flatten", "/value/flatten", [value])
+    hidden = builder.activated(builder.dense("/value/dense1", flat, network.value_hidden))
+    out = builder.dense("/value/dense2", hidden, network.value_out)
     if network.outcome is Outcome.WDL:
-        made.node("Softmax", WDL, [out], axis=1)
+        builder.node("Softmax", WDL, [out], axis=1)
         outputs.append(helper.make_tensor_value_info(WDL, TensorProto.FLOAT, ["batch", 3]))
     else:
-        made.node("Tanh", VALUE, [out])
+        builder.node("Tanh", VALUE, [out])
         outputs.append(helper.make_tensor_value_info(VALUE, TensorProto.FLOAT, ["batch", 1]))
     planes = helper.make_tensor_value_info(PLANES, TensorProto.FLOAT, ["batch", 112, 8, 8])
-    body = helper.make_graph(made.nodes, "lc0", [planes], outputs, made.constants)
+    body = helper.make_graph(builder.nodes, "lc0", [planes], outputs, builder.constants)
     model = helper.make_model(
         body, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="movemask"
     )
@@ -54,7 +54,7 @@ def graph(network: Network) -> onnx.ModelProto:
 
 
 def move_map() -> NDArray[np.int32]:
-    """For each of the 1858 slots its place among the planes of a convolutional head, `plane * 64 + from-square`.
+    """For each of the 1858 slots its index in the output of a convolutional head, `plane * 64 + from-square`.
 
     Planes: eight directions clockwise from straight up, seven distances each; eight knight's jumps; then for a file to
     the left, straight up and to the right, promotion to rook, bishop and queen.
@@ -74,37 +74,39 @@ def move_map() -> NDArray[np.int32]:
     return np.array(places, dtype=np.int32)
 
 
-def _block(made: _Graph, name: str, x: str, block: Block, filters: int) -> str:
-    y = made.activated(made.convolution(f"{name}/conv1", x, block.first))
-    y = made.convolution(f"{name}/conv2", y, block.second)
+def _block(builder: _Builder, name: str, x: str, block: Block, filters: int) -> str:
+    y = builder.activated(builder.convolution(f"{name}/conv1", x, block.first))
+    y = builder.convolution(f"{name}/conv2", y, block.second)
     if block.squeeze is not None and block.excite is not None:
-        pooled = made.node("GlobalAveragePool", f"{name}/se/pool", [y])
-        squeezed = made.dense(f"{name}/se/dense1", made.node("Flatten", f"{name}/se/flatten", [pooled]), block.squeeze)
-        both = made.dense(f"{name}/se/dense2", made.activated(squeezed), block.excite)
-        shape = made.constant("/const/se_shape", np.array([-1, 2 * filters, 1, 1], dtype=np.int64))
-        shaped = made.node("Reshape", f"{name}/se/reshape", [both, shape])
-        made.add("Split", f"{name}/se/split", [shaped], [f"{name}/se/scale", f"{name}/se/shift"], axis=1)
-        gate = made.node("Sigmoid", f"{name}/se/sigmoid", [f"{name}/se/scale"])
-        scaled = made.node("Mul", f"{name}/se/mul", [y, gate])
-        y = made.node("Add", f"{name}/se/add", [scaled, f"{name}/se/shift"])
-    return made.activated(made.node("Add", f"{name}/mixin", [y, x]))
+        pooled = builder.node("GlobalAveragePool", f"{name}/se/pool", [y])
+        squeezed = builder.dense(
+            f"{name}/se/dense1", builder.node("Flatten", f"{name}/se/flatten", [pooled]), block.squeeze
+        )
+        both = builder.dense(f"{name}/se/dense2", builder.activated(squeezed), block.excite)
+        shape = builder.constant("/const/se_shape", np.array([-1, 2 * filters, 1, 1], dtype=np.int64))
+        shaped = builder.node("Reshape", f"{name}/se/reshape", [both, shape])
+        builder.add("Split", f"{name}/se/split", [shaped], [f"{name}/se/scale", f"{name}/se/shift"], axis=1)
+        gate = builder.node("Sigmoid", f"{name}/se/sigmoid", [f"{name}/se/scale"])
+        scaled = builder.node("Mul", f"{name}/se/mul", [y, gate])
+        y = builder.node("Add", f"{name}/se/add", [scaled, f"{name}/se/shift"])
+    return builder.activated(builder.node("Add", f"{name}/mixin", [y, x]))
 
 
-def _policy(made: _Graph, network: Network, x: str) -> None:
+def _policy(builder: _Builder, network: Network, x: str) -> None:
     if network.policy is Policy.CONVOLUTION:
         assert network.policy_hidden is not None
-        hidden = made.activated(made.convolution("/policy/conv1", x, network.policy_hidden))
-        planes = made.convolution("/policy/conv2", hidden, network.policy_convolution)
-        flat = made.node("Flatten", "/policy/flatten", [planes])
-        made.node("Gather", POLICY, [flat, made.constant("/const/move_map", move_map())], axis=1)
+        hidden = builder.activated(builder.convolution("/policy/conv1", x, network.policy_hidden))
+        planes = builder.convolution("/policy/conv2", hidden, network.policy_convolution)
+        flat = builder.node("Flatten", "/policy/flatten", [planes])
+        builder.node("Gather", POLICY, [flat, builder.constant("/const/move_map", move_map())], axis=1)
         return
     assert network.policy_dense is not None
-    hidden = made.activated(made.convolution("/policy/conv", x, network.policy_convolution))
-    made.dense(POLICY, made.node("Flatten", "/policy/flatten", [hidden]), network.policy_dense)
+    hidden = builder.activated(builder.convolution("/policy/conv", x, network.policy_convolution))
+    builder.dense(POLICY, builder.node("Flatten", "/policy/flatten", [hidden]), network.policy_dense)
 
 
-class _Graph:
-    """Nodes and constants in the order in which they are made; each output has the name of its node."""
+class _Builder:
+    """Collects nodes and constants in order; each output has the name of its node."""
 
     def __init__(self, activation: Activation) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -135,6 +137,6 @@ class _Graph:
     def activated(self, x: str) -> str:
         if self._activation is Activation.RELU:
             return self.node("Relu", f"{x}/relu", [x])
-        # mish: x * tanh(ln(1 + e^x)); the operator itself came only with opset 18
+        # mish: x * tanh(ln(1 + e^x)); ONNX has it as an operator only from opset 18
         bounded = self.node("Tanh", f"{x}/tanh", [self.node("Softplus", f"{x}/softplus", [x])])
         return self.node("Mul", f"{x}/mish", [x, bounded])

@@ -1,7 +1,7 @@
-"""The layers of an lc0 weight file: messages by field, values in the format's four encodings, batch norms folded.
+"""Reads the layers of an lc0 weight file: four encodings of values, batch norms folded into convolutions.
 
-Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common. All arithmetic is lc0's, in float32,
-in its order and with its fused multiply-adds: done in float64, a logit came out up to 5e-4 from lc0's.
+Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common. The arithmetic follows lc0: float32,
+the same order, fused multiply-adds. In float64, logits differed from lc0's by up to 5e-4.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Dense:
 
 
 class Message:
-    """A message's fields by number, and where it stands in the file."""
+    """A message's fields by number; `where` is its path in the file, for errors."""
 
     def __init__(self, raw: memoryview, where: str, encoding: Encoding | None = None) -> None:
         self.where = where
@@ -73,21 +73,21 @@ class Message:
         return "" if isinstance(value, int) else bytes(value).decode(errors="replace")
 
     def message(self, number: int, name: str, encoding: Encoding | None = None) -> Message:
-        """The last message of that number; an empty one where there is none."""
+        """The last message with this number; an empty one if there is none."""
         return (self.messages(number, name, encoding) or [Message(memoryview(b""), f"{self.where}: {name}")])[-1]
 
     def messages(self, number: int, name: str, encoding: Encoding | None = None) -> list[Message]:
-        found = []
-        for place, value in enumerate(self._fields.get(number, [])):
-            label = f"{name}[{place}]" if name == "residual" else name
+        messages = []
+        for index, value in enumerate(self._fields.get(number, [])):
+            label = f"{name}[{index}]" if name == "residual" else name
             where = f"{self.where}.{label}" if ":" in self.where else f"{self.where}: {label}"
             if isinstance(value, int):
                 raise WeightsError(f"{where}: is a number, not a message")
-            found.append(Message(value, where, encoding or self._encoding))
-        return found
+            messages.append(Message(value, where, encoding or self._encoding))
+        return messages
 
     def layer(self, number: int, name: str) -> Floats | None:
-        """The values of a layer, flat; None where it is not there or empty."""
+        """The values of a layer, flat; None if it is missing or empty."""
         if not self.has(number):
             return None
         layer = self.message(number, name)
@@ -117,7 +117,7 @@ class Message:
         return values
 
     def convolution(self, inputs: int, size: int) -> Convolution:
-        """A ConvBlock of that many input planes and that kernel size, its batch norm folded into kernel and bias."""
+        """A ConvBlock with its batch norm folded into kernel and bias; `inputs` planes, kernel `size`."""
         weights = self.layer(1, "weights")
         if weights is None or len(weights) % (inputs * size * size):
             count = 0 if weights is None else len(weights)
@@ -133,7 +133,7 @@ class Message:
         return Convolution(kernel * scale[:, None, None, None], bias)
 
     def dense(self, weight: int, bias: int, name: str, inputs: int, outputs: int | None) -> Dense:
-        """Two layers that make a dense one."""
+        """A dense layer, from the fields of its weights and biases."""
         weights, biases = self.layer(weight, f"{name}_w"), self.layer(bias, f"{name}_b")
         if weights is None or biases is None:
             raise WeightsError(f"{self.where}: {name} is missing")
@@ -156,5 +156,5 @@ class Message:
 
 
 def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
-    """`a * b + c`, rounded once: the product of two float32 is exact in float64."""
+    """`a * b + c` with one rounding: the product of two float32 is exact in float64."""
     return (a.astype(np.float64) * np.float64(b) + np.float64(c)).astype(np.float32)

@@ -1,7 +1,7 @@
-"""lc0's weight files (`.pb.gz`) → arrays.
+"""Reads lc0's weight files (`.pb.gz`) into arrays.
 
 Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common: a gzipped `pblczero.Net`. Field
-numbers stand in the code below where they are read. What is not of the classical 112-plane kind is refused by name.
+numbers are written where they are read. Networks other than the classical 112-plane kind are refused with the reason.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from movemask.errors import WeightsError
 from movemask.tasks.conversion.lc0_layers import Convolution, Dense, Encoding, Message
 
 MAGIC = 0x1C0
-LARGEST = 1 << 30  # bytes that a file may unpack to; the largest networks lc0 publishes are well below
+LARGEST = 1 << 30  # bytes after decompression; lc0's largest published networks are well below
 _PIECE = 1 << 20
 
 
 class Policy(Enum):
-    """Kinds of policy head that are read; the value is net.proto's number."""
+    """Supported kinds of policy head; the values are net.proto's."""
 
     FLAT = 1
     CONVOLUTION = 2
 
 
 class Outcome(Enum):
-    """Kinds of value head."""
+    """Supported kinds of value head; the values are net.proto's."""
 
     SCALAR = 1
     WDL = 2
 
 
 class Activation(Enum):
-    """What follows a convolution or layer."""
+    """Supported activation functions; the values are net.proto's."""
 
     RELU = 0
     MISH = 1
@@ -54,7 +54,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Network:
-    """A classical network, ready to be written as a graph."""
+    """The layers of a classical network."""
 
     stem: Convolution
     blocks: tuple[Block, ...]
@@ -67,7 +67,7 @@ class Network:
     value_out: Dense
     outcome: Outcome
     activation: Activation
-    left_out: tuple[str, ...]  # what the file holds and this reader leaves
+    left_out: tuple[str, ...]  # parts of the file that are not converted
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,7 +76,7 @@ class Network:
 
 
 def read_network(file: Path) -> Network:
-    """Reads a `.pb.gz` or `.pb`; raises WeightsError that names the file and what is wrong with it."""
+    """The network in a `.pb.gz` or `.pb`. Raises WeightsError that names the file and the fault."""
     where = file.name
     return _network(memoryview(_unpacked(file, where)), where)
 

@@ -1,7 +1,7 @@
-"""Protocol buffers' wire format, as far as a weight file needs it.
+"""The subset of protocol buffers' wire format that weight files use.
 
-Source: https://protobuf.dev/programming-guides/encoding/. A file is input from outside: every length is checked
-against what is there before it is used.
+Source: https://protobuf.dev/programming-guides/encoding/. Files are untrusted: every length is checked against the
+remaining bytes before it is used.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Value = int | memoryview
 
 
 def fields(message: memoryview, where: str) -> Iterator[tuple[int, Value]]:
-    """The fields of a message in order: number, and an int (varint) or the bytes of what it holds.
+    """The fields of a message in order: number, and an int (varint) or the bytes of the value.
 
-    Raises WeightsError naming `where` for a message that is cut off or no message at all.
+    Raises WeightsError naming `where` for a message that is cut off or malformed.
     """
     at = 0
     while at < len(message):

@@ -12,7 +12,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Makes the tables, as version 1 made them."""
+    """Creates the tables as version 1 did."""
     op.create_table("schema_version", sa.Column("version", sa.Integer, primary_key=True))
     op.create_table(
         "model",
@@ -44,7 +44,7 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
         sa.Column("model", sa.Integer, sa.ForeignKey("model.id"), nullable=False),
         sa.Column("fen", sa.Text, nullable=False),
-        *_what_is_kept(),
+        *_record_columns(),
     )
     op.create_index("position_time", "position", ["time"])
     op.create_table(
@@ -53,12 +53,12 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text, primary_key=True),
         sa.Column("fen", sa.Text, primary_key=True),
         sa.Column("value", sa.Double, nullable=False),
-        *_what_is_kept(),
+        *_record_columns(),
     )
     op.create_index("worst_value", "worst", ["model", "kind", "value"])
 
 
-def _what_is_kept() -> list[sa.Column[Any]]:
+def _record_columns() -> list[sa.Column[Any]]:
     return [
         sa.Column("time", sa.Double, nullable=False),
         sa.Column("chess960", sa.Boolean, nullable=False),

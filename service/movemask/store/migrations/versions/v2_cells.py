@@ -1,6 +1,6 @@
-"""Version 2: cells by span of time and group in place of the totals and sketches, and what single positions lacked.
+"""Version 2: cells by span of time and group replace the totals and sketches; more columns for single positions.
 
-What version 1 had counted stays, as figures of all time.
+The counts of version 1 stay, as figures of all time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NEW_ZERO_BUCKET = -(2**15)
 
 
 def upgrade() -> None:
-    """Makes the cells, carries the totals over, and drops what they were in."""
+    """Creates the cells, copies the totals into them, and drops the tables of the totals."""
     cell = op.create_table(
         "cell",
         sa.Column("model", sa.Integer, sa.ForeignKey("model.id"), primary_key=True),
