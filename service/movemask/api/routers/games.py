@@ -1,4 +1,4 @@
-"""`POST /v1/games`: the moves of whole games."""
+"""`POST /v1/games`: how probable the moves of whole games were."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON, error_out
 from movemask.api.schemas.answers import GamesOut, game_out
 from movemask.api.schemas.requests import GamesIn
-from movemask.api.services import Given, Services
+from movemask.api.services import AppServices, Services
 from movemask.errors import MovemaskError
 from movemask.inference.model import Model
 from movemask.tasks import games as judging
@@ -30,27 +30,28 @@ router = APIRouter(tags=["games"])
     response_model=GamesOut,
     responses=problems.documented(400, 404, 413, 415, 422, 502, 503),
 )
-async def games(asked: GamesIn, request: Request, held: Given) -> Response:
+async def games(asked: GamesIn, request: Request, services: AppServices) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
     """
-    limit = held.settings.max_positions
-    async with held.serving.lease(asked.model) as pipeline:
-        judging_all = judging.judged(pipeline, asked.pgn, asked.temperature, max_positions=limit)
-        found = await while_connected(request, judging_all)
-    return await run_in_threadpool(_response, found, pipeline.model, held)
+    limit = services.settings.max_positions
+    async with services.serving.lease(asked.model) as pipeline:
+        judged = await while_connected(
+            request, judging.judged(pipeline, asked.pgn, asked.temperature, max_positions=limit)
+        )
+    return await run_in_threadpool(_response, judged, pipeline.model, services)
 
 
 DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
 
 
-def _response(found: list[GameJudged | MovemaskError], model: Model, held: Services) -> Response:
-    used = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
+def _response(judged: list[GameJudged | MovemaskError], model: Model, services: Services) -> Response:
+    temperature = next((game.moves[0].temperature for game in judged if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
-        orjson.Fragment(error_out(game, held))
+        orjson.Fragment(error_out(game, services))
         if isinstance(game, MovemaskError)
         else game_out(game, model).model_dump(mode="json", exclude_unset=True)
-        for game in found
+        for game in judged
     ]
-    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": used, "games": games}
+    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
     return Response(orjson.dumps(out), media_type=JSON)
