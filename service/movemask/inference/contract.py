@@ -89,7 +89,7 @@ class EloRange(_Section):
     scale: str = Field("unknown", description="The rating system, such as lichess.")
     edges: tuple[float, ...] = Field(
         (),
-        description="Lower bounds of the network's buckets; the inputs are then int64 bucket numbers, 0 below the first.",
+        description="Lower bounds of the network's buckets. Inputs are then int64 bucket numbers, 0 below the first.",
     )
 
     @field_validator("edges")

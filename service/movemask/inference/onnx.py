@@ -45,8 +45,8 @@ def provider_named(name: str) -> Provider:
     provider, available = Provider(name), ort.get_available_providers()
     if _PROVIDERS[provider] not in available:
         raise SettingsError(
-            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has {', '.join(available)}; "
-            "install onnxruntime-gpu in place of onnxruntime"
+            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has "
+            f"{', '.join(available)}; install onnxruntime-gpu in place of onnxruntime"
         )
     return provider
 
