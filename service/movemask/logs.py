@@ -1,7 +1,7 @@
-"""Logs of `movemask serve`: lines of text or JSON on standard error, and the request that each belongs to.
+"""Logs of `movemask serve`: lines of text or JSON on standard error, with the id of their request.
 
-A thread of its own writes them, so that a slow reader of standard error holds up no request: lines wait in a bounded
-queue, and what does not fit is dropped and counted.
+A separate thread writes them, so that a slow reader of standard error delays no request. Lines wait in a bounded queue;
+lines that do not fit are dropped and counted.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from typing import Any, cast
 
 import orjson
 
-#: Lines that wait for a reader at most.
+#: Most lines that wait to be written.
 QUEUE = 10_000
 
-_GATHER_SECONDS = 0.05  # lines are written together; a warning, or the end of the process, is not waited for
-_LAST_SECONDS = 2.0  # how long the end of the process waits for a reader that does not read
-_ATOMIC = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512  # bytes that several processes may write unmixed
+_GATHER_SECONDS = 0.05  # delay that collects lines into one write; warnings and the end of the process skip it
+_LAST_SECONDS = 2.0  # longest wait for a slow reader at the end of the process
+_ATOMIC = (
+    select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 512
+)  # bytes of a write that other processes cannot interrupt
 
 _STANDARD_ERROR = 2
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -37,13 +39,13 @@ _QUIET_LOGGERS = {"alembic": logging.WARNING}
 _access = logging.getLogger("access")
 
 
-#: The id of the request under way, for its log lines and problems. Set by the middleware and never reset: each request
-#: has a task of its own.
+#: The id of the current request, for its log lines and problems. Set by the middleware and never reset, since each
+#: request runs in its own task.
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 
 def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The client's X-Request-ID if it is one, else a new one of 32 hexadecimal digits."""
+    """The client's X-Request-ID if it is well-formed, else a new one of 32 hexadecimal digits."""
     for name, value in headers:
         if name == b"x-request-id" and _SANE_ID.fullmatch(value):
             return value.decode("ascii")
@@ -51,11 +53,11 @@ def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def access(method: str, route: str, status: int, seconds: float, positions: int, request: str, *, debug: bool) -> None:
-    """Logs one request: what was asked, never a body or a query."""
+    """Logs one request, never its body or query."""
     level = logging.DEBUG if debug else logging.INFO
     if not _access.isEnabledFor(level):
         return
-    # A full LogRecord looks up the caller, thread and process, which takes longer than all else here.
+    # Bypasses LogRecord.__init__, whose lookup of caller, thread and process would dominate the cost.
     record = logging.LogRecord.__new__(logging.LogRecord)
     record.__dict__.update(_ACCESS)
     record.levelno, record.levelname = level, "DEBUG" if debug else "INFO"
@@ -65,7 +67,7 @@ def access(method: str, route: str, status: int, seconds: float, positions: int,
     _access.handle(record)
 
 
-#: What every access line has in common. The thread and the process are left out.
+#: The attributes that access lines share. Thread and process are left out.
 _ACCESS: dict[str, Any] = logging.makeLogRecord(
     {
         "name": _access.name,
@@ -79,19 +81,19 @@ _ACCESS: dict[str, Any] = logging.makeLogRecord(
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, then the traceback if there is one."""
+    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{_time(record)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
-        under_way = request_id.get() if record.name != _access.name else None
-        if under_way is not None:
-            line += f" [{under_way}]"
+        current_id = request_id.get() if record.name != _access.name else None
+        if current_id is not None:
+            line += f" [{current_id}]"
         trace = _trace(self, record)
         return f"{line}\n{trace}" if trace else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         out: dict[str, Any] = {
@@ -106,9 +108,9 @@ class JsonFormatter(logging.Formatter):
             out |= {"ms": round(cast(float, milliseconds), 3), "positions": positions, "request_id": request}
         else:
             out["message"] = record.getMessage()
-            under_way = request_id.get()
-            if under_way is not None:
-                out["request_id"] = under_way
+            current_id = request_id.get()
+            if current_id is not None:
+                out["request_id"] = current_id
         trace = _trace(self, record)
         if trace:
             out["exception"] = trace
@@ -116,7 +118,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class QueuedHandler(logging.Handler):
-    """Writes lines to a file descriptor from a thread of its own; `dropped` is told how many were not."""
+    """Writes lines to a file descriptor from its own thread; calls `dropped` with the number of lines it dropped."""
 
     def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Callable[[int], object] | None = None) -> None:
         super().__init__()
@@ -131,17 +133,17 @@ class QueuedHandler(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Puts a line into the queue; never waits for whoever reads the lines."""
+        """Puts a line into the queue; never waits for the reader."""
         if len(self._lines) >= self._limit:
             self._dropped += 1
             return
         try:
-            # Access lines hold nothing that changes, so the writer formats them.
+            # Access lines hold no mutable state, so the writer thread formats them.
             self._lines.append(record if record.name == _access.name else self.format(record))
         except Exception:
             self.handleError(record)
         if not self._thread.is_alive():
-            if select.select([], [self._descriptor], [], 0)[1]:  # a pipe that is ready takes a line without waiting
+            if select.select([], [self._descriptor], [], 0)[1]:  # writing would not block
                 self._write_all()
             return
         if record.levelno >= logging.WARNING:
@@ -150,14 +152,14 @@ class QueuedHandler(logging.Handler):
             self._wake.set()
 
     def finish(self) -> None:
-        """Writes what waits, for two seconds at most, and ends the thread; later lines are written as they come."""
+        """Writes waiting lines, for two seconds at most, and ends the thread; later lines are written directly."""
         self._closing = True
         self._hurry.set()
         self._wake.set()
         self._thread.join(_LAST_SECONDS)
 
     def close(self) -> None:
-        """As `finish`; logging calls it at the end of the process."""
+        """Calls `finish`; logging calls this at the end of the process."""
         self.finish()
         super().close()
 
@@ -175,8 +177,8 @@ class QueuedHandler(logging.Handler):
         size = 0
         while self._lines or self._dropped:
             if self._dropped and len(self._lines) < self._limit:
-                self._tell_dropped()
-            line = self._taken()
+                self._report_dropped()
+            line = self._next_line()
             if size + len(line) > _ATOMIC:
                 self._write(chunk)
                 chunk, size = [], 0
@@ -184,13 +186,12 @@ class QueuedHandler(logging.Handler):
             size += len(line)
         self._write(chunk)
 
-    def _taken(self) -> bytes:
-        """The next line, as bytes."""
+    def _next_line(self) -> bytes:
         line = self._lines.popleft()
         text = self.format(line) if isinstance(line, logging.LogRecord) else line
         return text.encode("utf-8", "backslashreplace") + b"\n"
 
-    def _tell_dropped(self) -> None:
+    def _report_dropped(self) -> None:
         self.acquire()
         count, self._dropped = self._dropped, 0
         self.release()
@@ -212,19 +213,19 @@ class QueuedHandler(logging.Handler):
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
-            except BlockingIOError:  # somebody made it non-blocking
+            except BlockingIOError:  # another process made it non-blocking
                 select.select([], [self._descriptor], [], 1)
-            except OSError:  # nobody reads any more
+            except OSError:  # the reader has gone
                 if self._on_dropped is not None:
                     self._on_dropped(len(lines))
                 return
 
 
 def configure(level: str, log_format: str, *, dropped: Callable[[int], object] | None = None) -> None:
-    """Makes this process log to standard error: `level` and `log_format` as in Settings.
+    """Makes this process log to standard error, with `level` and `log_format` as in Settings.
 
-    Called in the parent and in each worker; a second call takes the place of the first. uvicorn's own loggers log the
-    same way, without its access lines.
+    Called in the parent and in each worker; a second call replaces the first. uvicorn's loggers are included, without
+    its access lines.
     """
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, QueuedHandler)]:
@@ -245,7 +246,7 @@ def configure(level: str, log_format: str, *, dropped: Callable[[int], object] |
 
 
 def finish() -> None:
-    """Writes what waits. A worker that is ending is killed by the signal that ended it, and nothing is asked then."""
+    """Writes waiting lines. Needed in workers: uvicorn ends them with a signal, which skips logging's own shutdown."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, QueuedHandler):
             handler.finish()
@@ -256,7 +257,7 @@ def _time(record: logging.LogRecord) -> str:
     return f"{_date_and_time(second)}.{int((record.created - second) * 1000):03}Z"
 
 
-@lru_cache(maxsize=4)  # many lines are of one second
+@lru_cache(maxsize=4)  # many lines share a second
 def _date_and_time(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
 
@@ -266,7 +267,7 @@ def _name(record: logging.LogRecord) -> str:
 
 
 def _printable(message: str) -> str:
-    """The message without control characters, so that no input makes a line of its own."""
+    """The message with control characters escaped, so that no input can forge a line."""
     if message.isprintable():
         return message
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from movemask.board.elo import Elo
-from movemask.board.move_codes import names_of
+from movemask.board.move_codes import uci_of
 from movemask.board.position import Position
 from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
@@ -89,7 +89,7 @@ def test_every_probability_is_the_packages_own(package: Any, model: Model) -> No
     for row, ((board, own, other), value) in enumerate(zip(asked, evaluated.value, strict=True)):
         theirs, white_wins = inference.inference_each(network, prepared, board.fen(en_passant="fen"), own, other)
         mine = slice(indptr[row], indptr[row + 1])
-        ours = dict(zip(names_of(codes[mine]), probabilities[mine], strict=True))
+        ours = dict(zip(uci_of(codes[mine]), probabilities[mine], strict=True))
         assert ours == pytest.approx(theirs, abs=6e-5), board.fen()  # the package rounds to four places
         score = value[0] if board.turn == chess.WHITE else 1 - value[0]
         assert score == pytest.approx(white_wins, abs=6e-5)

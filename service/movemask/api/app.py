@@ -1,4 +1,4 @@
-"""The app: what is put together, in which order."""
+"""`create_app`: routes, middleware, error handlers and lifespan, put together."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from movemask.inference.model import Model
 from movemask.settings import Settings
 
 DESCRIPTION = """
-The move distribution of a chess policy network, with every bit of probability on legal moves; and what an
-unmasked or wrongly
-masked softmax would have leaked to illegal ones. Errors are `application/problem+json` (RFC 9457), with a
-stable `type` and a `detail` that names the offending input.
+The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
+that an unmasked or wrongly masked softmax would have given to illegal ones. Errors are `application/problem+json`
+(RFC 9457), with a stable `type` and a `detail` that names the offending input.
 """
 
-#: nginx's status for a request whose client closed the connection; nobody reads it but the metrics.
+#: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
 
 
@@ -41,32 +40,36 @@ def create_app(
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
-    """The app, with `settings` or those of the environment. Models, store and threads are made in its lifespan.
+    """The app. Models, store and threads are created in its lifespan.
 
-    Spans go to `tracer_provider`, or to the one that OpenTelemetry's own variables configure. `prepare` as in
-    `runtime.running`.
+    Parameters
+    ----------
+    settings : those of the environment if None
+    own_process : the app may configure the logs and the garbage collector of the process
+    tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
+    prepare : as in `runtime.running`
     """
-    chosen = Settings.read() if settings is None else settings
+    settings = Settings.read() if settings is None else settings
     metrics = Metrics()
     if own_process:
-        logs.configure(chosen.log_level, chosen.log_format, dropped=metrics.log_dropped.inc)
+        logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with ExitStack() as stack:
             if own_process:
                 stack.callback(logs.finish)
-            services = stack.enter_context(running_services(chosen, metrics, prepare))
+            services = stack.enter_context(running_services(settings, metrics, prepare))
             app.state.services = services
             if own_process:
-                # What was made by now stays for good and need not be looked through again and again; and a batch makes
-                # ten thousand small objects, none in a circle, before any is freed.
+                # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand
+                # small objects, none of them in a cycle.
                 gc.collect()
                 gc.freeze()
                 gc.set_threshold(50_000, 20, 50)
             yield
 
-    # FastAPIOffline serves the page's own script and style, so that /docs works where no CDN can be reached.
+    # FastAPIOffline serves the scripts and styles of /docs itself, without a CDN.
     app: FastAPI = FastAPIOffline(
         title="movemask",
         version=__version__,
@@ -74,7 +77,7 @@ def create_app(
         lifespan=lifespan,
         responses=problems.documented(422),
         dependencies=[Depends(known_parameters)],
-        # Prometheus has the metrics, standard error the logs; its own steps are below the queue and the network.
+        # Metrics go to Prometheus and logs to standard error; FastAPI's own spans are negligible beside the network's.
         telemetry={
             "tracer_provider": tracer_provider,
             "auto_configure": True,
@@ -87,10 +90,10 @@ def create_app(
         app.include_router(router)
     problems.install(app, metrics.problem)
     app.add_exception_handler(ClientGone, _client_gone)
-    app.add_exception_handler(ClientDisconnect, _client_gone)  # in the middle of its body
+    app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
     direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
     app.add_middleware(Direct, routes=direct)
-    app.add_middleware(BodyGuard, routes=direct, settings=chosen, metrics=metrics)
+    app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP connections, with answers sent at once."""
+"""uvicorn's HTTP connections with Nagle's algorithm off."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
 class Connection(HttpToolsProtocol):
-    """Answers are not held back for more to send (Nagle's algorithm).
+    """A connection with TCP_NODELAY.
 
-    asyncio sees to that for the sockets it makes, but not for one that uvicorn shares among worker processes: there a
-    body waited 40 ms for the client to acknowledge the head of its answer.
+    asyncio sets it on sockets it creates, but not on one that uvicorn shares among worker processes. There a response
+    body waited 40 ms for the client to acknowledge the headers.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        opened = transport.get_extra_info("socket")
-        if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = transport.get_extra_info("socket")
+        if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)

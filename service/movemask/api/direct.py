@@ -1,7 +1,7 @@
-"""POST requests go straight to their endpoints: body → model → endpoint → response.
+"""`Direct`: middleware that calls the POST endpoints without FastAPI's routing and dependency injection.
 
-FastAPI declares and documents these routes. Here each body is read and validated once, a large one off the event loop;
-and FastAPI's routing and dependencies would take longer than everything of ours but the network.
+FastAPI declares and documents the routes. Its overhead per request would exceed everything here but the network. Each
+body is parsed and validated once; large ones off the event loop.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from movemask.api.parameters import refuse_parameters
 from movemask.api.services import Services
 from movemask.settings import Settings
 
-#: Bytes of a body that is read on the event loop: it takes a millisecond or two, whatever it holds.
+#: Largest body, in bytes, that is parsed on the event loop; takes at most a millisecond or two.
 _SMALL = 32_768
 
-#: Large bodies that are read at once; each may take many times its size in memory.
+#: Large bodies parsed at once; each may take many times its size in memory.
 _LARGE_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DirectRoute:
-    """A POST route of FastAPI's: its path, the model of its body, the function behind it, and what a body may hold."""
+    """A POST route: its path, the model of its body, its endpoint and the limits of its body."""
 
     path: str
     body: type[BaseModel]
@@ -39,7 +39,7 @@ class DirectRoute:
 
 
 class Direct:
-    """ASGI: takes the requests of `routes` and leaves all others to `app`."""
+    """ASGI middleware that answers the POST requests of `routes` and passes all others to `app`."""
 
     def __init__(self, app: ASGIApp, routes: tuple[DirectRoute, ...]) -> None:
         self._app = app
@@ -51,15 +51,15 @@ class Direct:
         if route is None:
             await self._app(scope, receive, send)
             return
-        scope["route"] = route  # as FastAPI's router does: the metrics ask for its path
+        scope["route"] = route  # as FastAPI's router does; the metrics read its path
         request = Request(scope, receive, send)
         try:
             services: Services = scope["app"].state.services
-            asked = await self._read(route, await request.body(), services.settings)
+            body = await self._read(route, await request.body(), services.settings)
             refuse_parameters(request, route.body)
-            response = await route.endpoint(asked, request, services)
+            response = await route.endpoint(body, request, services)
         except Exception as error:
-            response = await _told(request, error)
+            response = await _error_response(request, error)
         await response(scope, receive, send)
 
     async def _read(self, route: DirectRoute, body: bytes, settings: Settings) -> BaseModel:
@@ -69,8 +69,8 @@ class Direct:
         return await to_thread.run_sync(bodies.read, body, route.body, limits, settings, limiter=self._large)
 
 
-async def _told(request: Request, error: Exception) -> Response:
-    """The answer of the app's own handler for an error, as inside its router; what none foresees is raised."""
+async def _error_response(request: Request, error: Exception) -> Response:
+    """The response of the app's exception handler for `error`; raises the error again if there is none."""
     for kind in type(error).__mro__:
         handler = request.app.exception_handlers.get(kind)
         if handler is not None and kind is not Exception:

@@ -1,4 +1,4 @@
-"""Work that ends when its client goes."""
+"""Cancels a request's work when its client disconnects."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from fastapi import Request
 
 T = TypeVar("T")
 
-#: Seconds of work before its client is listened for: most work is done by then, and listening has its price.
+#: Seconds before listening for a disconnect. Most requests are done by then, and listening has a cost.
 _LISTEN_AFTER = 0.05
 
 
 class ClientGone(Exception):
-    """The client closed the connection; there is nobody to answer."""
+    """The client closed the connection before its response was ready."""
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled if the client closes the connection first; then ClientGone is raised."""
+    """The result of `work`; cancels it and raises ClientGone if the client disconnects first."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     listening: asyncio.Task[None] | None = None
@@ -42,7 +42,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _cancelled_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
-    """Cancels the task once the client has gone; the body has been read, so nothing else can arrive."""
+    """Cancels the task when the client disconnects. The body has been read, so no other message can arrive."""
     while (await request.receive())["type"] != "http.disconnect":
         continue
     task.cancel()

@@ -1,7 +1,7 @@
-"""Prometheus metrics of one app. docs/metrics.md lists them; a test holds it to that. No label holds a FEN or a move.
+"""Prometheus metrics of one app, listed in docs/metrics.md (a test compares). No label holds a FEN or a move.
 
-With several worker processes (PROMETHEUS_MULTIPROC_DIR set, as `movemask serve --workers` does) a scrape of any of them
-answers for all.
+With several worker processes (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker
+reports all of them.
 """
 
 from __future__ import annotations
@@ -31,89 +31,100 @@ _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0
 
 
 class Metrics(RuntimeEvents):
-    """All metrics, in a registry of their own."""
+    """The metrics of one app, in their own registry."""
 
     def __init__(self) -> None:
-        own = CollectorRegistry()
-        self._registry = own
-        self.requests = Counter("movemask_requests", "Requests answered.", ["route", "method", "status"], registry=own)
-        self.request_seconds = Histogram(
-            "movemask_request_seconds", "Time to answer a request.", ["route"], buckets=_SECONDS, registry=own
+        registry = CollectorRegistry()
+        self._registry = registry
+        self.requests = Counter(
+            "movemask_requests", "Requests answered.", ["route", "method", "status"], registry=registry
         )
-        self.positions = Counter("movemask_positions", "Positions answered.", ["model", "status"], registry=own)
-        self.batches = Counter("movemask_batches", "Runs of a network.", ["model"], registry=own)
+        self.request_seconds = Histogram(
+            "movemask_request_seconds", "Time to answer a request.", ["route"], buckets=_SECONDS, registry=registry
+        )
+        self.positions = Counter("movemask_positions", "Positions answered.", ["model", "status"], registry=registry)
+        self.batches = Counter("movemask_batches", "Runs of a network.", ["model"], registry=registry)
         self.batch_size = Histogram(
-            "movemask_batch_size", "Positions in one run of a network.", ["model"], buckets=_SIZES, registry=own
+            "movemask_batch_size", "Positions in one run of a network.", ["model"], buckets=_SIZES, registry=registry
         )
         self.queue_seconds = Histogram(
             "movemask_queue_seconds",
-            "Time that a request's positions waited for the network.",
+            "Time that positions waited for the network.",
             ["model"],
             buckets=_SECONDS,
-            registry=own,
+            registry=registry,
         )
         self.inference_seconds = Histogram(
-            "movemask_inference_seconds", "Time of one run of a network.", ["model"], buckets=_SECONDS, registry=own
+            "movemask_inference_seconds",
+            "Time of one run of a network.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.leakage = Histogram(
             "movemask_leakage",
-            "Leakage of the answered positions, by kind; trained_with_mask says whether raw means anything.",
+            "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
             ["model", "kind", "trained_with_mask"],
             buckets=_LEAKAGE,
-            registry=own,
+            registry=registry,
         )
         self.top_move_changed = Counter(
             "movemask_top_move_changed",
             "Answered positions whose best move this mistake would have changed.",
             ["model", "kind", "trained_with_mask"],
-            registry=own,
+            registry=registry,
         )
         self.illegal_mass = Counter(
             "movemask_illegal_mass",
             "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
             ["model", "cause", "trained_with_mask"],
-            registry=own,
+            registry=registry,
         )
         self.judged_answers = Counter(
-            "movemask_judged", "Answers by vectorised rules that were compared with python-chess.", registry=own
+            "movemask_judged", "Answers by vectorised rules that were compared with python-chess.", registry=registry
         )
         self.cache_hits = Counter(
-            "movemask_cache_hits", "Positions that a network was asked about before.", ["model"], registry=own
+            "movemask_cache_hits", "Positions answered from the cache.", ["model"], registry=registry
         )
         self.cache_misses = Counter(
-            "movemask_cache_misses", "Positions that were looked for in the cache in vain.", ["model"], registry=own
+            "movemask_cache_misses", "Positions that the cache did not hold.", ["model"], registry=registry
         )
         self.cache_bytes = Gauge(
-            "movemask_cache_bytes", "What the cache holds.", registry=own, multiprocess_mode="livesum"
+            "movemask_cache_bytes", "Size of the cache.", registry=registry, multiprocess_mode="livesum"
         )
         self.served_leakage = Counter(
-            "movemask_served_leakage", "Answers withheld because a check of them failed. Must stay 0.", registry=own
+            "movemask_served_leakage",
+            "Answers withheld because a check of them failed. Must stay 0.",
+            registry=registry,
         )
         self.rejected = Counter(
-            "movemask_rejected", "Requests refused for want of room or at shutdown.", ["reason"], registry=own
+            "movemask_rejected",
+            "Requests refused because a queue is full, or at shutdown.",
+            ["reason"],
+            registry=registry,
         )
         self.invalid = Counter(
-            "movemask_invalid", "Requests, or positions of a batch, that were at fault.", ["problem"], registry=own
+            "movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"], registry=registry
         )
         self.log_dropped = Counter(
-            "movemask_log_dropped", "Log lines dropped because standard error was read too slowly.", registry=own
+            "movemask_log_dropped", "Log lines dropped because standard error was read too slowly.", registry=registry
         )
         self.audit_dropped = Counter(
             "movemask_audit_dropped",
-            "Audit records that were lost: no room while the store was down, or impossible to write.",
-            registry=own,
+            "Audit records that were lost: the buffer was full while the store was down, or they could not be written.",
+            registry=registry,
         )
         self.waiting = Gauge(
             "movemask_waiting_positions",
-            "Positions that waited while the network ran last.",
+            "Positions still waiting after the last run of a network.",
             ["model"],
-            registry=own,
+            registry=registry,
             multiprocess_mode="livesum",
         )
         self.audit_waiting = Gauge(
             "movemask_audit_waiting",
-            "Audit records that wait to be written.",
-            registry=own,
+            "Audit records waiting to be written.",
+            registry=registry,
             multiprocess_mode="livesum",
         )
 
@@ -123,9 +134,9 @@ class Metrics(RuntimeEvents):
         self.batch_size.labels(model).observe(size)
         self.inference_seconds.labels(model).observe(seconds)
         self.waiting.labels(model).set(waiting)
-        histogram = self.queue_seconds.labels(model)  # looking up the labels costs more than observing
-        for one in waited:
-            histogram.observe(one)
+        histogram = self.queue_seconds.labels(model)
+        for seconds_waited in waited:
+            histogram.observe(seconds_waited)
 
     def answered(self, model: str, statuses: Sequence[str]) -> None:
         """Counts answered positions by status."""
@@ -133,27 +144,27 @@ class Metrics(RuntimeEvents):
             self.positions.labels(model, status).inc(count)
 
     def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
-        """Keeps what the request's log line and spans say of a submission."""
+        """Adds a submission to its request's log line and spans."""
         context = request_context.get()
         if context is not None:
-            context.positions += sum(not isinstance(one, MovemaskError) for one in delivery.results)
+            context.positions += sum(not isinstance(result, MovemaskError) for result in delivery.results)
             if context.runs is not None and ran:
                 context.runs.append(NetworkRun(model, ran, delivery.submitted, delivery.started, delivery.ended))
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
-        """Counts the leakage of answered positions; neither what could not be measured nor a record that holds NaN or
-        no number is counted."""
+        """Counts the leakage of answered positions. Unmeasured kinds, and records with a NaN or without numbers, are
+        skipped."""
         leaked: dict[tuple[str, str, str], list[Figure]] = defaultdict(list)
         masses: dict[tuple[str, str, str], float] = defaultdict(float)
         for record in records:
             mask = "true" if record.trained_with_mask else "false"
-            if not _countable(record.leakage):  # a counter that NaN is added to stays NaN
+            if not _countable(record.leakage):  # a NaN would make the counter NaN for good
                 continue
             for kind, figure in record.leakage.figures.items():
                 leaked[record.model, kind, mask].append(figure)
             for cause, mass in record.leakage.causes.items():
                 masses[record.model, cause.value, mask] += mass
-        for labels, figures in leaked.items():  # a metric's labels take longer to find than it to count
+        for labels, figures in leaked.items():  # looking up the labels costs more than observing
             histogram = self.leakage.labels(*labels)
             for figure in figures:
                 if figure.leaked is not None:
@@ -169,39 +180,39 @@ class Metrics(RuntimeEvents):
         self.judged_answers.inc(count)
 
     def cached(self, model: str, hits: int, misses: int, size: int) -> None:
-        """Counts what the cache knew."""
+        """Counts cache hits and misses, and keeps the size."""
         self.cache_hits.labels(model).inc(hits)
         self.cache_misses.labels(model).inc(misses)
         self.cache_bytes.set(size)
 
     def audit_waits(self, waiting: int, dropped: int) -> None:
-        """Keeps count of the audit records that wait and of those that were dropped."""
+        """Keeps the number of waiting audit records, and counts those dropped."""
         self.audit_waiting.set(waiting)
         if dropped:
             self.audit_dropped.inc(dropped)
 
-    def problem(self, found: Problem) -> None:
-        """Counts a problem that a client was answered with, alone or in a batch."""
-        if found.name == problems.SERVED_LEAKAGE:
+    def problem(self, problem: Problem) -> None:
+        """Counts a problem sent to a client, as a response or in a batch."""
+        if problem.name == problems.SERVED_LEAKAGE:
             self.served_leakage.inc()
-        elif found.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            self.rejected.labels(found.name).inc()
-        elif found.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            self.invalid.labels(found.name).inc()
+        elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            self.rejected.labels(problem.name).inc()
+        elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.invalid.labels(problem.name).inc()
 
     def exposition(self) -> bytes:
-        """Everything in Prometheus's text format, of all worker processes if there are several."""
+        """All metrics in Prometheus's text format, of all worker processes."""
         if MULTIPROCESS_DIR not in os.environ:
             return generate_latest(self._registry)
-        everyone = CollectorRegistry()
-        multiprocess.MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
-        return generate_latest(everyone)
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
 
 
 def _countable(leakage: Leakage) -> bool:
-    """Whether every figure is one that counters and histograms can bear: finite and at least 0."""
+    """Whether counters and histograms can take every figure: finite and at least 0."""
     leaked = (figure.leaked for figure in leakage.figures.values() if figure.leaked is not None)
     try:
         return all(0 <= value < math.inf for values in (leaked, leakage.causes.values()) for value in values)
-    except TypeError:  # no number at all
+    except TypeError:  # not a number
         return False

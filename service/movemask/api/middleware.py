@@ -1,5 +1,5 @@
-"""What stands before the routes: limits on a body; counts, log lines and spans of requests. Plain ASGI, so that a route
-still hears a client go."""
+"""Middleware: body limits, and metrics, log lines and spans of requests. Plain ASGI, so that routes still see a client
+disconnect."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from movemask.api.metrics import Metrics
 from movemask.api.request_context import RequestContext, request_context
 from movemask.settings import Settings
 
-#: Routes that are asked every few seconds: their log lines are of level debug unless they fail.
+#: Routes polled every few seconds; logged at debug unless they fail.
 _PROBES = {"/livez", "/readyz", "/metrics"}
 
 _BODY_METHODS = {"POST", "PUT", "PATCH"}
 
 
 class BodyGuard:
-    """Refuses a body that is not JSON by its type (415), or larger than its route takes (413), before anything is made
-    of it. What is over `max_body_bytes` is not even read."""
+    """Refuses a body whose type is not JSON (415) or that is larger than its route's limit (413). A body over
+    `max_body_bytes` is not even read."""
 
     def __init__(self, app: ASGIApp, routes: Sequence[DirectRoute], settings: Settings, metrics: Metrics) -> None:
         self._app = app
@@ -46,10 +46,10 @@ class BodyGuard:
             answer = problems.response(refused)
             length = headers.get(b"content-length", "")
             if length.isdigit() and int(length) <= self._limit:
-                while (await receive()).get("more_body"):  # let go: a client that is still sending hears no answer
+                while (await receive()).get("more_body"):  # drain: a client that is still sending does not read
                     continue
             else:
-                answer.headers["Connection"] = "close"  # the body is not read, so the connection is of no more use
+                answer.headers["Connection"] = "close"  # the unread body makes the connection unusable
             await answer(scope, receive, send)
             return
         await self._app(scope, self._counted(receive, limit), send)
@@ -61,9 +61,9 @@ class BodyGuard:
         media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
         if media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json")):
             return None
-        said = f"is {media_type!r}" if media_type else "is missing"
+        fault = f"is {media_type!r}" if media_type else "is missing"
         return problems.problem(
-            problems.UNSUPPORTED_MEDIA_TYPE, f"Content-Type {said}; send the body with Content-Type: application/json"
+            problems.UNSUPPORTED_MEDIA_TYPE, f"Content-Type {fault}; send the body with Content-Type: application/json"
         )
 
     def _counted(self, receive: Receive, limit: int) -> Receive:
@@ -85,7 +85,7 @@ class BodyGuard:
 
 
 class Counted:
-    """Counts, logs and traces requests, and gives each its id, which goes back in X-Request-ID."""
+    """Counts, logs and traces requests, and gives each an id, returned in X-Request-ID."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
         self._app = app
@@ -105,7 +105,7 @@ class Counted:
         request_id = logs.id_of(scope["headers"])
         logs.request_id.set(request_id)
 
-        async def watched(message: Message) -> None:
+        async def send_observed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -117,7 +117,7 @@ class Counted:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, receive, send_observed)
         finally:
             route, method, seconds = _route(scope), _method(scope), time.perf_counter() - started
             self._metrics.requests.labels(route, method, str(status)).inc()
@@ -133,6 +133,6 @@ def _route(scope: Scope) -> str:
 
 
 def _method(scope: Scope) -> str:
-    """The method, if it is one that HTTP has: a label must not be made of what a client sends."""
+    """The method if HTTP defines it, else `other`, so that clients cannot invent labels."""
     known = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
     return scope["method"] if scope["method"] in known else "other"

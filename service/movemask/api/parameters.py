@@ -1,4 +1,4 @@
-"""Query parameters: those that more than one route takes, and the refusal of those that none does."""
+"""Query parameters: those that several routes share, and the refusal of unknown ones."""
 
 from __future__ import annotations
 
@@ -25,57 +25,57 @@ TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FO
 
 
 async def span(since: TimeText = None, until: TimeText = None) -> Span:
-    """The span of time that is asked about; raises InvalidParameter."""
+    """The requested span of time; raises InvalidParameter."""
     now = time.time()
-    found = Span(_time("since", since, now), _time("until", until, now))
-    if found.since is not None and found.until is not None and found.since >= found.until:
+    requested = Span(_time("since", since, now), _time("until", until, now))
+    if requested.since is not None and requested.until is not None and requested.since >= requested.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return found
+    return requested
 
 
-AskedSpan = Annotated[Span, Depends(span)]
+SpanParameters = Annotated[Span, Depends(span)]
 
 
 async def known_parameters(request: Request) -> None:
-    """Lets a request of FastAPI's pass if it gives only what its route takes, each once; raises InvalidParameter."""
+    """Refuses query parameters that the route does not take, or that are repeated; raises InvalidParameter."""
     if not request.query_params:
         return
-    known = _taken(request.scope["route"])
-    given = [name for name, _ in request.query_params.multi_items()]
-    for name in given:
+    known = _query_names(request.scope["route"])
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
         if name not in known:
             near = nearest(name, known)
-            there = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}" if known else "it takes none"
-            raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {there}")
-        if given.count(name) > 1:
-            raise InvalidParameter(f"{name}: is given {given.count(name)} times, and can be given once")
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}" if known else "it takes none"
+            raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {hint}")
+        if names.count(name) > 1:
+            raise InvalidParameter(f"{name}: is given {names.count(name)} times, and can be given once")
 
 
 def refuse_parameters(request: Request, body: type[BaseModel]) -> None:
-    """Refuses query parameters where a body says everything; raises InvalidParameter naming the field that is near."""
+    """Refuses all query parameters of a POST request; raises InvalidParameter that names the nearest body field."""
     for name in request.query_params:
         near = nearest(name, [field.alias or name for name, field in body.model_fields.items()])
-        there = f"put {near!r} into the body" if near else "its body says everything"
-        raise InvalidParameter(f"{shown(name)}: POST {request.url.path} takes no query parameters; {there}")
+        hint = f"put {near!r} into the body" if near else "its body says everything"
+        raise InvalidParameter(f"{shown(name)}: POST {request.url.path} takes no query parameters; {hint}")
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The one of `known` that was probably meant, if any is."""
+    """The known name closest to `name`, if any is close."""
     return next(iter(get_close_matches(name[:40].lower(), known, 1)), None)
 
 
-def _taken(route: APIRoute) -> tuple[str, ...]:
-    found = get_flat_params(route.dependant)
-    return tuple(one.alias for one in found if isinstance(one.field_info, params.Query))
+def _query_names(route: APIRoute) -> tuple[str, ...]:
+    fields = get_flat_params(route.dependant)
+    return tuple(field.alias for field in fields if isinstance(field.field_info, params.Query))
 
 
 def _time(name: str, text: str | None, now: float) -> float | None:
     if text is None:
         return None
     for read in (_number, _ago(now), _iso):
-        found = read(text.strip())
-        if found is not None:
-            return found
+        seconds = read(text.strip())
+        if seconds is not None:
+            return seconds
     raise InvalidParameter(f"{name}: {text!r} is not a time; write {_FORMS}")
 
 
@@ -85,8 +85,8 @@ def _number(text: str) -> float | None:
 
 def _ago(now: float) -> Callable[[str], float | None]:
     def read(text: str) -> float | None:
-        found = re.fullmatch(r"(\d{1,9})([smhdw])", text)
-        return now - int(found[1]) * _SECONDS[found[2]] if found else None
+        match = re.fullmatch(r"(\d{1,9})([smhdw])", text)
+        return now - int(match[1]) * _SECONDS[match[2]] if match else None
 
     return read
 
@@ -94,7 +94,7 @@ def _ago(now: float) -> Callable[[str], float | None]:
 def _iso(text: str) -> float | None:
     try:
         # A plus sign in a URL's query is a space.
-        found = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None

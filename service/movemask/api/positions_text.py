@@ -1,4 +1,4 @@
-"""Audited positions as lines of CSV or NDJSON, one at a time."""
+"""Audited positions as lines of CSV or NDJSON, made one at a time."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illeg
 
 
 def ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
-    """Each position as `GET /v1/leakage/positions` tells it, one a line."""
+    """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
     for position in positions:
         yield audited_out(position).model_dump_json().encode() + b"\n"
 
 
 def csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
-    """A line of names, then one for each position; `illegal` is `uci:probability:cause`, separated by spaces."""
+    """A header, then one line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
     yield _line(COLUMNS)
     for position in positions:
         plain = [getattr(position, name) for name in _PLAIN]
-        of_old = {"raw": position.raw, "multiplied": position.multiplied, "served": position.served}
-        leaked = [position.figures[kind].leaked if kind in position.figures else of_old.get(kind) for kind in KINDS]
+        columns = {"raw": position.raw, "multiplied": position.multiplied, "served": position.served}
+        leaked = [position.figures[kind].leaked if kind in position.figures else columns.get(kind) for kind in KINDS]
         causes = [position.causes.get(cause.value) for cause in Cause]
         illegal = " ".join(f"{move.uci}:{move.probability!r}:{move.cause or ''}" for move in position.illegal)
         yield _line([*plain, *leaked, *causes, illegal])
 
 
 def blocks(lines: Iterable[bytes], size: int = 500) -> Iterator[bytes]:
-    """Lines joined by the hundred: each piece of a streamed answer is a trip to another thread."""
-    following = iter(lines)
-    while block := b"".join(islice(following, size)):
+    """Lines joined into blocks of `size`, since each block of a streamed response is a trip to another thread."""
+    remaining = iter(lines)
+    while block := b"".join(islice(remaining, size)):
         yield block
 
 

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 `application/problem+json`: the one table of which error is which status and type."""
+"""Errors as RFC 9457 `application/problem+json`, and the table of their statuses and types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPE_PREFIX = "urn:movemask:problem:"
 
 SERVED_LEAKAGE = "served-leakage"
 
-#: Error class → status and name, most special first. What is not here is a 500 `internal-error`.
+#: Error class → status and name, subclasses first. Any other error is a 500 `internal-error`.
 TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
     (errors.InvalidFen, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-fen"),
     (errors.InvalidPosition, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-position"),
@@ -47,7 +47,7 @@ TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
     (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE, "audit-unavailable"),
 )
 
-#: Problems that are not an error class of ours.
+#: Problems without an error class.
 MALFORMED_JSON = (HTTPStatus.BAD_REQUEST, "malformed-json")
 INVALID_REQUEST = (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request")
 BODY_TOO_LARGE = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body-too-large")
@@ -63,14 +63,14 @@ _DESCRIPTIONS = {
     404: "No such model.",
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
-    422: "A position, move, field or parameter is at fault; `detail` names it.",
-    502: "The network gave logits from which no distribution can be made.",
-    503: "Not now: no room, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
+    422: "A position, move, field or parameter is invalid; `detail` names it.",
+    502: "The network's logits do not give a distribution.",
+    503: "Overloaded, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
 }
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI's word for problems of these statuses."""
+    """The OpenAPI responses of these statuses."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {status: {"description": _DESCRIPTIONS[status], "content": {CONTENT_TYPE: schema}} for status in statuses}
 
@@ -91,7 +91,7 @@ class Problem(BaseModel):
     title: str = Field(examples=["Invalid FEN"])
     status: int = Field(examples=[422])
     detail: str = Field(examples=["fen: 'x y z' is cut short: no en-passant square"])
-    request_id: str | None = Field(None, description="As in X-Request-ID and in the log; not of an item of a batch.")
+    request_id: str | None = Field(None, description="As in X-Request-ID and the log; absent from items of a batch.")
 
     @property
     def name(self) -> str:
@@ -100,11 +100,11 @@ class Problem(BaseModel):
 
 
 class ProblemError(HTTPException):
-    """A problem that is found before a route is reached; an HTTPException, so that FastAPI lets it pass."""
+    """A problem raised before a route is reached; an HTTPException, so that FastAPI does not wrap it."""
 
-    def __init__(self, found: Problem) -> None:
-        super().__init__(found.status)
-        self.problem = found
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.status)
+        self.problem = problem
 
 
 def problem(kind: tuple[HTTPStatus, str], detail: str, **extra: Any) -> Problem:
@@ -115,7 +115,7 @@ def problem(kind: tuple[HTTPStatus, str], detail: str, **extra: Any) -> Problem:
 
 
 def problem_of(error: MovemaskError) -> Problem:
-    """The problem that an error of ours is."""
+    """The problem that describes an error."""
     for kind, status, name in TABLE:
         if isinstance(error, kind):
             extra: dict[str, Any] = {}
@@ -127,75 +127,76 @@ def problem_of(error: MovemaskError) -> Problem:
     return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
 
 
-def invalid_request(found: Sequence[Any], *, skip: int = 0, item: str = "body") -> Problem:
-    """pydantic's errors as one problem; the first `skip` parts of each location are left out of the field's name, and
-    what is wrong with the whole is said of `item`."""
+def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> Problem:
+    """pydantic's errors as one problem. Field names leave out the first `skip` parts of a location; an error of the
+    whole is reported for `item`."""
     listed = [
-        FieldError(field=_field(error["loc"][skip:]) or item, message=_message(error)) for error in found[:_MOST_ERRORS]
+        FieldError(field=_field(error["loc"][skip:]) or item, message=_message(error))
+        for error in details[:_MOST_ERRORS]
     ]
     detail = "; ".join(f"{error.field}: {error.message}" for error in listed[:5])
-    if len(found) > 5:
-        detail += f"; and {len(found) - 5} more"
+    if len(details) > 5:
+        detail += f"; and {len(details) - 5} more"
     return problem(INVALID_REQUEST, detail, errors=[error.model_dump() for error in listed])
 
 
 def invalid_field(field: str, message: str) -> Problem:
-    """The problem of one field of a body."""
+    """The problem of one invalid field of a body."""
     return invalid_request([{"type": "invalid", "loc": (field,), "msg": message, "input": {}}])
 
 
-def response(found: Problem) -> JSONResponse:
-    """The HTTP response of a problem, with Retry-After where it has one."""
+def response(problem: Problem) -> JSONResponse:
+    """The HTTP response of a problem, with Retry-After if it has one."""
     headers = {}
-    if "retry_after" in (found.model_extra or {}):
-        headers["Retry-After"] = str((found.model_extra or {})["retry_after"])
-    body = found.model_dump(mode="json", exclude_unset=True)
-    under_way = request_id.get()
-    if under_way is not None:
-        body["request_id"] = under_way
-    return JSONResponse(body, found.status, headers, media_type=CONTENT_TYPE)
+    if "retry_after" in (problem.model_extra or {}):
+        headers["Retry-After"] = str((problem.model_extra or {})["retry_after"])
+    body = problem.model_dump(mode="json", exclude_unset=True)
+    current_id = request_id.get()
+    if current_id is not None:
+        body["request_id"] = current_id
+    return JSONResponse(body, problem.status, headers, media_type=CONTENT_TYPE)
 
 
 def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
-    """Makes every error of the app a problem, FastAPI's own included; `count` is told of each."""
+    """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
 
-    def answered(found: Problem) -> JSONResponse:
-        count(found)
-        return response(found)
+    def answered(problem: Problem) -> JSONResponse:
+        count(problem)
+        return response(problem)
 
     async def ours(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, MovemaskError)
-        found = problem_of(error)
-        if found.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
+        problem = problem_of(error)
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
             log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-        return answered(found)
+        return answered(problem)
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        found = error.errors()
-        if found and found[0]["type"] == "json_invalid":
-            reason = found[0].get("ctx", {}).get("error", "not JSON")
-            return answered(problem(MALFORMED_JSON, f"body: {reason} at character {found[0]['loc'][-1]}"))
-        return answered(invalid_request(found, skip=1))
+        details = error.errors()
+        if details and details[0]["type"] == "json_invalid":
+            reason = details[0].get("ctx", {}).get("error", "not JSON")
+            return answered(problem(MALFORMED_JSON, f"body: {reason} at character {details[0]['loc'][-1]}"))
+        return answered(invalid_request(details, skip=1))
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         if isinstance(error, ProblemError):
             return answered(error.problem)
         status = HTTPStatus(error.status_code)
-        if status is HTTPStatus.BAD_REQUEST:  # FastAPI's word for a body that json cannot even begin to read
+        if status is HTTPStatus.BAD_REQUEST:  # from FastAPI, for a body that json cannot decode
             return answered(problem(MALFORMED_JSON, "body: cannot be read as JSON"))
         detail = f"{request.method} {request.url.path}: {status.phrase}"
-        found = answered(problem((status, status.phrase.lower().replace(" ", "-")), detail))
-        found.headers.update(error.headers or {})
-        return found
+        answer = answered(problem((status, status.phrase.lower().replace(" ", "-")), detail))
+        answer.headers.update(error.headers or {})
+        return answer
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        told = answered(problem(INTERNAL_ERROR, "an error inside the service; its log says more"))
-        under_way = request_id.get()
-        if under_way is not None:  # it is answered outside the middleware that sets the header
-            told.headers["X-Request-ID"] = under_way
-        return told
+        answer = answered(problem(INTERNAL_ERROR, "an error inside the service; its log says more"))
+        current_id = request_id.get()
+        if current_id is not None:  # this response bypasses the middleware that sets the header
+            answer.headers["X-Request-ID"] = current_id
+        return answer
 
     app.add_exception_handler(MovemaskError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -211,21 +212,21 @@ def _field(location: Sequence[Any]) -> str:
 
 
 def _message(error: Any) -> str:
-    """pydantic's message with what was given, cut to a length that a log can bear."""
+    """pydantic's message with the offending input, shortened."""
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":
         return "no such field"
-    if error["type"] == "model_type":  # pydantic's words name a class of ours
+    if error["type"] == "model_type":  # pydantic's message would name our class
         error = {**error, "msg": "Input should be an object"}
     message = str(error["msg"]).removeprefix("Value error, ")
-    given = error.get("input")
-    if isinstance(given, str | int | float | bool) or given is None:
-        message += f", got {shown(json.dumps(given) if given is None or isinstance(given, bool) else repr(given))}"
+    value = error.get("input")
+    if isinstance(value, str | int | float | bool) or value is None:
+        message += f", got {shown(json.dumps(value) if value is None or isinstance(value, bool) else repr(value))}"
     return message
 
 
 def shown(text: str) -> str:
-    """A client's text, cut to a length that a log can bear, and with nothing that cannot be written as UTF-8."""
+    """A client's text, shortened, and escaped where it cannot be written as UTF-8."""
     cut = text if len(text) <= _LONGEST_INPUT else text[:_LONGEST_INPUT] + "…"
     return cut.encode("utf-8", "backslashreplace").decode()

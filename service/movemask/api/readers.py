@@ -1,4 +1,4 @@
-"""`Readers`: threads of their own for whoever reads the audit, and a limit of how many may wait for them."""
+"""`Readers`: a bounded pool of threads for reading the audit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from movemask.errors import Overloaded
 
 T = TypeVar("T")
 
-#: One reads while the other waits for the database; more would only contend with the event loop for the interpreter.
+#: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
 _THREADS = 2
 
 
 class Readers:
-    """Runs what reads the audit. At most `limit` reads run or wait; more are refused with Overloaded."""
+    """Threads that read the audit. At most `limit` reads run or wait; more are refused with Overloaded."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -24,14 +24,14 @@ class Readers:
         self._under_way = 0
 
     async def run(self, read: Callable[[], T]) -> T:
-        """The result of `read`, which runs on a thread of the readers."""
+        """The result of `read`, called on one of the threads."""
         if self._under_way >= self._limit:
             raise Overloaded(f"{self._under_way} requests for figures of the audit are under way", retry_after=1)
         return await self._step(read)
 
     async def stream(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The parts, each read when it is wanted. The first is read at once, so that an error of the database is raised
-        here; those after it are never refused."""
+        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
+        the response begins; later parts are never refused."""
         first = await self.run(lambda: next(parts, None))
 
         async def all_parts() -> AsyncIterator[bytes]:
@@ -43,7 +43,7 @@ class Readers:
         return all_parts()
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for running reads."""
         self._executor.shutdown(cancel_futures=True)
 
     async def _step(self, read: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""What is gathered about the request under way, for its log line and its spans."""
+"""`RequestContext`: data for the log line and spans of the current request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class NetworkRun:
-    """One submission to a network: when it was made, when its first batch began, when it was answered, by
+    """One submission to a network: when it was submitted, its first batch began and its last ended, by
     `time.perf_counter`."""
 
     model: str
@@ -20,11 +20,11 @@ class NetworkRun:
 
 @dataclass(slots=True)
 class RequestContext:
-    """How many positions a request was answered, and, if it is traced, its network runs."""
+    """The number of positions answered, and the network runs if the request is traced."""
 
     positions: int = 0
     runs: list[NetworkRun] | None = None
 
 
-#: Set by the middleware and never reset: each request has a task of its own.
+#: Set by the middleware and never reset, since each request runs in its own task.
 request_context: ContextVar[RequestContext | None] = ContextVar("request_context", default=None)

@@ -1,4 +1,4 @@
-"""Runs the web service: the settings checked, the port taken, and then one process or several that share it."""
+"""Runs the web service: checks the settings, opens the port, and runs one process or several workers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from movemask.store.store import Store
 log = logging.getLogger(__name__)
 
 _BACKLOG = 2048  # uvicorn's own
-_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # as ::1 of localhost where there is no IPv6
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as ::1 without IPv6
 _REPORT_SECONDS = 0.5
-#: What a worker gets beyond `drain_seconds` to write its audit records and close.
+#: Time that a worker gets after `drain_seconds` to write its audit records and close.
 _CLOSING_SECONDS = 5
 
 
@@ -61,7 +61,7 @@ def serve(settings: Settings) -> None:
 
 
 def _prepare_database(url: str) -> None:
-    """Brings the tables up to date, once for all workers; StoreError if the database cannot be used."""
+    """Migrates the database once for all workers; raises StoreError if it cannot be used."""
     store = Store(url, keep_seconds=1, keep_positions=1, keep_worst=1)
     if store.unreachable:
         log.error("%s; positions are answered, and audit records wait", store.unreachable)
@@ -69,40 +69,40 @@ def _prepare_database(url: str) -> None:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen on the addresses of `host`; SettingsError if there are none, or the port is in use.
+    """Listening sockets for the addresses of `host`; raises SettingsError if there are none, or the port is in use.
 
-    They listen from here on, so of two services that start at once one is told. Connections wait until a worker serves.
+    They listen at once, so that of two services started together one fails. Connections wait until a worker serves.
     """
-    found: list[socket.socket] = []
+    listeners: list[socket.socket] = []
     try:
         addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(addresses):
-            there = found[0].getsockname()[1] if found else port  # that port 0 has taken for the first
+            bound = listeners[0].getsockname()[1] if listeners else port  # with port 0, the port of the first
             try:
-                one = socket.create_server((address[0], there, *address[2:]), family=family, backlog=_BACKLOG)
+                listener = socket.create_server((address[0], bound, *address[2:]), family=family, backlog=_BACKLOG)
             except OSError as error:
-                if error.errno in _NO_ADDRESS and (found or len(addresses) > 1):
+                if error.errno in _NO_ADDRESS and (listeners or len(addresses) > 1):
                     continue
                 raise
-            found.append(one)
+            listeners.append(listener)
     except OSError as error:
-        for listener in found:
+        for listener in listeners:
             listener.close()
         name = "MOVEMASK_HOST" if isinstance(error, socket.gaierror) or error.errno in _NO_ADDRESS else "MOVEMASK_PORT"
         reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
         raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}") from None
-    if not found:
+    if not listeners:
         raise SettingsError(f"MOVEMASK_HOST: {host!r} has no address of this machine")
-    return found
+    return listeners
 
 
 async def _run(settings: Settings, listeners: Sequence[socket.socket], report: Report | None = None) -> None:
-    """One process of the service, until a signal to stop. Requests under way and audit records are seen to first."""
+    """Runs one process of the service until a stop signal; then finishes requests and writes audit records."""
     app = create_app(settings, own_process=True)
     config = uvicorn.Config(
         app,
-        lifespan="off",  # entered here, where what it raises is still one of our errors and not a logged traceback
-        log_config=None,  # create_app configures the logs of its process
+        lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
+        log_config=None,  # create_app configures the logs
         access_log=False,
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
@@ -110,15 +110,15 @@ async def _run(settings: Settings, listeners: Sequence[socket.socket], report: R
     )
     async with app.router.lifespan_context(app):
         reporting = asyncio.create_task(_reporting(report)) if report else None
-        with suppress(SystemExit):  # uvicorn stops in order, and then raises the signal that it stopped for again
+        with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
             await uvicorn.Server(config).serve(list(listeners))
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut short what is written now
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
         if reporting:
             reporting.cancel()
 
 
 def _exit_on_signals() -> None:
-    """SIGTERM and Ctrl-C end the process with 0, at any time; uvicorn has handlers of its own while it serves."""
+    """Makes SIGTERM and Ctrl-C exit with 0; uvicorn installs its own handlers while it serves."""
 
     def leave(*_: object) -> NoReturn:
         sys.exit(0)
@@ -128,7 +128,7 @@ def _exit_on_signals() -> None:
 
 
 async def _reporting(report: Report) -> None:
-    """Reports from the event loop, so that a loop that is stuck is noticed."""
+    """Sends heartbeats from the event loop, so that a stuck loop is noticed."""
     while True:
         report.alive()
         await asyncio.sleep(_REPORT_SECONDS)
@@ -149,13 +149,13 @@ def _run_workers(settings: Settings, listeners: Sequence[socket.socket]) -> None
             settings.workers,
             stuck_seconds=settings.worker_timeout_seconds,
             stop_seconds=settings.drain_seconds + _CLOSING_SECONDS,
-            # Its gauges no longer count; its counters still do.
+            # Drops the gauges of a dead worker; its counters still count.
             ended=lambda pid: multiprocess.mark_process_dead(pid, path),  # type: ignore[no-untyped-call]
         )
 
 
 def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report) -> None:
-    """A worker process."""
+    """The main function of a worker process."""
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
     _exit_on_signals()
     try:

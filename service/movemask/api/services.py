@@ -1,4 +1,4 @@
-"""`Services`: what the app's routes are handed, made in its lifespan."""
+"""`Services`: what the routes use, made in the app's lifespan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from movemask.settings import Settings
 
 @dataclass(frozen=True)
 class Services(Runtime):
-    """The process's runtime, and what only the web needs."""
+    """The process's runtime, the readers of the audit and the metrics."""
 
     readers: Readers
     metrics: Metrics
@@ -28,7 +28,7 @@ class Services(Runtime):
 def running_services(
     settings: Settings, metrics: Metrics, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Services]:
-    """The runtime with the web's own; ends them in order."""
+    """The services of one app; closes them in order. `prepare` as in `runtime.running`."""
     readers = Readers(settings.max_readers)
     with running(settings, metrics, prepare) as runtime:
         try:
@@ -40,10 +40,12 @@ def running_services(
 
 
 async def services(request: Request) -> Services:
-    """The app's services, for a route. Not a plain function: FastAPI would run it on one of the shared threads, which
-    a probe must not wait for."""
-    found: Services = request.app.state.services
-    return found
+    """The app's services, as a dependency of routes.
+
+    `async`, because FastAPI runs plain functions on the shared threads, which a probe must not wait for.
+    """
+    app_services: Services = request.app.state.services
+    return app_services
 
 
-Given = Annotated[Services, Depends(services)]
+AppServices = Annotated[Services, Depends(services)]

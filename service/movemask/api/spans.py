@@ -1,6 +1,6 @@
-"""OpenTelemetry spans inside a request's own, which FastAPI makes: queue, network and answer.
+"""OpenTelemetry spans within the request's span, which FastAPI makes: queue, network and answer.
 
-Without an SDK that is configured there is no recording span, and none of this is called.
+Called only if an SDK is configured and the request's span is recording.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from movemask.api.request_context import NetworkRun
 
 
 def describe(span: Span, method: str, route: str, request_id: str) -> None:
-    """Names the request's span by its route, which FastAPI does only for requests that its own router sees."""
+    """Names the request's span by its route; FastAPI does so only for requests that reach its router."""
     span.update_name(f"{method} {route}")
     span.set_attributes({"http.route": route, "movemask.request_id": request_id})
 
 
 def record(tracer: Tracer, runs: Sequence[NetworkRun]) -> None:
-    """Makes the spans of a request's network runs, and of what was done with the last one's answer until now."""
+    """Makes the spans of a request's network runs, and an `answer` span from the end of the last until now."""
     epoch = time.time_ns() - time.perf_counter_ns()
 
     def nanoseconds(seconds: float) -> int:

@@ -1,1 +1,1 @@
-"""The command line: `movemask …`."""
+"""The command line, `movemask …`."""

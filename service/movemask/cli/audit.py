@@ -20,7 +20,7 @@ from movemask.inference.registry import Registry, load_registry
 from movemask.leakage.kinds import KINDS
 from movemask.settings import Settings, available_cores
 
-#: A threshold was exceeded: not the 1 of an error, not the 2 of a wrong command line.
+#: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
 
 
@@ -30,35 +30,39 @@ EXCEEDED = 3
     "--model",
     "names",
     multiple=True,
-    help="Network by name or contract file; several to compare. [default: the default]",
+    help="Network by name or contract file; repeat it to compare several. [default: the default model]",
+)
+@click.option("--models-dir", type=click.Path(path_type=Path), help="Folder of the models. [default: the shipped one]")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default="audit", show_default=True, help="Folder for the results."
 )
 @click.option(
-    "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+    "--format", "form", type=click.Choice(["pgn", "fen"]), help="Format of the files. [default: by name and content]"
 )
+@click.option("--chess960", is_flag=True, help="Read FENs as Chess960; a PGN says so itself.")
+@click.option("--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings for positions without their own.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), default="audit", show_default=True, help="Folder that is written."
+    "--first-ply",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="First ply of a game to take; skips openings.",
 )
-@click.option("--format", "form", type=click.Choice(["pgn", "fen"]), help="Told by name and content if left out.")
-@click.option("--chess960", is_flag=True, help="Read lines as Chess960; a PGN says so itself.")
-@click.option("--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings for positions that have none.")
-@click.option(
-    "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="Of a game; leaves out openings."
-)
-@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take each N-th ply of a game.")
-@click.option("--limit", type=click.IntRange(min=1), help="Games and lines at most.")
+@click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take every Nth ply of a game.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most games or lines to take.")
 @click.option("--kinds", default="all", show_default=True, help="Kinds of leakage, separated by commas.")
 @click.option(
     "--threshold", type=click.FloatRange(0, 1, min_open=True), default=1e-4, show_default=True,
-    help="Probability from which an illegal move is named and its cause found.",
+    help="Least probability of an illegal move to name it and find its cause.",
 )  # fmt: skip
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: the cores there are]")
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]")
 @click.option(
     "--fail-above",
     multiple=True,
     metavar="KIND.STATISTIC=VALUE",
-    help="Exit with 3 if above or not measured, as raw.p99=0.1.",
+    help="Exit with 3 if the figure is above the value or not measured, such as raw.p99=0.1; may be repeated.",
 )
-@click.option("--restart", is_flag=True, help="Drop what an earlier run has written to the folder.")
+@click.option("--restart", is_flag=True, help="Discard the results of an earlier run.")
 def audit(
     files: tuple[str, ...],
     names: tuple[str, ...],
@@ -76,13 +80,13 @@ def audit(
     fail_above: tuple[str, ...],
     restart: bool,
 ) -> None:
-    """Measure what leaks over whole FILEs: games (.pgn) or positions (.epd, a FEN a line), each also .zst or .gz; - is
-    standard input.
+    """Measure leakage over whole FILEs: games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz.
 
-    Writes positions.parquet, summary.json and report.html into --out. Stopped halfway, the same command goes on.
+    - is standard input. Writes positions.parquet, summary.json and report.html into --out. An interrupted audit is
+    resumed by the same command.
     """
     require("audit", "movemask audit")
-    # They bring pyarrow and matplotlib, which the other commands do not wait for.
+    # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.board.elo import Elo
     from movemask.tasks.bulk import run as running
     from movemask.tasks.bulk.report import Audited, page
@@ -104,25 +108,25 @@ def audit(
     contracts, digests = _networks(names, models_dir)
     choice = Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None)
     job = running.Job(contracts, choice, out)
-    # With --limit it is not known which part of the files that is.
+    # With --limit, the share of the bytes is unknown.
     total = total_bytes(list(files)) if limit is None else None
     with _writing(out):
         if running.begin(job, digests, restart=restart):
-            click.echo(f"{out}: going on from an earlier run", err=True)
+            click.echo(f"{out}: resuming an earlier run", err=True)
         with _progress(total) as done:
             parts = chunks(list(files), chosen_form, games=40, lines=2_000, limit=limit)
             try:
                 count = running.run(job, parts, jobs or available_cores(), done)
             except KeyboardInterrupt:
-                click.echo(f"\nstopped; the same command goes on from here ({out})", err=True)
+                click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)
         skipped = running.merge(out, count, chosen)
         models = summarised(out / running.POSITIONS)
-    _say_skipped(skipped.reasons, skipped.examples)
+    _show_skipped(skipped.reasons, skipped.examples)
     if not models:
         raise AuditError(f"{', '.join(files)}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
-    told = Audited(command, files, skipped, thresholds, chosen, threshold)
+    audited = Audited(command, files, skipped, thresholds, chosen, threshold)
     summary = {
         "movemask": __version__,
         "command": command,
@@ -130,7 +134,7 @@ def audit(
         "left_out": dict(skipped.reasons),
         "models": {model.name: model.as_json() for model in models},
     }
-    report = page(models, told)
+    report = page(models, audited)
     with _writing(out):
         (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
         (out / "report.html").write_text(report)
@@ -163,19 +167,19 @@ def audit(
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    asked = [name.strip() for name in text.split(",") if name.strip()]
-    if asked == ["all"]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names == ["all"]:
         return KINDS
-    for name in asked:
+    for name in names:
         if name not in KINDS:
             raise AuditError(f"--kinds: no {name!r}; there are {', '.join(KINDS)}, or all")
-    if not asked:
+    if not names:
         raise AuditError("--kinds: names none")
-    return tuple(kind for kind in KINDS if kind in asked)
+    return tuple(kind for kind in KINDS if kind in names)
 
 
 def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Path, ...], dict[str, str]]:
-    """The contract files of the networks, checked, and their digests by name."""
+    """The contract files of the networks, which have passed their checks, and their digests by name."""
     settings = Settings.read(models_dir=models_dir)
     registry: Registry | None = None
     contracts: list[Path] = []
@@ -200,7 +204,7 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
 
 @contextmanager
 def _writing(out: Path) -> Iterator[None]:
-    """Makes AuditError, in one line, of a folder that cannot be written."""
+    """Turns an OSError while writing the folder into an AuditError."""
     try:
         yield
     except OSError as error:
@@ -209,8 +213,8 @@ def _writing(out: Path) -> Iterator[None]:
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
-    """A bar of the bytes of the files, as they lie on the disk, whose positions are done, with positions a second; on a
-    terminal or not at all."""
+    """A progress bar, shown only on a terminal: bytes of the files on disk whose positions are done, and positions per
+    second."""
     from tqdm import tqdm
 
     with tqdm(total=total, unit="B", unit_scale=True, disable=None, smoothing=0.1, file=sys.stderr) as bar:
@@ -227,10 +231,10 @@ def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
 
         yield done
         if total is not None:
-            bar.update(total - bar.n)  # what follows the last position, such as a checksum
+            bar.update(total - bar.n)  # bytes after the last position, such as a checksum
 
 
-def _say_skipped(reasons: dict[str, int], examples: list[str]) -> None:
+def _show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
     for reason, times in reasons.items():
         click.echo(f"left out: {reason}: {times:,}", err=True)
     for example in examples[:5]:
@@ -239,10 +243,10 @@ def _say_skipped(reasons: dict[str, int], examples: list[str]) -> None:
 
 def _line(model: Any) -> str:
     raw, multiplied = model.of("raw"), model.of("multiplied")
-    said = [f"{model.name}: {model.positions:,} positions"]
+    parts = [f"{model.name}: {model.positions:,} positions"]
     for name, cell in (("raw", raw), ("multiplied", multiplied)):
         if cell.count:
-            said.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles()['p99']:.3g}, max {cell.max:.3g}")
+            parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles()['p99']:.3g}, max {cell.max:.3g}")
     if model.trained_with_mask:
-        said.append("trained with the mask: raw means nothing")
-    return "; ".join(said)
+        parts.append("trained with the mask: raw means nothing")
+    return "; ".join(parts)

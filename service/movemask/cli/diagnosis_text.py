@@ -1,32 +1,32 @@
-"""A diagnosis as a table for a terminal, ending in words that say what to do."""
+"""A diagnosis as a table for a terminal, with the advice that follows from it."""
 
 from __future__ import annotations
 
 from movemask.tasks.diagnosis import Diagnosis, Finding
 
 
-def diagnosis_table(found: Diagnosis) -> str:
-    """The declared contract by kind of position, the alternatives ranked, and the verdict."""
+def diagnosis_table(diagnosis: Diagnosis) -> str:
+    """The declared contract by kind of position, the ranked alternatives, and the advice."""
     lines: list[str] = []
-    if found.unreadable:
-        lines += ["", f"  as declared it cannot be read: {found.unreadable}"]
-    if found.kinds:
+    if diagnosis.unreadable:
+        lines += ["", f"  as declared it cannot be read: {diagnosis.unreadable}"]
+    if diagnosis.kinds:
         lines += ["", f"  {'as declared':<12} {'positions':>9} {'raw mean':>9} {'raw max':>9} {'perplexity':>10}"]
-        for kind in found.kinds:
+        for kind in diagnosis.kinds:
             perplexity = "" if kind.perplexity is None else f"{kind.perplexity:.2f}"
             lines.append(
                 f"  {kind.name:<12} {kind.positions:>9} {kind.raw_mean:>9.2g} {kind.raw_max:>9.2g} {perplexity:>10}"
             )
     lines += ["", f"  {'read otherwise':<26} {'positions':>9} {'z':>6} {'leakage':>8} {'moves':>8} {'result':>8}  fits"]
-    lines += [_row(finding) for finding in found.findings]
+    lines += [_row(finding) for finding in diagnosis.findings]
     what = (
         "leakage: mean change of ln raw leakage; "
-        if found.uses_leakage
+        if diagnosis.uses_leakage
         else "trained with the mask: leakage not used; "
     )
     lines += ["  z above 5 is clear. " + what + "moves, result: of ln probability of what happened", ""]
-    if found.better:
-        lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in found.better[:3]]
+    if diagnosis.better:
+        lines += [f"  CLEARLY BETTER: {finding.advice}" for finding in diagnosis.better[:3]]
     else:
         lines.append("  no alternative is clearly better than what the contract says")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`movemask serve | predict | calibrate | models … | audit`: thin commands over the same pipeline as the web."""
+"""`movemask serve | predict | calibrate | models … | audit`: thin commands over the pipeline of the web service."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from movemask.settings import PREFIX, Settings
 from movemask.tasks import calibration
 
 _BAR = 30  # characters of a probability of 1
-_SHOWN_ILLEGAL = 0.001  # least probability of an illegal move that is shown
+_SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
 
 
 class _Group(click.Group):
-    """Shows our errors and the system's as one line and exits with 1; anything else is a bug and keeps its trace."""
+    """Shows MovemaskError and OSError in one line and exits with 1; anything else is a bug and keeps its traceback."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -41,14 +41,14 @@ class _Group(click.Group):
         except MovemaskError as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
-            if error.errno is None or isinstance(error, BrokenPipeError):  # click exits quietly when a reader has left
+            if error.errno is None or isinstance(error, BrokenPipeError):  # click exits quietly on a broken pipe
                 raise
             names = [str(name) for name in (error.filename, error.filename2) if name is not None]
             raise click.ClickException(": ".join([*names, os.strerror(error.errno)])) from None
 
 
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """A flag for each field of Settings, its help the field's description."""
+    """Adds a flag for each field of Settings, with the field's description as help."""
     for name, field in reversed(Settings.model_fields.items()):
         command = click.option(
             f"--{name.replace('_', '-')}",
@@ -81,19 +81,26 @@ def serve(**flags: str | None) -> None:
     "--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings of the side to move and its opponent."
 )
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
-@click.option("--calibrated", is_flag=True, help="The contract's fitted temperature, in place of --temperature.")
+@click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option(
-    "--normalizer", type=click.Choice([one.value for one in Normalizer]), default="softmax", show_default=True
+    "--normalizer",
+    type=click.Choice([normalizer.value for normalizer in Normalizer]),
+    default="softmax",
+    show_default=True,
 )
 @click.option("--alpha", type=click.FloatRange(1, 2), help="With --normalizer entmax: 1 is softmax, 2 sparsemax.")
 @click.option("--top-k", type=click.IntRange(min=1), help="Keep the K most probable moves.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that hold this much.")
-@click.option("--min-p", type=click.FloatRange(0, 1), help="Keep moves with this share of the best's.")
+@click.option(
+    "--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves whose probabilities sum to this."
+)
+@click.option(
+    "--min-p", type=click.FloatRange(0, 1), help="Keep moves with at least this share of the best move's probability."
+)
 @click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
 @click.option("--model", help="Name of the model; the default if left out.")
 @models_dir_option
-@click.option("--json", "as_json", is_flag=True, help="The whole answer as JSON, as POST /v1/policy gives it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON, as POST /v1/policy gives it.")
 def predict(
     fen: str | None,
     moves: str,
@@ -127,9 +134,15 @@ def predict(
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--model", help="Name of the model; the default if left out.")
 @models_dir_option
-@click.option("--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="Leaves out the opening.")
-@click.option("--limit", type=click.IntRange(min=1), help="Positions at most.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@click.option(
+    "--first-ply",
+    type=click.IntRange(min=0),
+    default=8,
+    show_default=True,
+    help="First ply of a game to take; skips the opening.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Most positions to take.")
+@click.option("--dry-run", is_flag=True, help="Show the fit, and write nothing.")
 def calibrate(
     games: str, model: str | None, models_dir: Path | None, first_ply: int, limit: int | None, dry_run: bool
 ) -> None:
@@ -145,29 +158,31 @@ def calibrate(
         raise ContractError(f"{folder}: cannot be written; name a folder of your own with --models-dir")
     chosen = registry_of(models_dir).get(model)
 
-    def told(positions: int) -> None:
+    def show_progress(positions: int) -> None:
         if sys.stderr.isatty():
             click.echo(f"\r{positions} positions", nl=False, err=True)
 
     with TextSource(games) as source:
-        found = calibration.fitted(chosen, LineReader(source), first_ply=first_ply, limit=limit, progress=told)
+        fitted = calibration.fitted(
+            chosen, LineReader(source), first_ply=first_ply, limit=limit, progress=show_progress
+        )
     if sys.stderr.isatty():
         click.echo(err=True)
-    for reason in found.left_out[:10]:
+    for reason in fitted.left_out[:10]:
         click.echo(f"left out: {reason}", err=True)
-    if len(found.left_out) > 10:
-        click.echo(f"left out: {len(found.left_out) - 10} games more", err=True)
-    fit = found.calibration
+    if len(fitted.left_out) > 10:
+        click.echo(f"left out: {len(fitted.left_out) - 10} games more", err=True)
+    fit = fitted.calibration
     click.echo(f"{chosen.name}: temperature {fit.temperature:.4f} ± {fit.standard_error:.4f} (standard error)")
     click.echo(
         f"cross-entropy {fit.cross_entropy_before:.4f} at temperature 1, {fit.cross_entropy_after:.4f} at the fitted"
     )
-    click.echo(f"from {found.positions} moves of {found.games} games; {len(found.left_out)} games left out")
-    if found.refusal:
-        raise ContractError(f"{chosen.name}: the fit is refused: {found.refusal}")
+    click.echo(f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out")
+    if fitted.refusal:
+        raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
     if not dry_run:
         contract = folder / f"{chosen.name}.toml"
-        calibration.write(contract, found, "standard input" if games == "-" else Path(games).name)
+        calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")
 
 
@@ -176,7 +191,7 @@ main.add_command(audit)
 
 
 async def _evaluate(model: Model, query: Query, write: Callable[[Answer], str]) -> str:
-    """What is written of one answer, through the same pipeline as the web; nothing is recorded."""
+    """`write(answer)` for a query, through the pipeline of the web service; nothing is recorded."""
     pipeline = Pipeline(model, lambda _: None, max_batch=1, max_waiting=1)
     try:
         (outcome,) = await pipeline.evaluate([query], write)
@@ -223,5 +238,5 @@ def _table(answer: Answer, top: int) -> str:
     batch = evaluated.batch
     heavy = evaluated.unmasked.heavy(_SHOWN_ILLEGAL)
     ((illegal, _),) = explained(heavy, batch.boards, model.vocabulary, [batch.codes], named=3)
-    lines += [f"  illegal {one.uci:<6} {100 * one.probability:6.2f} % of plain softmax" for one in illegal]
+    lines += [f"  illegal {move.uci:<6} {100 * move.probability:6.2f} % of plain softmax" for move in illegal]
     return "\n".join(lines)

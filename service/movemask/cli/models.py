@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """The flag `--models-dir`."""
+    """Adds the flag `--models-dir`."""
     return click.option(
-        "--models-dir", type=click.Path(path_type=Path), help="Folder of the models; the shipped one if left out."
+        "--models-dir", type=click.Path(path_type=Path), help="Folder of the models. [default: the shipped one]"
     )(command)
 
 
 def registry_of(models_dir: Path | None) -> Registry:
-    """The models of that folder, or of the settings'."""
+    """The models of a folder, by default that of the settings."""
     settings = Settings.read(models_dir=models_dir)
     return load_registry(
         settings.models_dir, settings.default_model, settings.threads, provider_named(settings.provider)
@@ -40,9 +40,9 @@ def registry_of(models_dir: Path | None) -> Registry:
 
 
 def own_models_dir(models_dir: Path | None) -> Path:
-    """The folder to write models to: the flag's or the setting's; SettingsError for the shipped one.
+    """The folder to write models to; raises SettingsError for the shipped one.
 
-    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` names it.
+    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` allows it.
     """
     settings = Settings.read(models_dir=models_dir)
     folder, package = settings.models_dir, Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def own_models_dir(models_dir: Path | None) -> Path:
 
 @click.group()
 def models() -> None:
-    """The networks of a folder."""
+    """List, check, import and add networks."""
 
 
 @models.command("list")
@@ -82,8 +82,8 @@ def list_models(models_dir: Path | None, as_json: bool) -> None:
         return
     for row in rows:
         mark = "*" if row["default"] else " "
-        said = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
-        click.echo(f"{mark} {row['name']:<24} {said}")
+        detail = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
+        click.echo(f"{mark} {row['name']:<24} {detail}")
 
 
 @models.command("import")
@@ -94,16 +94,18 @@ def list_models(models_dir: Path | None, as_json: bool) -> None:
 def import_model(file: Path, name: str | None, replace: bool, models_dir: Path | None) -> None:
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
     require("import", "movemask models import")
-    from movemask.tasks import installation  # it brings onnx, which serving does not wait for
+    from movemask.tasks import installation  # imported here because it imports onnx, which is slow
 
-    _told(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace), models_dir)
+    _show_installed(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace), models_dir)
 
 
 @models.command("add")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--contract", "kind", type=click.Choice(list(KINDS)), help="Kind of network; guessed if left out.")
 @click.option("--name", help="Name of the model; the file's if left out.")
-@click.option("--trained-with-mask", is_flag=True, default=None, help="What it puts on illegal moves means nothing.")
+@click.option(
+    "--trained-with-mask", is_flag=True, default=None, help="The network's logits of illegal moves mean nothing."
+)
 @click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
 @models_dir_option
 def add_model(
@@ -119,13 +121,13 @@ def add_model(
     from movemask.tasks import installation
 
     folder = own_models_dir(models_dir)
-    _told(
+    _show_installed(
         installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace),
         models_dir,
     )
 
 
-def _told(installed: Installed, models_dir: Path | None) -> None:
+def _show_installed(installed: Installed, models_dir: Path | None) -> None:
     for line in installed.notes:
         click.echo(line)
     entry = installed.entry
@@ -139,12 +141,12 @@ def _told(installed: Installed, models_dir: Path | None) -> None:
 
 @models.command("check")
 @click.argument("name", required=False)
-@click.option("--diagnose", is_flag=True, help="Compare the contract with its plausible alternatives, on real games.")
+@click.option("--diagnose", is_flag=True, help="Compare the contract with plausible alternatives, on real games.")
 @models_dir_option
 def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> None:
     """Check NAME, or every model, against its contract.
 
-    Exits with 1 if one fails, or, with --diagnose, if another way to read it clearly fits better.
+    Exits with 1 if a check fails, or, with --diagnose, if an alternative contract clearly fits better.
     """
     settings = Settings.read(models_dir=models_dir)
     registry = registry_of(models_dir)
@@ -160,13 +162,13 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
             model = entry.model or open_model(
                 settings.models_dir / f"{entry.name}.toml", settings.threads, provider_named(settings.provider)
             )
-            found = diagnosis.diagnose(model, _reading)
-            click.echo(diagnosis_table(found))
-            misread = misread or bool(found.better)
+            result = diagnosis.diagnose(model, _show_progress)
+            click.echo(diagnosis_table(result))
+            misread = misread or bool(result.better)
     if misread or any(entry.model is None for entry in entries):
         sys.exit(1)
 
 
-def _reading(name: str) -> None:
+def _show_progress(name: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"\rreading {name:<32}", nl=False, err=True)

@@ -1,1 +1,1 @@
-"""Networks: the session protocol, onnxruntime sessions, contracts, the registry and the batcher."""
+"""Networks: sessions, contracts and their check, the registry, the queue and the cache."""

@@ -1,4 +1,4 @@
-"""`Batch`: positions with their legal moves, as the network and everything after it take them."""
+"""`Batch`: positions with their legal moves and slots, the input of a network."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from movemask.numeric.ragged import Float, Index, restricted, row_lengths
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B positions and their N legal moves in CSR form. Made once, and whole until the answers are written.
+    """B positions and their N legal moves in CSR form. Stays whole until the answers are written.
 
-    positions : python-chess's view of them
+    positions : as python-chess boards
     boards : the same as bitboards
     codes : intp `[N]`, the legal moves (`move_codes`), each position's in the order of their slots
     slots : intp `[N]`, rising within each position
@@ -40,19 +40,19 @@ class Batch:
 
     @property
     def counts(self) -> Index:
-        """How many legal moves each position has, `[B]`."""
+        """Legal moves of each position, `[B]`."""
         return row_lengths(self.indptr)
 
     def legal(self, row: int) -> slice:
-        """Where the legal moves of one position are."""
+        """The range of one position's legal moves in `codes` and `slots`."""
         return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
 
     def place_of(self, row: int, move: chess.Move) -> int:
-        """The place of a legal move among those of its position; ValueError if it is not legal."""
+        """The index of a legal move among those of its position; ValueError if it is not legal."""
         return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
 
     def rows(self, keep: Index) -> Batch:
-        """Some of the positions, in rising order."""
+        """The batch of the positions `keep`, which are in rising order."""
         if len(keep) == len(self):
             return self
         kept = np.zeros(len(self), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""A cache in front of a network: logits of positions that were asked about before."""
+"""A cache in front of a network: the logits of positions seen before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from movemask.inference.batch import Batch
 from movemask.inference.model import Model, Outputs
 
-#: Bytes of an entry beside its arrays: the key, the objects, the place in the table.
+#: Bytes of an entry besides its arrays: key, objects and table slot.
 _OVERHEAD = 800
 
 
@@ -28,14 +28,13 @@ class _Entry:
 
 
 class Cache:
-    """What networks said of single positions, the least recently used dropped first; shared by models and threads.
+    """An LRU cache of the outputs for single positions, shared by models and threads.
 
-    Logits are kept, not policies, so that every rule and every kind of leakage is made of them as if the network had
-    just run.
+    It stores logits, not policies, so that any rule and any kind of leakage can be computed from an entry.
 
     Parameters
     ----------
-    max_bytes : of all entries
+    max_bytes : size of all entries together
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -48,7 +47,7 @@ class Cache:
         return len(self._entries)
 
     def get(self, key: Hashable) -> _Entry | None:
-        """The entry under a key."""
+        """The entry under a key, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -56,7 +55,7 @@ class Cache:
             return entry
 
     def put(self, key: Hashable, outputs: Outputs, row: int) -> None:
-        """Keeps a copy of one row, so that the batch it came in can be freed."""
+        """Stores a copy of one row, so that its batch can be freed."""
         value = None if outputs.value is None else outputs.value[row].copy()
         entry = _Entry(outputs.logits[row].copy(), value)
         with self._lock:
@@ -69,11 +68,11 @@ class Cache:
 
 
 class CachedNetwork:
-    """`Model.evaluate` that runs only the positions that are not in the cache.
+    """`Model.evaluate` with a cache: runs the network only on positions that are not in it.
 
     Parameters
     ----------
-    observe : called with hits and misses of each batch
+    observe : called with the hits and misses of each batch
     """
 
     def __init__(self, model: Model, cache: Cache, observe: Callable[[int, int], None]) -> None:
@@ -87,21 +86,21 @@ class CachedNetwork:
         self._observe(len(keys) - len(missing), len(missing))
         if missing:
             fresh = self._model.evaluate(batch.rows(np.array(missing)), alone=alone)
-            for place, row in enumerate(missing):
-                self._cache.put(keys[row], fresh, place)
+            for fresh_row, row in enumerate(missing):
+                self._cache.put(keys[row], fresh, fresh_row)
             if len(missing) == len(keys):
                 return fresh
-            for place, row in enumerate(missing):
-                entries[row] = _Entry(fresh.logits[place], None if fresh.value is None else fresh.value[place])
-        whole = [entry for entry in entries if entry is not None]
-        values = [entry.value for entry in whole if entry.value is not None]
-        logits, cached = np.stack([entry.logits for entry in whole]), len(keys) - len(missing)
+            for fresh_row, row in enumerate(missing):
+                entries[row] = _Entry(fresh.logits[fresh_row], None if fresh.value is None else fresh.value[fresh_row])
+        complete = [entry for entry in entries if entry is not None]
+        values = [entry.value for entry in complete if entry.value is not None]
+        logits, cached = np.stack([entry.logits for entry in complete]), len(keys) - len(missing)
         return Outputs(logits, np.stack(values) if values else None, cached)
 
 
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:
-    """What a network may tell apart: the position, counters and all, the ratings, and the game before if it sees it."""
+    """Everything the network's output depends on: the FEN with counters, and ratings and history if it takes them."""
     position = batch.positions[row]
     elo = tuple(batch.elo[row].tolist()) if model.contract.takes_elo else None
-    game = position.history_key if model.contract.takes_history else b""
-    return position.fen, position.chess960, elo, game
+    history = position.history_key if model.contract.takes_history else b""
+    return position.fen, position.chess960, elo, history

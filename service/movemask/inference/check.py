@@ -1,7 +1,6 @@
-"""The contract check: whether a network keeps its contract. Run when a model loads, and by `movemask models check`.
+"""The contract check: does a network keep its contract? Run when a model loads, and by `movemask models check`.
 
-Each step has a name, and either passes with what was found or fails with what is wrong. What fails keeps a model from
-being served.
+Each step passes with a finding or fails with an error. A model that fails a step is not served.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from movemask.inference.model import Model, Outputs, expected_tensors
 from movemask.inference.session import TensorInfo
 from movemask.numeric.ragged import Index
 
-#: Castling, promotions, en passant, checks, both sides to move; few, since every start of the service runs them.
+#: Castling, promotions, en passant and checks, for both sides; few, since every start of the service runs them.
 PROBES = (
     chess.STARTING_FEN,
     "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
@@ -33,7 +32,7 @@ PROBES = (
     "8/8/8/4k3/8/8/4P3/4K3 w - - 99 120",
 )
 
-#: The side to move is a queen and a rook up, in White's view; mirrored, the same for Black. And the lost counterparts.
+#: White to move is a queen and a rook up (WON) or down (LOST); mirrored, the same for Black.
 WON = (
     "4k3/8/8/8/8/8/3QR3/4K3 w - - 0 40",
     "6k1/5ppp/8/8/8/8/1Q3PPP/1R4K1 w - - 0 30",
@@ -45,14 +44,14 @@ LOST = (
     "rr4k1/1q3ppp/8/8/8/8/5PPP/R5K1 w - - 0 30",
 )
 
-#: How much more a lost position must be worth than a won one, on a scale of 0 to 1, before the order is called wrong.
+#: The order of the value is wrong if lost positions score higher than won ones by this much, of 0 to 1.
 INVERTED = 0.1
-TOLERANCE = 1e-2  # of a logit, relative and absolute, between a position alone and in a batch
+TOLERANCE = 1e-2  # difference of a logit between a position alone and in a batch, relative and absolute
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One part of the check and what came of it."""
+    """One step of the check and its result."""
 
     name: str
     passed: bool
@@ -60,7 +59,7 @@ class Step:
 
 
 def check(model: Model) -> tuple[Step, ...]:
-    """Runs every step; the first that fails is the last one returned, since the others stand on it."""
+    """The results of the steps, up to the first that fails, since later steps build on it."""
     steps: list[Step] = []
     for name, run in _STEPS:
         try:
@@ -72,13 +71,13 @@ def check(model: Model) -> tuple[Step, ...]:
 
 
 def _tensors(model: Model) -> str:
-    wanted_inputs, wanted_outputs = expected_tensors(model.contract)
-    _check_tensors("input", wanted_inputs, model.session.inputs)
-    _check_tensors("output", wanted_outputs, model.session.outputs)
-    unfed = {info.name for info in model.session.inputs} - {info.name for info in wanted_inputs}
+    inputs, outputs = expected_tensors(model.contract)
+    _check_tensors("input", inputs, model.session.inputs)
+    _check_tensors("output", outputs, model.session.outputs)
+    unfed = {info.name for info in model.session.inputs} - {info.name for info in inputs}
     if unfed:
         raise ContractError(f"the network has inputs that the contract does not feed: {', '.join(sorted(unfed))}")
-    return f"{len(wanted_inputs)} inputs and {len(wanted_outputs)} outputs by name, shape and type"
+    return f"{len(inputs)} inputs and {len(outputs)} outputs by name, shape and type"
 
 
 def _vocabulary(model: Model) -> str:
@@ -92,12 +91,12 @@ def _vocabulary(model: Model) -> str:
 
 
 def _mirror(model: Model) -> str:
-    """A position and its mirror image must fill the same slots, or, where Black's moves have their own, other ones."""
+    """A position and its mirror image must fill the same slots, or different ones if Black's moves have their own."""
     for probe in _positions(PROBES):
         mirrored = Position(probe.board.mirror())
         _, slots = model.vocabulary.legal_slots(probe)
-        _, others = model.vocabulary.legal_slots(mirrored)
-        same = slots.tolist() == others.tolist()
+        _, mirrored_slots = model.vocabulary.legal_slots(mirrored)
+        same = slots.tolist() == mirrored_slots.tolist()
         if same != model.vocabulary.mirrored and probe.board.legal_moves.count():
             raise ContractError(f"{probe.fen!r} and its mirror image do not fill the slots that the vocabulary says")
     return "White's and Black's slots of mirrored positions " + (
@@ -138,7 +137,7 @@ def _batch(model: Model, positions: Sequence[Position]) -> Batch:
 
 def _legal(batch: Batch, row: int) -> Index:
     """The legal slots of one position."""
-    return batch.slots[batch.indptr[row] : batch.indptr[row + 1]]
+    return batch.slots[batch.legal(row)]
 
 
 def _value(model: Model) -> str:
@@ -187,19 +186,18 @@ _STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (
 )
 
 
-def _check_tensors(kind: str, wanted: Sequence[TensorInfo], found: Sequence[TensorInfo]) -> None:
-    by_name = {info.name: info for info in found}
-    for info in wanted:
+def _check_tensors(kind: str, expected: Sequence[TensorInfo], actual: Sequence[TensorInfo]) -> None:
+    by_name = {info.name: info for info in actual}
+    for info in expected:
         if info.name not in by_name:
-            there = ", ".join(by_name)
-            raise ContractError(f"the contract names the {kind} {info.name!r}; the network has {there}")
+            raise ContractError(f"the contract names the {kind} {info.name!r}; the network has {', '.join(by_name)}")
         got = by_name[info.name]
         dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
         if got.dtype not in dtypes:
             raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
         shape = info.shape
         if kind == "output" and shape == (None, 1) and len(got.shape) == 1:
-            shape = (None,)  # one number a position, with or without an axis for it
+            shape = (None,)  # a score may come without an axis of its own
         sizes = zip(shape, got.shape, strict=False)
         if len(got.shape) != len(shape) or any(None not in (a, b) and a != b for a, b in sizes):
             raise ContractError(f"{kind} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}")

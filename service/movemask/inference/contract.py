@@ -1,8 +1,6 @@
-"""The contract of a network, as `models/NAME.toml` writes it. docs/models.md describes every key; a test holds
-it to that.
+"""The contract of a network, read from `models/NAME.toml`. docs/models.md lists every key; a test compares.
 
-A file is input from outside, so it is read by pydantic: a key that is missing, misspelt or of another kind is
-an error that names the file and the key.
+pydantic validates the file: a missing, misspelt or mistyped key is an error that names the file and the key.
 """
 
 from __future__ import annotations
@@ -34,12 +32,12 @@ class _Section(BaseModel):
 
 
 class Network(_Section):
-    """`[network]`: where the network is."""
+    """`[network]`: the backend and the file."""
 
     backend: Backend = Backend.ONNX
-    file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if not said.")
+    file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
-        None, description="Checked when the model loads, if said."
+        None, description="Checked when the model loads, if set."
     )
 
     @field_validator("file")
@@ -59,21 +57,19 @@ class Inputs(_Section):
 
 
 class Value(_Section):
-    """`[outputs.value]`: how the network thinks the game will end."""
+    """`[outputs.value]`: the network's forecast of the result."""
 
     name: str
     order: Literal["win_draw_loss", "loss_draw_win", "score"] = Field(
         "win_draw_loss", description="Three numbers, or one: the expected score from -1 (lost) to 1 (won)."
     )
-    softmaxed: bool | None = Field(
-        None, description="Of three numbers: whether they are probabilities already; logits if false."
-    )
+    softmaxed: bool | None = Field(None, description="With three numbers: true for probabilities, false for logits.")
     point_of_view: Literal["side_to_move", "white"] = "side_to_move"
 
     @model_validator(mode="after")
-    def _said_for_three(self) -> Value:
+    def _softmaxed_with_three_numbers(self) -> Value:
         if (self.softmaxed is None) != (self.order == "score"):
-            raise ValueError("softmaxed goes with three numbers, and must be said for them")
+            raise ValueError("softmaxed goes with three numbers, and must be set for them")
         return self
 
 
@@ -85,16 +81,15 @@ class Outputs(_Section):
 
 
 class EloRange(_Section):
-    """`[elo]`: what stands in for a rating that is not given, and the range that the network knows; others are
-    clamped."""
+    """`[elo]`: the default rating, and the range that ratings are clamped to."""
 
     default: float = 1500
     minimum: float = 0
     maximum: float = 5000
-    scale: str = Field("unknown", description="Whose ratings these are, such as lichess.")
+    scale: str = Field("unknown", description="The rating system, such as lichess.")
     edges: tuple[float, ...] = Field(
         (),
-        description="Where the network's buckets begin; the inputs are then int64 bucket numbers, 0 below the first.",
+        description="Lower bounds of the network's buckets. Inputs are then int64 bucket numbers, 0 below the first.",
     )
 
     @field_validator("edges")
@@ -106,11 +101,11 @@ class EloRange(_Section):
 
 
 class Calibration(_Section):
-    """`[calibration]`: as `movemask calibrate` writes it; what `temperature: "calibrated"` means."""
+    """`[calibration]`: the fitted temperature, written by `movemask calibrate`."""
 
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     standard_error: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        None, description="Of the temperature, taking the moves for independent."
+        None, description="Of the temperature, assuming independent moves."
     )
     positions: int = Field(ge=1, description="Played moves that it was fitted to.")
     cross_entropy_before: float = Field(description="Mean, in nats, at temperature 1.")
@@ -119,16 +114,16 @@ class Calibration(_Section):
 
 
 class Terms(_Section):
-    """`[contract]`: how positions go in and how logits are read."""
+    """`[contract]`: how positions are encoded and logits are read."""
 
     planes: str
     vocabulary: str
     perspective: Literal["side_to_move", "white"] | None = Field(
-        None, description="Whose view the vocabulary is written from; it follows from the vocabulary."
+        None, description="The point of view of the vocabulary, which implies it."
     )
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
-    variations: tuple[str, ...] = Field((), description="In what the network differs from the usual.")
-    trained_with_mask: bool = Field(description="If true, what is on illegal slots is arbitrary and means nothing.")
+    variations: tuple[str, ...] = Field((), description="How the network differs from the named planes and vocabulary.")
+    trained_with_mask: bool = Field(description="If true, the logits of illegal slots are arbitrary.")
 
     @field_validator("planes")
     @classmethod
@@ -158,7 +153,7 @@ class Terms(_Section):
 
 
 class Contract(_Section):
-    """What a network expects and returns; with `card`, where it is from."""
+    """What a network expects and returns; `card` says where it is from."""
 
     network: Network = Network()
     contract: Terms
@@ -170,8 +165,8 @@ class Contract(_Section):
 
     @model_validator(mode="after")
     def _one_view(self) -> Contract:
-        words = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
-        view = "side_to_move" if words.mirrored else "white"
+        varied = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
+        view = "side_to_move" if varied.mirrored else "white"
         if self.contract.perspective not in (None, view):
             raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
         return self
@@ -209,10 +204,10 @@ def read_contract(file: Path) -> Contract:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"]) or "contract"
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        raise ContractError(f"{file.name}: {key}: {_words(first['type'], first['msg'])}{more}") from None
+        raise ContractError(f"{file.name}: {key}: {_message(first['type'], first['msg'])}{more}") from None
 
 
-def _words(kind: str, message: str) -> str:
+def _message(kind: str, message: str) -> str:
     if kind == "extra_forbidden":
         return "no such key"
     if kind == "missing":

@@ -1,6 +1,6 @@
-"""A contract from what an ONNX file says of itself: names and shapes, and what its value looks like when it runs.
+"""Guesses a contract from an ONNX file: the names and shapes of its tensors, and the form of its value in a run.
 
-Each guess is told in words, so that a user can see what was taken for granted.
+Each guess is described in a line of text, so that the user can check it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What is known of a family of networks beside its shapes; `planes` are the encoders it may have."""
+    """A family of networks: its encoders (`planes` lists the alternatives), vocabulary, value and ratings."""
 
     name: str
     planes: tuple[str, ...]
@@ -49,16 +49,16 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A contract's tables, without `network` and `card`, and the guesses in words."""
+    """A contract's tables, without `network` and `card`; `told` describes the guesses, a line each."""
 
     table: Table
     told: tuple[str, ...]
 
 
 def guess(session: Session, kind_name: str | None = None, trained_with_mask: bool | None = None) -> Guess:
-    """The contract of the network in `session`, of the kind of that name or of the only kind that fits.
+    """The contract of the network in `session`, of the named kind or else of the only kind that fits.
 
-    Raises ContractError that says what the network has where nothing, or more than one thing, fits.
+    Raises ContractError that lists the network's tensors if no kind, or more than one, fits.
     """
     told: list[str] = []
     if kind_name is not None and kind_name not in KINDS:
@@ -98,7 +98,7 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
 
 
 def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
-    """The one kind, encoder and input that fit."""
+    """The only kind, encoder and input that fit; raises ContractError."""
     fits = []
     for kind in KINDS.values():
         if name not in (None, kind.name) or (name is None and kind.name == "maia1"):
@@ -113,11 +113,13 @@ def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
                 fits.append((kind, encoder, named[0]))
     if len(fits) == 1:
         return fits[0]
-    wanted = "no known kind of network" if name is None else f"not a network of the kind {name!r}"
+    none_fits = "no known kind of network" if name is None else f"not a network of the kind {name!r}"
     known = ", ".join(f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names())
     sizes = ", ".join(vocabulary_names())
     several = f"fits {', '.join(kind.name for kind, _, _ in fits)}: say which with --contract; " if fits else ""
-    raise ContractError(f"{several or wanted + ': '}it has {_shapes(session)}. Inputs known: {known}; outputs: {sizes}")
+    raise ContractError(
+        f"{several or none_fits + ': '}it has {_shapes(session)}. Inputs known: {known}; outputs: {sizes}"
+    )
 
 
 def _logits(session: Session, kind: Kind) -> str:
@@ -129,7 +131,7 @@ def _logits(session: Session, kind: Kind) -> str:
 
 
 def _elos(ratings: Sequence[TensorInfo], told: list[str]) -> Table:
-    """Which of the remaining inputs is the mover's rating and which the opponent's, by their names."""
+    """The contract's keys for the rating inputs: the mover's and the opponent's, told apart by name."""
     flat = [info for info in ratings if len(info.shape) == 1]
     if len(flat) != len(ratings) or len(flat) > 2:
         names = ", ".join(info.name for info in ratings)
@@ -137,15 +139,15 @@ def _elos(ratings: Sequence[TensorInfo], told: list[str]) -> Table:
             f"inputs {names}: not one or two ratings of shape [B]; write a TOML, or export without them"
         )
     opponent = [info.name for info in flat if "opp" in info.name.lower()]
-    own = [info.name for info in flat if info.name not in opponent]
-    if len(opponent) > 1 or len(own) > 1:
+    mover = [info.name for info in flat if info.name not in opponent]
+    if len(opponent) > 1 or len(mover) > 1:
         names = ", ".join(info.name for info in flat)
         raise ContractError(f"inputs {names}: cannot tell the mover's rating from the opponent's; write a TOML")
-    found = {"elo_self": own[0]} if own else {}
+    keys = {"elo_self": mover[0]} if mover else {}
     if opponent:
-        found["elo_opponent"] = opponent[0]
-    told.append("; ".join(f"input {name!r} is {key}" for key, name in found.items()))
-    return found
+        keys["elo_opponent"] = opponent[0]
+    told.append("; ".join(f"input {name!r} is {key}" for key, name in keys.items()))
+    return keys
 
 
 def _value(
@@ -157,10 +159,10 @@ def _value(
     ratings: Sequence[TensorInfo],
     told: list[str],
 ) -> Table | None:
-    """The output that tells how the game will end, and in what form; by its shape, its name and what it gives."""
-    others = [info for info in session.outputs if info.name != logits]
-    threes = [info.name for info in others if info.shape[1:] == (3,)]
-    ones = [info.name for info in others if info.shape[1:] in ((), (1,)) and "mlh" not in info.name.lower()]
+    """The contract's table of the value: an output of three numbers, or one; its form is seen in a run."""
+    rest = [info for info in session.outputs if info.name != logits]
+    threes = [info.name for info in rest if info.shape[1:] == (3,)]
+    ones = [info.name for info in rest if info.shape[1:] in ((), (1,)) and "mlh" not in info.name.lower()]
     if len(threes) == 1:
         feeds = {planes: np.stack([encoder.encode(Position.read(moves=moves)) for moves in ((), ("e2e4",))])}
         for info in ratings:
@@ -179,10 +181,10 @@ def _value(
 
 
 def _shapes(session: Session) -> str:
-    def words(infos: Sequence[TensorInfo]) -> str:
+    def described(infos: Sequence[TensorInfo]) -> str:
         return ", ".join(
             f"{info.name} {info.dtype} [{', '.join('B' if size is None else str(size) for size in info.shape)}]"
             for info in infos
         )
 
-    return f"inputs {words(session.inputs)}; outputs {words(session.outputs)}"
+    return f"inputs {described(session.inputs)}; outputs {described(session.outputs)}"

@@ -1,4 +1,4 @@
-"""A `Model`: a session under its contract. Positions → Batch → logits `[B, A]`."""
+"""`Model`: a session with its contract. Positions → Batch → logits `[B, A]`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from movemask.vocabulary.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What the network said of a batch: logits `[B, A]` as they came, and the value, if it has one.
+    """A network's outputs for a batch: unmodified logits `[B, A]`, and the value if it has one.
 
-    Value: float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1. `cached`
-    rows came from a cache; the network ran on the others.
+    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
+    cached : rows that came from a cache; the network ran on the others.
     """
 
     logits: NDArray[np.floating]
@@ -38,7 +38,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Model:
-    """A network that is read by its contract."""
+    """A network with its contract."""
 
     name: str
     digest: str
@@ -65,22 +65,22 @@ class Model:
             )
         return self.contract.calibration.temperature
 
-    def ignored(self, position: Position, asked: Elo | None) -> tuple[str, ...]:
+    def ignored(self, position: Position, elo: Elo | None) -> tuple[str, ...]:
         """The inputs of a request that this network cannot use."""
         names = []
         if position.has_history and not self.contract.takes_history:
             names.append("history")
-        if asked is not None and not self.contract.takes_elo:
+        if elo is not None and not self.contract.takes_elo:
             names.append("elo")
         return tuple(names)
 
     def batch(
         self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules
     ) -> tuple[Batch, dict[int, MovemaskError]]:
-        """The positions with their legal moves and slots, those without a legal move too.
+        """The batch of all positions, and by row the errors of those that the vocabulary cannot express.
 
-        Returns with it, by row, the positions that this network's vocabulary cannot write (MoveOutsideVocabulary,
-        UnsupportedVariant); their rows of the batch must not be used.
+        The errors are MoveOutsideVocabulary or UnsupportedVariant; those rows of the batch must not be used. Positions
+        without a legal move are fine.
         """
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(positions, boards, rules)
@@ -89,23 +89,22 @@ class Model:
         return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(refused).tolist()}
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules) -> Batch:
-        """As `batch`, but raises what the first refused position is refused for."""
+        """As `batch`, but raises the first error."""
         batch, refused = self.batch(positions, elos, rules)
         for error in refused.values():
             raise error
         return batch
 
-    def _elo(self, asked: Sequence[Elo | None]) -> Float:
-        """The ratings `[B, 2]` that the network is given; NaN if it takes none."""
+    def _elo(self, elos: Sequence[Elo | None]) -> Float:
+        """The ratings `[B, 2]` for the network, clamped to its range; NaN if it takes none."""
         if not self.contract.takes_elo:
-            return np.full((len(asked), 2), np.nan)
+            return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
-        given = [(one.self, one.opponent) if one is not None else (known.default,) * 2 for one in asked]
-        clamped = [[min(max(rating, known.minimum), known.maximum) for rating in both] for both in given]
-        return np.array(clamped, dtype=np.float64)
+        ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]
+        return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
     def evaluate(self, batch: Batch, *, alone: bool = True) -> Outputs:
-        """Runs the network on a batch of at least one; raises InferenceFailed for outputs of another shape.
+        """The outputs for a batch of at least one; raises InferenceFailed if a shape is not the contract's.
 
         `alone` as in `Session.run`.
         """
@@ -120,7 +119,7 @@ class Model:
         return Outputs(logits, self._value(rest[0], batch) if outputs.value else None)
 
     def feeds(self, batch: Batch) -> dict[str, Array]:
-        """What the network is given for a batch, by the names of its inputs."""
+        """The network's inputs for a batch, by name."""
         inputs = self.contract.inputs
         feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all(batch.positions, batch.boards)}
         if inputs.elo_self is not None:
@@ -136,7 +135,7 @@ class Model:
         return ratings.astype(np.float32)
 
     def _value(self, raw: Array, batch: Batch) -> NDArray[np.float64]:
-        """The value as `Outputs` has it, whatever the order, form and point of view in the network."""
+        """The value in the form of `Outputs`, converted from the network's order, form and point of view."""
         terms = self.contract.outputs.value
         assert terms is not None
         rows, size = len(batch), 1 if terms.order == "score" else 3
@@ -161,7 +160,7 @@ class Model:
 
 
 def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
-    """The inputs and outputs that a contract asks of an ONNX file."""
+    """The inputs and outputs that a contract requires of an ONNX file."""
     encoder = plane_encoder(contract.contract.planes)
     inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):

@@ -1,7 +1,7 @@
-"""onnxruntime, the only module that imports it.
+"""`OnnxSession`: networks in onnxruntime. The only module that imports it.
 
-From 1.29 its official builds tell their maker about each session (model file name, graph hashes and the like) unless an
-environment variable says no before it is imported. This service sends nothing anywhere, so it says no.
+Official builds from 1.29 send telemetry about each session (model file name, graph hashes and so on), unless an
+environment variable turns it off before the import.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Provider(Enum):
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 
-#: Runs at once on a GPU: one computes while the other's positions are brought to it.
+#: Runs at once on a GPU: one computes while the other copies its inputs.
 _GPU_RUNS = 2
 
 
 def provider_named(name: str) -> Provider:
-    """The provider of the settings; raises SettingsError if the onnxruntime that is installed has it not."""
-    provider, there = Provider(name), ort.get_available_providers()
-    if _PROVIDERS[provider] not in there:
+    """The provider of the setting; raises SettingsError if the installed onnxruntime lacks it."""
+    provider, available = Provider(name), ort.get_available_providers()
+    if _PROVIDERS[provider] not in available:
         raise SettingsError(
-            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has {', '.join(there)}; "
-            "install onnxruntime-gpu in place of onnxruntime"
+            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has "
+            f"{', '.join(available)}; install onnxruntime-gpu in place of onnxruntime"
         )
     return provider
 
@@ -54,8 +54,9 @@ def provider_named(name: str) -> Provider:
 class OnnxSession:
     """One network in onnxruntime.
 
-    On the CPU `threads` runs at once on a thread each, or one run on all of them: two sessions, which hold the weights
-    twice, for a session's number of threads is fixed when it is made. On a GPU one session, two runs at once.
+    On the CPU, either `threads` runs at once with a thread each, or a lone run on all threads. A session's number of
+    threads is fixed, so this takes two sessions, and the weights are loaded twice. On a GPU, one session and two runs
+    at once.
     """
 
     def __init__(self, file: Path, threads: int, provider: Provider = Provider.CPU) -> None:
@@ -84,15 +85,14 @@ def _opened(file: Path, threads: int, provider: Provider) -> ort.InferenceSessio
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what goes wrong is raised; the runtime need not print it too
-    # Threads that have finished their part spin for the next: within a run that halves its time, after it they would
-    # take a core from everything else for milliseconds.
+    options.log_severity_level = 4  # errors are raised, so onnxruntime need not print them too
+    # Idle threads spin: within a run that halves its time, but after it they would occupy a core for milliseconds.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
         session = ort.InferenceSession(str(file), options, providers=[_PROVIDERS[provider]])
     except Exception as error:  # onnxruntime's exceptions share no base of their own
         raise ContractError(f"{file.name}: onnxruntime cannot load it: {_first_line(error)}") from None
-    if _PROVIDERS[provider] not in session.get_providers():  # it takes the CPU, and says so in its log alone
+    if _PROVIDERS[provider] not in session.get_providers():  # it falls back to the CPU and only logs it
         raise ContractError(
             f"{file.name}: onnxruntime cannot run it on {provider.value} (MOVEMASK_PROVIDER): the driver, CUDA or "
             "cuDNN is missing or of another version"

@@ -1,8 +1,8 @@
-"""The one queue in front of a network: whatever waits when a thread is free becomes its next batch.
+"""`Queue`: the queue in front of a network, and the threads that turn waiting items into batches.
 
-A few threads, as many as the session runs at once, sleep while nothing waits. Each takes its share of the queue and
-does everything from the query to what the caller gets, so that one thread's Python runs while another's network does.
-There is no polling and no waiting for company: a lone item is taken at once.
+There are as many threads as the session has runs at once. A free thread takes its share of the queue and does
+everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
+Nothing is polled, and no batch waits to fill up: a lone item is taken at once.
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ A_co = TypeVar("A_co", covariant=True)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-#: What is still to be done once the callers have been told.
+#: Work to do after the results have been delivered.
 After = Callable[[], None]
 
 
 class Worker(Protocol[Q_contra, A_co]):
-    """What the queue's threads call; several at a time."""
+    """The function that the queue's threads call, several at a time."""
 
     def __call__(
         self, items: Sequence[Q_contra], waited: Sequence[float], /, *, alone: bool
     ) -> tuple[Sequence[A_co | MovemaskError], After]:
-        """An answer or an error for each item, which waited so many seconds in the queue; and what is left to do after
-        the answers are out. `alone` if no other thread has work. Raises what concerns all items."""
+        """An answer or an error for each item, and the work to do after delivery. Raises an error that concerns all.
+
+        `waited` is each item's time in the queue, in seconds; `alone` says that no other thread has work.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery(Generic[R_co]):
-    """The results of one submission in order, and when it was submitted, its first batch began and its last ended, in
-    seconds of `time.perf_counter`."""
+    """The results of one submission, in order; and when it was submitted, its first batch began and its last ended, by
+    `time.perf_counter`."""
 
     results: Sequence[R_co | MovemaskError]
     submitted: float
@@ -56,7 +58,7 @@ class Delivery(Generic[R_co]):
 
 @dataclass(slots=True, eq=False)
 class _Submission(Generic[Q, A, R]):
-    """Items that came together: `taken` of them are in batches, `left` are not answered."""
+    """Items submitted together: `taken` of them are in batches, `left` are unanswered."""
 
     items: Sequence[Q]
     write: Callable[[A], R]
@@ -78,14 +80,14 @@ _Part = tuple[_Submission[Any, Any, Any], int, Sequence[Any]]  # submission, fir
 
 
 class Queue(Generic[Q, A]):
-    """A bounded queue and the threads that answer what waits in it.
+    """A bounded queue and the threads that answer its items.
 
     Parameters
     ----------
     name : of the model, for messages and threads
-    threads : how many batches are worked on side by side
+    threads : batches in work at once
     max_batch : items in one batch
-    max_waiting : items that may wait; a submission that would pass it raises Overloaded, unless nothing waits
+    max_waiting : items that may wait; a submission beyond it raises Overloaded, unless nothing waits
     """
 
     def __init__(self, name: str, worker: Worker[Q, A], *, threads: int, max_batch: int, max_waiting: int) -> None:
@@ -108,19 +110,19 @@ class Queue(Generic[Q, A]):
 
     @property
     def waiting(self) -> int:
-        """Items that wait for a batch."""
+        """Items waiting for a batch."""
         return self._waiting
 
     @property
     def alive(self) -> bool:
-        """Whether all threads take work."""
+        """Whether all threads accept work."""
         return all(thread.is_alive() for thread in self._threads) and not self._closing
 
     async def submit(self, items: Sequence[Q], write: Callable[[A], R]) -> Delivery[R]:
-        """What `write` makes of each answer, on the thread that answered; or its error, in order.
+        """`write(answer)` for each item, or its error, in order; `write` runs on the thread that answered.
 
-        Raises Overloaded, ShuttingDown or what concerns the whole batch (a ModelError). If the caller is cancelled (its
-        client has gone), what has not been taken yet is dropped.
+        Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
+        client disconnected), items that are not in a batch yet are dropped.
         """
         if not items:
             raise ValueError("items: nothing to answer")
@@ -145,7 +147,7 @@ class Queue(Generic[Q, A]):
                 self._drop(entry)
 
     def close(self) -> None:
-        """Answers what waits, takes no more, and ends the threads."""
+        """Answers the waiting items, accepts no more, and ends the threads."""
         with self._wake:
             self._closing = True
             self._wake.notify_all()
@@ -157,13 +159,13 @@ class Queue(Generic[Q, A]):
             parts, alone = self._next_batch()
             if not parts:
                 return
-            items = [item for _, _, own in parts for item in own]
-            waited = [entry.waited for entry, _, own in parts for _ in own]
+            items = [item for _, _, part in parts for item in part]
+            waited = [entry.waited for entry, _, part in parts for _ in part]
             started = time.perf_counter()
             after: After | None = None
             try:
                 answers, after = self._worker(items, waited, alone=alone)
-            except Exception as error:  # a batch that breaks must not take the thread with it
+            except Exception as error:  # a failing batch must not end the thread
                 self._fail(parts, error)
             else:
                 self._deliver(parts, answers)
@@ -177,8 +179,10 @@ class Queue(Generic[Q, A]):
                 self._idle += 1
 
     def _next_batch(self) -> tuple[list[_Part], bool]:
-        """Waits for items and takes a share of them, in order of arrival, and says whether it is one item and no other
-        thread has work; nothing when closing and nothing waits."""
+        """Waits for items and takes a share, in order of arrival; no parts if the queue is closed and empty.
+
+        The second value says that it is a lone item and no other thread has work.
+        """
         with self._wake:
             while not self._waiting and not self._closing:
                 self._wake.wait()
@@ -192,30 +196,33 @@ class Queue(Generic[Q, A]):
                 entry = self._submissions[0]
                 if entry.taken == 0:
                     entry.waited = now - entry.submitted
-                own = entry.items[entry.taken : entry.taken + room]
-                parts.append((entry, entry.taken, own))
-                entry.taken += len(own)
-                room -= len(own)
-                self._waiting -= len(own)
+                part = entry.items[entry.taken : entry.taken + room]
+                parts.append((entry, entry.taken, part))
+                entry.taken += len(part)
+                room -= len(part)
+                self._waiting -= len(part)
                 if entry.taken == len(entry.items):
                     self._submissions.popleft()
             return parts, alone
 
     def _deliver(self, parts: Sequence[_Part], answers: Sequence[Any]) -> None:
-        """Writes each submission's results, and wakes each event loop once for all that are complete."""
+        """Writes the results of each part, and wakes each event loop once for all complete submissions."""
         done: list[tuple[_Submission[Any, Any, Any], Delivery[Any] | Exception]] = []
         start = 0
-        for entry, first, own in parts:
-            end = start + len(own)
+        for entry, first, part in parts:
+            end = start + len(part)
             try:
-                written = [one if isinstance(one, MovemaskError) else entry.write(one) for one in answers[start:end]]
+                results = [
+                    answer if isinstance(answer, MovemaskError) else entry.write(answer)
+                    for answer in answers[start:end]
+                ]
             except Exception as error:
                 self._drop(entry)
                 done.append((entry, error))
             else:
                 with self._wake:
-                    entry.results[first] = written
-                    entry.left -= len(own)
+                    entry.results[first] = results
+                    entry.left -= len(part)
                     complete = not entry.left
                 if complete:
                     done.append((entry, entry.delivery()))
@@ -223,7 +230,7 @@ class Queue(Generic[Q, A]):
         _settle(done)
 
     def _drop(self, entry: _Submission[Any, Any, Any]) -> None:
-        """Takes what is left of a submission out of the queue: its caller has gone, or has failed."""
+        """Removes the rest of a submission from the queue: its caller has gone, or it has failed."""
         with self._wake:
             if entry in self._submissions:
                 self._submissions.remove(entry)
@@ -236,7 +243,7 @@ class Queue(Generic[Q, A]):
 
 
 def _settle(results: Sequence[tuple[_Submission[Any, Any, Any], Delivery[Any] | Exception]]) -> None:
-    """Hands results to the callers' event loops; callers and loops that have gone are left alone."""
+    """Hands results to the callers' event loops; skips callers and loops that have gone."""
     for loop in {entry.loop for entry, _ in results}:
         own = [(entry.future, result) for entry, result in results if entry.loop is loop]
         with suppress(RuntimeError):  # the loop is closed

@@ -1,4 +1,4 @@
-"""The models of a folder, by name, each with its contract and what its check found; one of them is the default."""
+"""`Registry`: the models of a folder by name, with their contracts and check results, and the default model."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the folder: served unless `failure` says why not. `model` is None too where it is not loaded."""
+    """A model of the folder, served if `failure` is None. `model` is None if it failed or is not loaded."""
 
     name: str
     contract: Contract | None
     model: Model | None
     failure: str | None
-    steps: tuple[Step, ...] = ()  # of the contract check, as far as it came
+    steps: tuple[Step, ...] = ()  # of the contract check, up to the first that failed
     digest: str | None = None
-    rejected: str | None = None  # why the files that are there now did not take the place of those served
+    rejected: str | None = None  # why changed files did not replace the served ones
 
     @property
     def served(self) -> bool:
-        """Whether requests for it are answered."""
+        """Whether the model answers requests."""
         return self.failure is None
 
 
 class Registry:
-    """Entries by name, read once; `get(None)` is the default model."""
+    """Entries by name; `get(None)` is the default model."""
 
     def __init__(self, entries: Mapping[str, Entry], default: str) -> None:
         self._entries = dict(entries)
@@ -46,13 +46,13 @@ class Registry:
 
     @classmethod
     def of(cls, entries: Mapping[str, Entry], default: str | None) -> Registry:
-        """Entries (at least one) sorted by name, with a default chosen where None is given. A default that is not there
-        is let be: asking for it says so."""
+        """A registry of entries (at least one), sorted by name; chooses a default if None. A default without an entry
+        is kept, and raises UnknownModel when requested."""
         for entry in entries.values():
             if entry.failure:
                 log.error("model %s is not served: %s", entry.name, entry.failure)
         in_order = dict(sorted(entries.items()))
-        return cls(in_order, default or _chosen(in_order))
+        return cls(in_order, default or _first_served(in_order))
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -61,8 +61,7 @@ class Registry:
         """The entry of that name, the default's if None; raises UnknownModel."""
         wanted = self.default if name is None else name
         if wanted not in self._entries:
-            there = ", ".join(self._entries)
-            raise UnknownModel(f"model: no model {wanted!r}; there are {there}")
+            raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(self._entries)}")
         return self._entries[wanted]
 
     def get(self, name: str | None) -> Model:
@@ -74,7 +73,7 @@ class Registry:
 
 
 def contract_files(folder: Path, default: str | None) -> dict[str, Path]:
-    """The `NAME.toml` files of a models folder by name; raises SettingsError if there is none, or not the default."""
+    """The `NAME.toml` files of a models folder by name; raises SettingsError if there are none, or no default."""
     try:
         files = {file.stem: file for file in map(folder.joinpath, sorted(os.listdir(folder))) if file.suffix == ".toml"}
     except (FileNotFoundError, NotADirectoryError):
@@ -89,13 +88,13 @@ def contract_files(folder: Path, default: str | None) -> dict[str, Path]:
 
 
 def load_registry(folder: Path, default: str | None, threads: int, provider: Provider = Provider.CPU) -> Registry:
-    """Loads and checks each `NAME.toml` of `folder`; raises SettingsError if there is none, or not the default."""
+    """Loads and checks the models of a folder; raises SettingsError if there are none, or no default."""
     files = contract_files(folder, default)
     return Registry.of({name: load_entry(file, threads, provider) for name, file in files.items()}, default)
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
-    """The model of one TOML file, not checked; raises ModelError."""
+    """The model of a TOML file, unchecked; raises ModelError."""
     return _opened(file, read_contract(file), threads, provider)
 
 
@@ -105,7 +104,7 @@ def _opened(file: Path, contract: Contract, threads: int, provider: Provider) ->
 
 
 def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU) -> Entry:
-    """Loads the model of one TOML file through its check; what fails is told in the entry, not raised."""
+    """Loads and checks the model of a TOML file; a failure is recorded in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
@@ -119,7 +118,7 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU) -> E
 
 
 def network_file(file: Path, contract: Contract | None) -> Path | None:
-    """The network beside a TOML file; None for the fake, which has no file."""
+    """The network's file beside a TOML file; None for the fake, which has none."""
     if contract is None:
         return file.with_suffix(".onnx")
     if contract.network.backend is Backend.FAKE:
@@ -147,10 +146,9 @@ def _session(file: Path, contract: Contract, threads: int, provider: Provider) -
     return OnnxSession(network, threads, provider), digest
 
 
-def _chosen(entries: Mapping[str, Entry]) -> str:
-    """The first served model by name, where the settings name none."""
-    served = [name for name, entry in entries.items() if entry.served]
-    chosen = served[0] if served else next(iter(entries))
+def _first_served(entries: Mapping[str, Entry]) -> str:
+    """The default model if the settings name none: the first by name that is served, or the first of all."""
+    default = next((name for name, entry in entries.items() if entry.served), next(iter(entries)))
     if len(entries) > 1:
-        log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", chosen, ", ".join(entries))
-    return chosen
+        log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", default, ", ".join(entries))
+    return default

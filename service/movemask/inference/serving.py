@@ -1,8 +1,8 @@
-"""The models that are served now, each behind its queue: follows its folder, and keeps to a limit of memory.
+"""`Serving`: the loaded models of a folder, reloaded when their files change, within a memory limit.
 
-A changed file goes through the check before it takes the place of the one that is served; what fails it changes nothing
-but its entry, which says so. Requests under way hold a lease and finish on the model they began with. Over the limit,
-models that nobody uses are unloaded, the least recently used first, and loaded again when they are asked for.
+A changed file must pass the check before it replaces the served one; if it fails, its entry says why and the old model
+stays. Requests hold a lease and finish on the model they began with. Above the memory limit, unused models are
+unloaded, the least recently used first, and loaded again on demand.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from movemask.inference.registry import Entry, Registry, contract_files, load_en
 
 log = logging.getLogger(__name__)
 
-Print = tuple[tuple[int, int, int], ...]  # of each file: modified, size, inode
+#: Of each file of a model: modification time, size, inode.
+Fingerprint = tuple[tuple[int, int, int], ...]
 
 
 class Runner(Protocol):
-    """What answers for a loaded model: a pipeline."""
+    """What answers requests for a loaded model, such as a pipeline."""
 
     @property
     def alive(self) -> bool:
-        """Whether it takes work."""
+        """Whether it accepts work."""
         ...
 
     def close(self) -> None:
-        """Finishes what waits, and ends."""
+        """Finishes waiting work, and ends."""
         ...
 
 
@@ -44,8 +45,8 @@ S = TypeVar("S", bound=Runner)
 
 
 @dataclass(slots=True, eq=False)
-class _Held(Generic[S]):
-    """A loaded model: how many requests use it, and when it was last asked for."""
+class _Loaded(Generic[S]):
+    """A loaded model, how many requests use it, and when the last one began (by a logical clock)."""
 
     runner: S
     size: int
@@ -55,15 +56,15 @@ class _Held(Generic[S]):
 
 
 class Serving(Generic[S]):
-    """Loads every model of `folder` through its check, and follows the folder until it is closed.
+    """Loads and checks every model of `folder`, and follows its changes until closed.
 
     Parameters
     ----------
     default : the model for requests that name none; the first served by name if None
     threads, provider : as `OnnxSession` takes them
-    start : makes what answers for a model
-    memory : bytes of network files that are loaded at once; None for no limit
-    poll_seconds : how often the folder is looked at; None for never
+    start : makes the runner of a model
+    memory : limit of loaded network files, in bytes; None for no limit
+    poll_seconds : interval between looks at the folder; None to never look
     """
 
     def __init__(
@@ -83,13 +84,13 @@ class Serving(Generic[S]):
         self._lock = threading.RLock()
         self._loading = threading.Lock()  # one model is loaded at a time
         self._clock = count(1)
-        self._held: dict[str, _Held[S]] = {}
-        self._prints: dict[str, Print] = {}
-        self._seen: dict[str, Print] = {}
+        self._models: dict[str, _Loaded[S]] = {}
+        self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
+        self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {}
         for name, file in contract_files(folder, default).items():
-            self._prints[name] = _print(file, None)
-            entries[name] = self._taken(self._entry(file))
+            self._current[name] = _fingerprint(file, None)
+            entries[name] = self._started(self._entry(file))
             self._make_room(name)
         self.registry = Registry.of(entries, default)
         self._stop = threading.Event()
@@ -100,113 +101,112 @@ class Serving(Generic[S]):
 
     @asynccontextmanager
     async def lease(self, name: str | None) -> AsyncIterator[S]:
-        """What answers for a served model, kept alive until the lease ends; loads it first if it was unloaded.
+        """The runner of a served model, kept alive until the lease ends; loads the model if it was unloaded.
 
         Raises UnknownModel or ModelUnavailable.
         """
-        held = self._lent(name)
-        if held is None:
-            held = await asyncio.get_running_loop().run_in_executor(None, self._loaded, name)
+        loaded = self._acquire(name)
+        if loaded is None:
+            loaded = await asyncio.get_running_loop().run_in_executor(None, self._load, name)
         try:
-            yield held.runner
+            yield loaded.runner
         finally:
-            self._returned(held)
+            self._release(loaded)
 
     def refresh(self) -> bool:
-        """Looks at the folder; takes over what has changed since and stands still now. True if anything did.
+        """Looks at the folder and applies settled changes; True if there were any.
 
-        A change is taken over when it looks the same twice, so that a file being copied is not read half.
+        A change is settled when two looks in a row see the same, so that a file is not read while it is being copied.
         """
         files = _files(self._folder)
         if not files:
-            return False  # an empty or unmounted folder is no wish to serve nothing
+            return False  # an unmounted folder must not stop the service
         entries = {entry.name: entry for entry in self.registry}
-        now = {name: _print(file, entries.get(name)) for name, file in files.items()}
-        settled = {name for name, found in now.items() if self._seen.get(name) == found}
-        changed = [name for name in now if name in settled and now[name] != self._prints.get(name)]
-        gone = [name for name in self._prints if name not in now and name not in self._seen]
+        now = {name: _fingerprint(file, entries.get(name)) for name, file in files.items()}
+        changed = [name for name in now if now[name] == self._seen.get(name) and now[name] != self._current.get(name)]
+        gone = [name for name in self._current if name not in now and name not in self._seen]
         self._seen = now
         with self._loading:
             for name in changed:
-                self._prints[name] = now[name]
+                self._current[name] = now[name]
                 entries[name] = self._replaced(entries.get(name), self._entry(files[name]))
                 self._make_room(name)
             for name in gone:
                 log.info("model %s is gone from the folder and no longer served", name)
-                self._prints.pop(name)
+                self._current.pop(name)
                 entries.pop(name, None)
                 self._retire(name)
             if changed or gone:
                 with self._lock:
-                    current = self.registry.default
-                    default = self._default or (current if current in entries else None)
+                    previous = self.registry.default
+                    default = self._default or (previous if previous in entries else None)
                     self.registry = Registry.of(entries, default)
         return bool(changed or gone)
 
     def stopped(self) -> list[str]:
-        """Models whose thread has died."""
+        """Models whose threads have died."""
         with self._lock:
-            return [name for name, held in self._held.items() if not held.runner.alive]
+            return [name for name, loaded in self._models.items() if not loaded.runner.alive]
 
     def loaded(self) -> frozenset[str]:
-        """Models that are in memory."""
+        """Models in memory."""
         with self._lock:
-            return frozenset(self._held)
+            return frozenset(self._models)
 
     def close(self) -> None:
-        """Ends the watcher; finishes what waits for every model."""
+        """Ends the watcher, and finishes the waiting work of every model."""
         self._stop.set()
         if self._watcher is not None:
             self._watcher.join()
         with self._lock:
-            held = list(self._held.values())
-            self._held.clear()
-        for one in held:
-            one.runner.close()
+            models = list(self._models.values())
+            self._models.clear()
+        for loaded in models:
+            loaded.runner.close()
 
     def _entry(self, file: Path) -> Entry:
         return load_entry(file, self._threads, self._provider)
 
-    def _lent(self, name: str | None) -> _Held[S] | None:
-        """Counts a user in; None if the model is served but not loaded."""
+    def _acquire(self, name: str | None) -> _Loaded[S] | None:
+        """The model with one more user; None if it is served but not loaded."""
         with self._lock:
             entry = self.registry.entry(name)
             if not entry.served:
                 raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
-            held = self._held.get(entry.name)
-            if held is not None:
-                held.users += 1
-                held.used = next(self._clock)
-            return held
+            loaded = self._models.get(entry.name)
+            if loaded is not None:
+                loaded.users += 1
+                loaded.used = next(self._clock)
+            return loaded
 
-    def _returned(self, held: _Held[S]) -> None:
+    def _release(self, loaded: _Loaded[S]) -> None:
         with self._lock:
-            held.users -= 1
-            over = held.retired and held.users == 0
+            loaded.users -= 1
+            over = loaded.retired and loaded.users == 0
         if over:
-            _close(held)
+            _close(loaded)
         elif self._memory is not None:
             self._make_room(None)
 
-    def _loaded(self, name: str | None) -> _Held[S]:
-        """Loads an unloaded model again, through its check."""
+    def _load(self, name: str | None) -> _Loaded[S]:
+        """Loads and checks an unloaded model again, and acquires it."""
         with self._loading:
-            held = self._lent(name)
-            if held is not None:  # somebody else loaded it while we waited
-                return held
+            loaded = self._acquire(name)
+            if loaded is not None:  # another request loaded it meanwhile
+                return loaded
             wanted = self.registry.entry(name).name
             entry = self._entry(self._folder / f"{wanted}.toml")
             if entry.model is None:
                 raise ModelUnavailable(f"model {wanted!r} could not be loaded again: {entry.failure}")
             with self._lock:
-                self._taken(entry)
-                held = self._lent(wanted)
-                assert held is not None
+                self._started(entry)
+                loaded = self._acquire(wanted)
+                assert loaded is not None
             self._make_room(wanted)
-            return held
+            return loaded
 
     def _replaced(self, old: Entry | None, new: Entry) -> Entry:
-        """The entry to go on with: the new one if it passed, else the old one if that is served."""
+        """The entry to serve: the new one if it passed its check, else the old one if that is served."""
         if new.model is None and old is not None and old.served:
             log.error("model %s: its changed files are not served: %s", new.name, new.failure)
             return replace(old, rejected=new.failure)
@@ -215,36 +215,37 @@ class Serving(Generic[S]):
         else:
             log.info("model %s is served as %s", new.name, new.digest)
         self._retire(new.name)
-        return self._taken(new)
+        return self._started(new)
 
-    def _taken(self, entry: Entry) -> Entry:
-        """Starts what answers for a loaded model; the entry is kept without it, so that unloading frees its memory."""
+    def _started(self, entry: Entry) -> Entry:
+        """Starts the runner of a loaded model. The entry comes back without the model, so that unloading frees it."""
         if entry.model is not None:
             with self._lock:
-                size = network_file(self._folder / f"{entry.name}.toml", entry.model.contract)
-                held = _Held(self._start(entry.model), size.stat().st_size if size else 0, used=next(self._clock))
-                self._held[entry.name] = held
+                file = network_file(self._folder / f"{entry.name}.toml", entry.model.contract)
+                runner = self._start(entry.model)
+                self._models[entry.name] = _Loaded(runner, file.stat().st_size if file else 0, used=next(self._clock))
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
-        """Takes a model out of service; what answers for it ends when its last user has gone."""
+        """Takes a model out of service; its runner ends when its last user has gone."""
         with self._lock:
-            held = self._held.pop(name, None)
-            if held is not None:
-                held.retired = True
-        if held is not None and held.users == 0:
-            _close(held)
+            loaded = self._models.pop(name, None)
+            if loaded is not None:
+                loaded.retired = True
+        if loaded is not None and loaded.users == 0:
+            _close(loaded)
 
     def _make_room(self, keep: str | None) -> None:
-        """Unloads the least recently used models that nobody uses, until the limit is kept; never `keep`."""
+        """Unloads unused models, the least recently used first, down to the memory limit; never `keep`."""
         if self._memory is None:
             return
         while True:
             with self._lock:
-                idle = [name for name, held in self._held.items() if not held.users and name != keep]
-                if sum(held.size for held in self._held.values()) <= self._memory or not idle or len(self._held) == 1:
+                idle = [name for name, loaded in self._models.items() if not loaded.users and name != keep]
+                size = sum(loaded.size for loaded in self._models.values())
+                if size <= self._memory or not idle or len(self._models) == 1:
                     return
-                name = min(idle, key=lambda one: self._held[one].used)
+                name = min(idle, key=lambda candidate: self._models[candidate].used)
             log.info("model %s is unloaded to keep to the limit of memory", name)
             self._retire(name)
 
@@ -260,20 +261,20 @@ def _files(folder: Path) -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.toml"))}
 
 
-def _print(file: Path, entry: Entry | None) -> Print:
-    """What changes when a model's files do."""
+def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:
+    """The state of a model's TOML and network file; changes when either does."""
     network = network_file(file, entry.contract if entry else None) or file.with_suffix(".onnx")
-    found = []
-    for one in (file, network):
+    states = []
+    for path in (file, network):
         try:
-            stat = one.stat()
+            stat = path.stat()
         except OSError:
-            found.append((0, -1, 0))
+            states.append((0, -1, 0))
         else:
-            found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
-    return tuple(found)
+            states.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return tuple(states)
 
 
-def _close(held: _Held[Any]) -> None:
-    """Off this thread, since threads are joined."""
-    threading.Thread(target=held.runner.close, name="retiring", daemon=True).start()
+def _close(loaded: _Loaded[Any]) -> None:
+    """Closes a runner on a thread of its own, since closing joins threads."""
+    threading.Thread(target=loaded.runner.close, name="retiring", daemon=True).start()

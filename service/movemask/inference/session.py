@@ -1,4 +1,4 @@
-"""The `Session` protocol: the whole of what the service asks of a runtime, and a deterministic fake that ships."""
+"""`Session`: the protocol of an inference runtime, and `FakeSession`, a deterministic fake that ships."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Name, numpy dtype name and shape of an input or output; a dimension that is free (the batch) is None."""
+    """Name, numpy dtype name and shape of an input or output; a free dimension (the batch) is None."""
 
     name: str
     dtype: str
@@ -23,11 +23,11 @@ class TensorInfo:
 
 
 class Session(Protocol):
-    """Runs one network, from as many threads at a time as it says."""
+    """Runs one network, from up to `at_once` threads at a time."""
 
     @property
     def at_once(self) -> int:
-        """Runs that do best side by side."""
+        """The best number of simultaneous runs."""
         ...
 
     @property
@@ -37,18 +37,18 @@ class Session(Protocol):
     def outputs(self) -> tuple[TensorInfo, ...]: ...
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
-        """The named outputs for a batch of inputs; raises InferenceFailed if the runtime does.
+        """The named outputs for a batch of inputs; raises InferenceFailed on an error of the runtime.
 
-        `alone` says that nothing else runs meanwhile, so that every thread may work on it.
+        `alone` says that no other run is going on, so that this one may use all threads.
         """
         ...
 
 
 class FakeSession:
-    """Logits that depend on each position's planes alone, by a checksum: no file, no runtime, the same everywhere.
+    """Logits from a checksum of each position's inputs: no file, no runtime, the same on every machine.
 
-    For trying a client or an installation. `scale` spreads the logits; with the default a policy is uneven, but no move
-    is certain.
+    For trying a client or an installation. `scale` is the logits' standard deviation; with the default a policy is
+    uneven, but no move is certain.
     """
 
     def __init__(self, inputs: Sequence[TensorInfo], logits: TensorInfo, scale: float = 2.0) -> None:

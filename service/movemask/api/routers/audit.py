@@ -1,4 +1,4 @@
-"""`POST /v1/audit`: someone else's numbers."""
+"""`POST /v1/audit`: the logits or probabilities of someone else's network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from movemask.api import problems
 from movemask.api.bodies import audit_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.schemas.audit import AuditIn, VerdictOut, verdict_out
-from movemask.api.services import Given
+from movemask.api.services import AppServices
 from movemask.board.position import Position
 from movemask.errors import InvalidAudit
 from movemask.leakage.foreign import audited_logits, audited_policy, audited_probabilities
@@ -27,15 +27,15 @@ router = APIRouter(tags=["leakage"])
     response_model=VerdictOut,
     responses=problems.documented(400, 413, 415, 422),
 )
-async def audit(asked: AuditIn, request: Request, held: Given) -> Response:
+async def audit(asked: AuditIn, request: Request, services: AppServices) -> Response:
     """What leaks in numbers that came from elsewhere: how much, to which moves, and why they are illegal. No
     network is run, and nothing is recorded.
 
     Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
     `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
     """
-    found = await run_in_threadpool(_verdict, asked)
-    return Response(found.model_dump_json(), media_type="application/json")
+    verdict = await run_in_threadpool(_verdict, asked)
+    return Response(verdict.model_dump_json(), media_type="application/json")
 
 
 DIRECT = (DirectRoute("/v1/audit", AuditIn, audit, audit_limits),)
@@ -48,16 +48,18 @@ def _verdict(asked: AuditIn) -> VerdictOut:
             position, asked.policy, castling=asked.castling_form, least=asked.threshold, named=asked.limit
         )
     elif asked.probabilities is not None:
-        words = _known(asked.vocabulary)
-        verdict = audited_probabilities(position, words, asked.probabilities, least=asked.threshold, named=asked.limit)
+        verdict = audited_probabilities(
+            position, _vocabulary(asked.vocabulary), asked.probabilities, least=asked.threshold, named=asked.limit
+        )
     else:
         logits = [-math.inf if number is None else number for number in asked.logits or []]
-        words = _known(asked.vocabulary)
-        verdict = audited_logits(position, words, logits, least=asked.threshold, named=asked.limit)
+        verdict = audited_logits(
+            position, _vocabulary(asked.vocabulary), logits, least=asked.threshold, named=asked.limit
+        )
     return verdict_out(verdict, position)
 
 
-def _known(name: str | None) -> Vocabulary:
+def _vocabulary(name: str | None) -> Vocabulary:
     if name not in vocabulary_names():
         raise InvalidAudit(f"vocabulary: no {name!r}; there are {', '.join(vocabulary_names())}")
     return vocabulary(name)

@@ -1,4 +1,4 @@
-"""`POST /v1/games`: the moves of whole games."""
+"""`POST /v1/games`: how probable the moves of whole games were."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON, error_out
 from movemask.api.schemas.answers import GamesOut, game_out
 from movemask.api.schemas.requests import GamesIn
-from movemask.api.services import Given, Services
+from movemask.api.services import AppServices, Services
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.tasks.games import GameReport, report_games
@@ -29,32 +29,32 @@ router = APIRouter(tags=["games"])
     response_model=GamesOut,
     responses=problems.documented(400, 404, 413, 415, 422, 502, 503),
 )
-async def games(asked: GamesIn, request: Request, held: Given) -> Response:
+async def games(asked: GamesIn, request: Request, services: AppServices) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
     """
-    limit = held.settings.max_positions
-    async with held.serving.lease(asked.model) as pipeline:
+    limit = services.settings.max_positions
+    async with services.serving.lease(asked.model) as pipeline:
         reports = report_games(pipeline, asked.pgn, asked.temperature, max_positions=limit)
-        found = await while_connected(request, reports)
-    return await run_in_threadpool(_response, found, pipeline, held)
+        games = await while_connected(request, reports)
+    return await run_in_threadpool(_response, games, pipeline, services)
 
 
 DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
 
 
-def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, held: Services) -> Response:
+def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:
     model = pipeline.model
-    used = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
+    temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
-        orjson.Fragment(error_out(game, held))
+        orjson.Fragment(error_out(game, services))
         if isinstance(game, MovemaskError)
         else game_out(game, model).model_dump(mode="json", exclude_unset=True)
         for game in found
     ]
     out = {
         "model": {"name": model.name, "digest": model.digest},
-        "temperature": used,
+        "temperature": temperature,
         "rules": pipeline.rules.value,
         "games": games,
     }

@@ -1,6 +1,6 @@
-"""`GET /v1/leakage…`: what the audit has found, as of the last write of each worker: nothing here waits for one.
+"""`GET /v1/leakage…`: the audit's figures, as of each worker's last write. No request waits for a write.
 
-Answers are read and written as JSON on the threads of `Readers`, never on the event loop or the shared threads.
+Queries and JSON are done on the threads of `Readers`, never on the event loop or FastAPI's shared threads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from movemask.api import problems
-from movemask.api.parameters import AskedSpan
+from movemask.api.parameters import SpanParameters
 from movemask.api.positions_text import blocks, csv_lines, ndjson_lines
 from movemask.api.schemas.leakage import (
     HistoryOut,
@@ -25,7 +25,7 @@ from movemask.api.schemas.leakage import (
     history_out,
     model_figures_out,
 )
-from movemask.api.services import Given, Services
+from movemask.api.services import AppServices, Services
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.kinds import RANKED, SERVED, UNNORMALISED
 
@@ -39,51 +39,54 @@ router = APIRouter(tags=["leakage"])
 
 @router.get(
     "/v1/leakage",
-    summary="What would have leaked, by model and kind",
+    summary="Leakage by model and kind",
     response_model=LeakageFiguresOut,
     responses=problems.documented(404, 422, 503),
 )
-async def figures(held: Given, span: AskedSpan, model: str | None = None, by: By | None = None) -> Response:
-    """Leakage of the positions answered so far, by model and kind. What the worker that answers had answered before
-    `freshness.as_of` is counted; `freshness.waiting` of its answers are not written yet.
+async def figures(
+    services: AppServices, span: SpanParameters, model: str | None = None, by: By | None = None
+) -> Response:
+    """Leakage of the positions answered so far, by model and kind.
 
-    `raw` is what plain softmax would have given to illegal moves, `multiplied` what `softmax(logits * mask)`
-    would have, `served` what the answers gave; the others are measured for a share of the requests. With `by`, figures
-    of each group as well. With `since` or `until`, spans of ten minutes (older than six hours: hours; than three
-    days: days) that overlap them are counted whole; `since` and `until` of the answer say what was.
+    `raw` is the probability that plain softmax would have given to illegal moves, `multiplied` the same for
+    `softmax(logits * mask)`, `served` for the answers themselves (always 0). Other kinds are measured for a share of
+    the requests. `by` adds the figures of each group. `since` and `until` are rounded outwards to whole buckets: ten
+    minutes for the last six hours, hours for three days, days before that; the answer gives the bounds that were used.
+    The figures include what this worker answered before `freshness.as_of`; `freshness.waiting` of its records are not
+    written yet.
     """
     dimension = None if by == "model" else by
-    name = _known(held, model)
+    name = _model_name(services, model)
 
     def read() -> Response:
-        fresh = freshness_out(held.recorder.freshness())
-        found = held.figures.models(name, span, dimension)
-        out = {one.name: model_figures_out(one, dimension) for one in found}
+        fresh = freshness_out(services.recorder.freshness())
+        models = services.figures.models(name, span, dimension)
+        out = {model.name: model_figures_out(model, dimension) for model in models}
         return _json(LeakageFiguresOut(models=out, freshness=fresh))
 
-    return await held.readers.run(read)
+    return await services.readers.run(read)
 
 
 @router.get(
     "/v1/leakage/history",
-    summary="The same over time",
+    summary="Leakage over time",
     response_model=HistoryOut,
     responses=problems.documented(404, 422, 503),
 )
 async def history(
-    held: Given, span: AskedSpan, model: str | None = None, bucket: Literal["10m", "1h", "1d"] = "1h"
+    services: AppServices, span: SpanParameters, model: str | None = None, bucket: Literal["10m", "1h", "1d"] = "1h"
 ) -> Response:
-    """The figures by spans of time. Ten minutes are kept for six hours, hours for three days, days for good: what
-    is older than that comes in longer buckets than asked, each saying its `seconds`."""
-    name = _known(held, model)
+    """The figures over time. Ten-minute buckets are kept for six hours, hours for three days, days for good, so
+    older figures come in longer buckets than requested; each gives its length in `seconds`."""
+    name = _model_name(services, model)
 
     def read() -> Response:
-        fresh = freshness_out(held.recorder.freshness())
-        found = held.figures.history(name, span, _BUCKETS[bucket])
-        out = {one.name: history_out(one, buckets) for one, buckets in found}
+        fresh = freshness_out(services.recorder.freshness())
+        histories = services.figures.history(name, span, _BUCKETS[bucket])
+        out = {model.name: history_out(model, buckets) for model, buckets in histories}
         return _json(HistoryOut(models=out, freshness=fresh))
 
-    return await held.readers.run(read)
+    return await services.readers.run(read)
 
 
 @router.get(
@@ -93,25 +96,25 @@ async def history(
     responses=problems.documented(404, 422, 503),
 )
 async def worst(
-    held: Given,
-    span: AskedSpan,
+    services: AppServices,
+    span: SpanParameters,
     kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.")] = "raw",
     limit: Annotated[int, Query(ge=1, le=1000)] = 10,
     model: str | None = None,
 ) -> Response:
-    """The positions with the most leakage of a kind, worst first, and the illegal moves that plain softmax
-    gives most. `since` and `until` choose among those that are kept."""
+    """The positions with the most leakage of a kind, worst first, each with the illegal moves that plain softmax
+    prefers. `since` and `until` choose among those that are kept."""
     if kind not in RANKED:
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
-    name = _known(held, model)
+    name = _model_name(services, model)
 
     def read() -> Response:
-        fresh = freshness_out(held.recorder.freshness())
-        found = held.figures.worst(kind, limit, name, span)
-        return _json(WorstOut(positions=[audited_out(one) for one in found], freshness=fresh))
+        fresh = freshness_out(services.recorder.freshness())
+        worst = services.figures.worst(kind, limit, name, span)
+        return _json(WorstOut(positions=[audited_out(position) for position in worst], freshness=fresh))
 
-    return await held.readers.run(read)
+    return await services.readers.run(read)
 
 
 @router.get(
@@ -124,19 +127,19 @@ async def worst(
     },
 )
 async def positions(
-    held: Given,
-    span: AskedSpan,
+    services: AppServices,
+    span: SpanParameters,
     model: str | None = None,
     limit: Annotated[int | None, Query(ge=1, description="As JSON at most 1,000, 100 if left out.")] = None,
     cursor: Annotated[str | None, Query(max_length=20, description="`next` of the page before.")] = None,
     format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Wins over Accept.")] = None,
     accept: Annotated[str, Header()] = "application/json",
 ) -> Response:
-    """Single positions, newest first. As JSON a page at a time: rows that arrive meanwhile neither repeat nor
-    move any. As NDJSON or CSV (`format`, or `Accept`) all of them, streamed; `freshness` then stands in the headers
+    """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
+    shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
     `Movemask-As-Of` and `Movemask-Waiting`."""
     before = _cursor(cursor)
-    name = _known(held, model)
+    name = _model_name(services, model)
     chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
     if chosen == "json":
         if limit is not None and limit > 1000:
@@ -144,19 +147,18 @@ async def positions(
         wanted = limit or 100
 
         def read() -> Response:
-            fresh = freshness_out(held.recorder.freshness())
-            page = held.figures.positions(wanted + 1, before=before, model=name, span=span)
+            fresh = freshness_out(services.recorder.freshness())
+            page = services.figures.positions(wanted + 1, before=before, model=name, span=span)
             more = str(page[wanted - 1].id) if len(page) > wanted else None
-            return _json(
-                PositionsOut(positions=[audited_out(one) for one in page[:wanted]], next=more, freshness=fresh)
-            )
+            shown = [audited_out(position) for position in page[:wanted]]
+            return _json(PositionsOut(positions=shown, next=more, freshness=fresh))
 
-        return await held.readers.run(read)
-    fresh = held.recorder.freshness()
-    rows = islice(held.figures.all_positions(before=before, model=name, span=span), limit)
+        return await services.readers.run(read)
+    fresh = services.recorder.freshness()
+    rows = islice(services.figures.all_positions(before=before, model=name, span=span), limit)
     lines, media_type = (csv_lines(rows), _CSV) if chosen == "csv" else (ndjson_lines(rows), _NDJSON)
     headers = {"Movemask-As-Of": repr(fresh.as_of), "Movemask-Waiting": str(fresh.waiting)}
-    return StreamingResponse(await held.readers.stream(blocks(lines)), headers=headers, media_type=media_type)
+    return StreamingResponse(await services.readers.stream(blocks(lines)), headers=headers, media_type=media_type)
 
 
 def _cursor(text: str | None) -> int | None:
@@ -171,5 +173,6 @@ def _json(out: BaseModel) -> Response:
     return Response(out.model_dump_json(exclude_unset=True), media_type="application/json")
 
 
-def _known(held: Services, model: str | None) -> str | None:
-    return None if model is None else held.registry.entry(model).name
+def _model_name(services: Services, model: str | None) -> str | None:
+    """The name of a model of the folder, None for all; raises UnknownModel."""
+    return None if model is None else services.registry.entry(model).name

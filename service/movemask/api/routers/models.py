@@ -1,4 +1,4 @@
-"""`GET /v1/models`, `/v1/models/{name}`: which networks there are, and under what contract."""
+"""`GET /v1/models`, `/v1/models/{name}`: the networks and their contracts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from fastapi import APIRouter
 from movemask.api import problems
 from movemask.api.schemas.leakage import freshness_out, model_figures_out
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
-from movemask.api.services import Given, Services
+from movemask.api.services import AppServices, Services
 from movemask.inference.registry import Entry
 
 router = APIRouter(tags=["models"])
 
 
 @router.get("/v1/models", summary="The networks", response_model_exclude_unset=True)
-async def models(held: Given) -> ModelsOut:
-    """Every model of the folder; one that failed its check is not served, and says why."""
-    return ModelsOut(models=[_told(entry, held) for entry in held.registry])
+async def models(services: AppServices) -> ModelsOut:
+    """Every model of the folder. `failure` says why a model is not served."""
+    return ModelsOut(models=[_entry_out(entry, services) for entry in services.registry])
 
 
 @router.get(
@@ -25,18 +25,18 @@ async def models(held: Given) -> ModelsOut:
     response_model_exclude_unset=True,
     responses=problems.documented(404, 503),
 )
-async def model(name: str, held: Given) -> ModelEntryOut:
-    """One model: its contract, what its check found, digest, card (source, licence, data, figures) and the
-    leakage of what it has answered so far."""
-    entry = held.registry.entry(name)
-    out = _told(entry, held)
-    out.freshness = freshness_out(held.recorder.freshness())
-    for figures in await held.readers.run(lambda: held.figures.models(entry.name)):
+async def model(name: str, services: AppServices) -> ModelEntryOut:
+    """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
+    the leakage of its answers so far."""
+    entry = services.registry.entry(name)
+    out = _entry_out(entry, services)
+    out.freshness = freshness_out(services.recorder.freshness())
+    for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
         out.leakage = model_figures_out(figures)
     return out
 
 
-def _told(entry: Entry, held: Services) -> ModelEntryOut:
-    out = entry_out(entry, held.registry.default)
-    out.loaded = entry.name in held.serving.loaded()
+def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
+    out = entry_out(entry, services.registry.default)
+    out.loaded = entry.name in services.serving.loaded()
     return out

@@ -1,4 +1,4 @@
-"""`GET /livez`, `/readyz`, `/metrics`: for those who run the service. The first two answer HEAD too, as probes ask."""
+"""`GET /livez`, `/readyz`, `/metrics`: for operators. The probes answer HEAD too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask.api import problems
-from movemask.api.services import Given
+from movemask.api.services import AppServices
 
 router = APIRouter(tags=["operations"])
 
@@ -22,15 +22,15 @@ async def livez() -> dict[str, str]:
 
 @router.head("/readyz", response_model=None, include_in_schema=False)
 @router.get("/readyz", summary="Able to answer", response_model=None, responses=problems.documented(503))
-async def readyz(held: Given) -> dict[str, Any] | Response:
-    """Whether positions can be answered now; and how the audit fares, which does not stop answers."""
-    reasons = held.unready()
+async def readyz(services: AppServices) -> dict[str, Any] | Response:
+    """Whether positions can be answered now, and the state of the audit, which never stops answers."""
+    reasons = services.unready()
     if reasons:
         return problems.response(problems.problem(problems.NOT_READY, "; ".join(reasons)))
-    recorder = held.recorder
+    recorder = services.recorder
     return {
         "status": "ready",
-        "models": {entry.name: "served" if entry.served else "failed its check" for entry in held.registry},
+        "models": {entry.name: "served" if entry.served else "failed its check" for entry in services.registry},
         "audit": {"waiting": recorder.waiting, "dropped": recorder.dropped, "failure": recorder.failure},
     }
 
@@ -41,6 +41,6 @@ async def readyz(held: Given) -> dict[str, Any] | Response:
     response_class=Response,
     responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}},
 )
-def metrics(held: Given) -> Response:
+def metrics(services: AppServices) -> Response:
     """Prometheus metrics, of all worker processes."""
-    return Response(held.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+    return Response(services.metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

@@ -16,13 +16,13 @@ from movemask.api.disconnect import while_connected
 from movemask.api.problems import Problem
 from movemask.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, move_out, policy_out
 from movemask.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
-from movemask.api.services import Given, Services
+from movemask.api.services import AppServices, Services
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
-#: Positions of a streamed batch that are evaluated together: small enough that the first lines come soon.
+#: Positions of a streamed batch that are evaluated together; small, so that the first lines come soon.
 _STREAMED_TOGETHER = 64
 
 router = APIRouter(tags=["policy"])
@@ -31,22 +31,22 @@ _PROBLEMS = problems.documented(400, 404, 413, 415, 422, 502, 503)
 
 
 @router.post("/v1/policy", summary="The move distribution of a position", response_model=PolicyOut, responses=_PROBLEMS)
-async def policy(asked: PolicyIn, request: Request, held: Given) -> Response:
+async def policy(asked: PolicyIn, request: Request, services: AppServices) -> Response:
     """The move distribution of a position: every bit of probability on legal moves, most probable first.
 
     Without a legal move the answer has `status` `checkmate` or `stalemate` and no moves.
     """
-    return await _one(asked, request, held, lambda answer: orjson.dumps(policy_out(answer, asked.include)))
+    return await _answer(asked, request, services, lambda answer: orjson.dumps(policy_out(answer, asked.include)))
 
 
-@router.post("/v1/move", summary="One move, the best or one drawn", response_model=MoveChosenOut, responses=_PROBLEMS)
-async def move(asked: MoveIn, request: Request, held: Given) -> Response:
-    """One move: the most probable (`greedy`), or one drawn by its probability (`sample`, with a `seed` to draw
-    it again)."""
+@router.post("/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, responses=_PROBLEMS)
+async def move(asked: MoveIn, request: Request, services: AppServices) -> Response:
+    """One move: the most probable (`greedy`), or one drawn by its probability (`sample`; the same `seed` draws the
+    same move)."""
     seed = asked.seed
     if asked.method == "sample" and seed is None:
         seed = secrets.randbits(53)  # what a JSON number holds everywhere
-    return await _one(asked, request, held, lambda answer: orjson.dumps(move_out(answer, asked, seed)))
+    return await _answer(asked, request, services, lambda answer: orjson.dumps(move_out(answer, asked, seed)))
 
 
 @router.post(
@@ -55,26 +55,27 @@ async def move(asked: MoveIn, request: Request, held: Given) -> Response:
     response_model=BatchOut,
     responses={**_PROBLEMS, 200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
 )
-async def batch(asked: BatchIn, request: Request, held: Given) -> Response:
-    """The same for many positions. What is wrong with one is an `error` in its place; the others are answered.
+async def batch(asked: BatchIn, request: Request, services: AppServices) -> Response:
+    """The move distributions of many positions, in order. A bad position becomes an `error` in its place; the others
+    are answered.
 
-    With `Accept: application/x-ndjson`, a line for each result as it is ready, in order.
+    `Accept: application/x-ndjson` streams one line per result.
     """
     plies = sum(len(position.moves) for position in asked.positions if isinstance(position, PositionIn))
-    if plies > held.settings.max_plies:
+    if plies > services.settings.max_plies:
         raise LimitExceeded(
-            f"positions: {plies} moves in all, at most {held.settings.max_plies} are taken in one request "
+            f"positions: {plies} moves in all, at most {services.settings.max_plies} are taken in one request "
             "(MOVEMASK_MAX_PLIES); send fewer positions, or a FEN and fewer moves"
         )
     if NDJSON in request.headers.get("accept", ""):
-        async with held.serving.lease(asked.model):  # an unknown model is a 404, before the answer begins
-            return StreamingResponse(_lines(asked, held), media_type=NDJSON)
-    async with held.serving.lease(asked.model) as pipeline:
-        results = await while_connected(request, _results(asked, asked.positions, pipeline, held))
+        async with services.serving.lease(asked.model):  # an unknown model is a 404, before the answer begins
+            return StreamingResponse(_ndjson(asked, services), media_type=NDJSON)
+    async with services.serving.lease(asked.model) as pipeline:
+        results = await while_connected(request, _results(asked, asked.positions, pipeline, services))
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
 
-#: What the app takes past FastAPI's own steps, as every POST route; a test holds it to the routes above.
+#: The POST routes, which bypass FastAPI's routing; a test compares them with the routes above.
 DIRECT = (
     DirectRoute("/v1/policy", PolicyIn, policy, position_limits),
     DirectRoute("/v1/move", MoveIn, move, position_limits),
@@ -82,53 +83,54 @@ DIRECT = (
 )
 
 
-async def _lines(asked: BatchIn, held: Services) -> AsyncIterator[bytes]:
-    async with held.serving.lease(asked.model) as pipeline:
+async def _ndjson(asked: BatchIn, services: Services) -> AsyncIterator[bytes]:
+    async with services.serving.lease(asked.model) as pipeline:
         for start in range(0, len(asked.positions), _STREAMED_TOGETHER):
             part = asked.positions[start : start + _STREAMED_TOGETHER]
             try:
-                results = await _results(asked, part, pipeline, held)
-            except MovemaskError as error:  # the answer has begun: what stops the rest is said in each place
-                results = [error_out(error, held) for _ in part]
+                results = await _results(asked, part, pipeline, services)
+            except MovemaskError as error:  # the status has been sent, so every position gets the error
+                results = [error_out(error, services) for _ in part]
             yield b"\n".join([*results, b""])
 
 
 async def _results(
-    asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], pipeline: Pipeline, held: Services
+    asked: BatchIn, positions: Sequence[PositionIn | InvalidItem], pipeline: Pipeline, services: Services
 ) -> list[bytes]:
     """The answers and errors of positions, as JSON."""
     items = _queries(positions, asked)
     queries = [item for item in items if isinstance(item, Query)]
     answered = iter(await pipeline.evaluate(queries, lambda answer: orjson.dumps(policy_out(answer, asked.include))))
     results = (next(answered) if isinstance(item, Query) else item for item in items)
-    return [one if isinstance(one, bytes) else error_out(one, held) for one in results]
+    return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
 
 def _queries(positions: Sequence[PositionIn | InvalidItem], asked: BatchIn) -> list[Query | Problem]:
-    """What is asked of each position, or what is wrong with it."""
-    found: list[Query | Problem] = []
+    """The query or the problem of each position."""
+    queries: list[Query | Problem] = []
     for position in positions:
         if isinstance(position, InvalidItem):
-            found.append(position.problem)
+            queries.append(position.problem)
             continue
         try:
-            found.append(query_of(position, asked))
+            queries.append(query_of(position, asked))
         except MovemaskError as error:
-            found.append(problems.problem_of(error))
-    return found
+            queries.append(problems.problem_of(error))
+    return queries
 
 
-async def _one(asked: PolicyIn, request: Request, held: Services, write: Callable[[Answer], bytes]) -> Response:
+async def _answer(asked: PolicyIn, request: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
+    """The response to one position; raises its error."""
     query = query_of(asked)
-    async with held.serving.lease(asked.model) as pipeline:
+    async with services.serving.lease(asked.model) as pipeline:
         (outcome,) = await while_connected(request, pipeline.evaluate([query], write))
     if isinstance(outcome, MovemaskError):
         raise outcome
     return Response(outcome, media_type=JSON)
 
 
-def error_out(found: Problem | MovemaskError, held: Services) -> bytes:
-    """What stands in the place of an item that is at fault, as `ErrorOut` has it; counted."""
-    problem = found if isinstance(found, Problem) else problems.problem_of(found)
-    held.metrics.problem(problem)
+def error_out(error: Problem | MovemaskError, services: Services) -> bytes:
+    """The JSON of an `ErrorOut`, which takes the place of a failed item; counted in the metrics."""
+    problem = error if isinstance(error, Problem) else problems.problem_of(error)
+    services.metrics.problem(problem)
     return orjson.dumps({"error": problem.model_dump(mode="json", exclude_unset=True)})

@@ -1,1 +1,1 @@
-"""What goes in and out as JSON: requests, answers, the audit and the models."""
+"""The JSON of requests and responses."""

@@ -1,4 +1,4 @@
-"""Answers as JSON; fields that do not apply are left unset, and so out."""
+"""The JSON of answers. Fields that do not apply are left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ModelOut(BaseModel):
 
 
 class EloOut(BaseModel):
-    """The ratings that the network was given: as asked, the contract's default, or the nearest it knows."""
+    """The ratings that the network was given: those of the request, clamped to its range, or the default."""
 
     own: float = Field(alias="self")
     opponent: float
@@ -43,9 +43,9 @@ class MoveOut(BaseModel):
 
 
 class ValueOut(BaseModel):
-    """How the game will end, from the point of view of the side to move."""
+    """The network's forecast of the result, for the side to move."""
 
-    win: float | None = Field(description="Probability; null where the network tells the expected score alone.")
+    win: float | None = Field(description="Probability; null if the network gives only the expected score.")
     draw: float | None
     loss: float | None
     score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
@@ -53,15 +53,15 @@ class ValueOut(BaseModel):
 
 class LeakageOut(BaseModel):
     raw: float | None = Field(
-        description="What plain softmax gives to illegal moves; null if an illegal logit is NaN/inf."
+        description="Probability that plain softmax gives to illegal moves; null if an illegal logit is NaN/inf."
     )
-    multiplied: float = Field(description="What softmax(logits * mask) gives to illegal moves.")
-    served: float = Field(description="What this answer gives to illegal moves.")
-    trained_with_mask: bool = Field(description="If true, raw leakage is arbitrary and means nothing.")
+    multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
+    served: float = Field(description="Probability that this answer gives to illegal moves; always 0.")
+    trained_with_mask: bool = Field(description="If true, `raw` is arbitrary and means nothing.")
 
 
 class StatisticsOut(BaseModel):
-    """Of the probabilities told, brought to a sum of 1 where some was abstained."""
+    """Statistics of the probabilities, rescaled to a sum of 1 if there is an abstention."""
 
     entropy: float = Field(description="In nats.")
     effective_moves: float = Field(description="exp(entropy).")
@@ -80,40 +80,40 @@ class DrawOut(BaseModel):
 
     reason: Literal[
         "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
-    ] = Field(description="The weightiest that holds. Repetitions are counted in the `moves` of the request.")
+    ] = Field(description="The strongest reason that applies. Repetitions are counted in the request's `moves`.")
     claimable: bool = Field(
-        description="True: the player to move may claim it, and the game goes on if not. False: the game is over."
+        description="True: the player to move may claim a draw or play on. False: the game is over."
     )
 
 
 class _Head(BaseModel):
-    """Which network, which position."""
+    """The network and the position."""
 
     model: ModelOut
     fen: str
     turn: Literal["white", "black"]
     status: Literal["ongoing", "checkmate", "stalemate"] = Field(
-        description="`ongoing` where there is a legal move, also in a drawn game: that is in `draw`."
+        description="`ongoing` if there is a legal move, even in a drawn game: see `draw`."
     )
-    draw: DrawOut | None = Field(None, description="Left out where the laws of chess give none.")
+    draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
 
 class _Moves(BaseModel):
-    moves: list[MoveOut] = Field(description="Every legal move that is kept, most probable first.")
+    moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
 
 
 class _Chosen(BaseModel):
-    move: MoveOut | None = Field(description="null where there is no legal move.")
+    move: MoveOut | None = Field(description="null if there is no legal move.")
     method: Literal["greedy", "sample"]
-    seed: int | None = Field(None, description="What `sample` drew with.")
+    seed: int | None = Field(None, description="The seed that `sample` used.")
 
 
 class _Tail(BaseModel):
-    """What else is known. Without a legal move there is no leakage, value or timing."""
+    """Everything after the moves. Without a legal move there is no leakage, value or timing."""
 
     value: ValueOut | None = None
     leakage: LeakageOut | None = None
-    abstention: float | None = Field(None, description="With `softmax_one`: what it leaves to no move.")
+    abstention: float | None = Field(None, description="With `softmax_one`: the probability of no move.")
     statistics: StatisticsOut | None = None
     temperature: float | None = None
     elo: EloOut | None = None
@@ -122,9 +122,9 @@ class _Tail(BaseModel):
     timing: TimingOut | None = None
 
 
-# Fields come in the order of the bases from right to left: the moves stand before what is less often read.
+# Fields come in the order of the bases from right to left, so that the moves come before the rest.
 class PolicyOut(_Tail, _Moves, _Head):
-    """The policy of a position."""
+    """The move distribution of a position."""
 
 
 class MoveChosenOut(_Tail, _Chosen, _Head):
@@ -149,7 +149,7 @@ class PlayedOut(BaseModel):
     probability: float
     rank: int = Field(description="1 is the network's first choice.")
     surprise: float | None = Field(
-        description="-log p, in nats, also where p itself is 0 as a number; null where -log p is beyond a number too."
+        description="-log p, in nats, finite even where p underflows to 0; null where -log p overflows."
     )
     leakage: LeakageOut
 
@@ -158,15 +158,15 @@ class SideOut(BaseModel):
     """One side's moves."""
 
     moves: int
-    cross_entropy: float | None = Field(description="Mean surprise, in nats; null where that is beyond a number.")
-    perplexity: float | None = Field(description="exp(cross_entropy); null where that is beyond a number.")
+    cross_entropy: float | None = Field(description="Mean surprise, in nats; null on overflow.")
+    perplexity: float | None = Field(description="exp(cross_entropy); null on overflow.")
     top1: float = Field(description="Share of moves that were the network's first choice.")
     raw_leakage: float | None = Field(description="Mean.")
     multiplied_leakage: float = Field(description="Mean.")
 
 
 class GameOut(BaseModel):
-    """A game; a side that did not move is null."""
+    """A game. A side without a move is null."""
 
     headers: dict[str, str]
     chess960: bool
@@ -184,18 +184,17 @@ class GamesOut(BaseModel):
     games: list[GameOut | ErrorOut]
 
 
-#: An answer as JSON has it. The models above say its shape, for OpenAPI; made of plain dicts, for they are made by the
-#: hundred thousand.
-Told = dict[str, Any]
+#: A JSON object. Answers are plain dicts, which are faster to make than the models above; those document the shape.
+Json = dict[str, Any]
 
 
-def policy_out(answer: Answer, include: Sequence[Include]) -> Told:
-    """An answer as `PolicyOut` has it; fields that do not apply are left out."""
+def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
+    """The JSON of a `PolicyOut`."""
     return {**_head(answer), "moves": _moves(answer, include), **_tail(answer, include)}
 
 
-def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Told:
-    """The best move, or with a `seed` the one that it draws, as `MoveChosenOut` has it."""
+def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Json:
+    """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
     out = {**_head(answer), "move": None, "method": asked.method}
     if answer.evaluated is not None:
         chosen = 0 if seed is None else answer.sample(seed)
@@ -210,8 +209,8 @@ def game_out(report: GameReport, model: Model) -> GameOut:
     first = report.moves[0]
     out: dict[str, Any] = {}
     if first.elo is not None:
-        ours, theirs = first.position.turn, "black" if first.position.turn == "white" else "white"
-        out["elo"] = {ours: first.elo.self, theirs: first.elo.opponent}
+        mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
+        out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
     return GameOut(
         headers=report.game.headers,
         chess960=report.game.chess960,
@@ -226,12 +225,12 @@ def game_out(report: GameReport, model: Model) -> GameOut:
 def _side(side: SideReport | None) -> SideOut | None:
     if side is None:
         return None
-    told = dataclasses.asdict(side)
-    return SideOut(**{**told, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
+    figures = dataclasses.asdict(side)
+    return SideOut(**{**figures, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
 
 
 def _finite(value: float) -> float | None:
-    """What JSON has for it: no infinity."""
+    """The value, or None for infinity and NaN, which JSON lacks."""
     return value if math.isfinite(value) else None
 
 
@@ -249,9 +248,9 @@ def _played(report: MoveReport, model: Model) -> PlayedOut:
     )
 
 
-def _head(answer: Answer) -> Told:
+def _head(answer: Answer) -> Json:
     position = answer.position
-    out: Told = {
+    out: Json = {
         "model": {"name": answer.model.name, "digest": answer.model.digest},
         "fen": position.fen,
         "turn": position.turn,
@@ -263,8 +262,8 @@ def _head(answer: Answer) -> Told:
     return out
 
 
-def _tail(answer: Answer, include: Sequence[Include]) -> Told:
-    out: Told = {}
+def _tail(answer: Answer, include: Sequence[Include]) -> Json:
+    out: Json = {}
     value = answer.value
     if value is not None:
         out["value"] = _value(value)
@@ -285,36 +284,36 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Told:
     return out
 
 
-def _value(value: tuple[float, ...]) -> Told:
-    """From win, draw, loss, or from the score alone."""
+def _value(value: tuple[float, ...]) -> Json:
+    """The JSON of a value: win, draw and loss, or the score alone."""
     if len(value) == 1:
         return {"win": None, "draw": None, "loss": None, "score": value[0]}
     win, draw, loss = value
     return {"win": win, "draw": draw, "loss": loss, "score": win + draw / 2}
 
 
-def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Told]:
-    """The moves of a policy, or the one of an index."""
+def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Json]:
+    """The moves of a policy, or only the one at an index."""
     codes, probabilities = answer.policy
     span = slice(None) if only is None else slice(only, only + 1)
     codes, probabilities = codes[span], probabilities[span]
-    told: list[Told]
+    moves: list[Json]
     if "san" in include:
         board = answer.position.board
-        told = [
+        moves = [
             {"uci": move.uci(), "san": board.san(move), "probability": p}
             for move, p in zip(moves_of(codes), probabilities, strict=True)
         ]
     else:
-        told = [{"uci": name, "probability": p} for name, p in zip(uci_of(codes), probabilities, strict=True)]
+        moves = [{"uci": name, "probability": p} for name, p in zip(uci_of(codes), probabilities, strict=True)]
     if "logit" in include:
-        for one, logit in zip(told, answer.logits[span], strict=True):
-            one["logit"] = logit
-    return told
+        for move_json, logit in zip(moves, answer.logits[span], strict=True):
+            move_json["logit"] = logit
+    return moves
 
 
-def _leakage(raw: float | None, multiplied: float, model: Model) -> Told:
-    """`served` is 0: an answer that is anything else is withheld."""
+def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
+    """The JSON of an answer's leakage. `served` is 0, since any other answer is withheld."""
     return {
         "raw": raw,
         "multiplied": multiplied,

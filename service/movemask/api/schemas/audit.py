@@ -1,4 +1,4 @@
-"""`POST /v1/audit` as JSON."""
+"""The JSON of `POST /v1/audit`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class AuditIn(BaseModel):
     probabilities: Annotated[list[float] | None, _counted("probabilities")] = Field(
         None,
         fail_fast=True,
-        description="`[A]`, each from 0 to 1. A sum below 1 is told, and figures are shares of it.",
+        description="`[A]`, each from 0 to 1. If the sum is below 1, figures are shares of it.",
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
         None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; no vocabulary."
     )
     castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
-        None, description="With `policy`: how it writes castling, e1g1 or e1h1. If left out, either is taken for it."
+        None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
     )
-    threshold: float = Field(0, ge=0, le=1, description="Illegal moves with a smaller share are not named.")
-    limit: int = Field(20, ge=0, le=1000, description="Illegal moves named at most.")
+    threshold: float = Field(0, ge=0, le=1, description="Least share of an illegal move that is listed.")
+    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves listed.")
 
     model_config = ConfigDict(
         extra="forbid",
@@ -59,14 +59,14 @@ class AuditIn(BaseModel):
     @model_validator(mode="after")
     def _one_form(self) -> AuditIn:
         check_position_named(self, self.fen)
-        given = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
-        if len(given) != 1:
+        forms = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
+        if len(forms) != 1:
             raise ValueError(
-                f"give exactly one of logits, probabilities and policy, not {' and '.join(given) or 'none'}"
+                f"give exactly one of logits, probabilities and policy, not {' and '.join(forms) or 'none'}"
             )
-        if (self.vocabulary is None) != (given == ["policy"]):
+        if (self.vocabulary is None) != (forms == ["policy"]):
             raise ValueError("vocabulary: goes with logits and probabilities, and is needed there")
-        if self.castling is not None and given != ["policy"]:
+        if self.castling is not None and forms != ["policy"]:
             raise ValueError("castling: goes with policy; a vocabulary has its own form")
         return self
 
@@ -81,35 +81,35 @@ class TopOut(BaseModel):
 
 
 class PatternOut(BaseModel):
-    """A known mistake that the numbers look like."""
+    """A known mistake that the numbers resemble."""
 
     pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"]
-    share: float = Field(description="Probability that the mistake explains.")
+    share: float = Field(description="Probability that the mistake accounts for.")
     detail: str
 
 
 class VerdictOut(BaseModel):
-    """What leaks, how much, to which moves, and why."""
+    """What leaks: how much, to which moves, and why they are illegal."""
 
     fen: str
     turn: Literal["white", "black"]
     legal_moves: int
     kinds: dict[str, FigureOut] = Field(
-        description="Of logits, every kind; of probabilities `given`: the illegal share of their sum."
+        description="For logits, every kind; for probabilities `given`: the illegal share of their sum."
     )
     sum: float | None = Field(description="Of the probabilities; null for logits.")
-    top: TopOut = Field(description="The move with the most.")
-    missing: list[str] = Field(description="Legal moves that were given nothing at all.")
-    causes: dict[str, float] = Field(description="All of the illegal share by cause.")
+    top: TopOut = Field(description="The most probable move.")
+    missing: list[str] = Field(description="Legal moves with no probability at all.")
+    causes: dict[str, float] = Field(description="The whole illegal share, by cause.")
     illegal: list[IllegalMoveOut] = Field(
-        description="Heaviest first, `limit` at most. A slot is named by its own squares: in `lc0-1858` e1h1 is "
+        description="Most probable first, at most `limit`. A slot is named by its own squares: in `lc0-1858` e1h1 is "
         "castling, and e1g1 another slot."
     )
-    patterns: list[PatternOut] = Field(description="Known mistakes that the numbers look like; empty for none.")
+    patterns: list[PatternOut] = Field(description="Known mistakes that the numbers resemble.")
 
 
 def verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
-    """A verdict as JSON has it."""
+    """The JSON of a verdict."""
     return VerdictOut(
         fen=position.fen,
         turn="white" if position.board.turn else "black",
@@ -126,5 +126,5 @@ def verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
             IllegalMoveOut(uci=move.uci, probability=move.probability, cause=move.cause.value)
             for move in verdict.illegal
         ],
-        patterns=[PatternOut(pattern=one.name, share=one.share, detail=one.detail) for one in verdict.patterns],
+        patterns=[PatternOut(pattern=match.name, share=match.share, detail=match.detail) for match in verdict.patterns],
     )

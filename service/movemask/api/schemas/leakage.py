@@ -1,4 +1,4 @@
-"""The audit's figures as JSON."""
+"""The JSON of the audit's figures."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from movemask.store.recorder import Freshness
 
 
 class FreshnessOut(BaseModel):
-    """How fresh figures are. They are read as of the last write, and wait for none."""
+    """How fresh the figures are: they are read as of the last write."""
 
     as_of: float = Field(
-        description="What the worker that answers had answered before this is counted, in seconds since 1970."
+        description="Everything this worker answered before this time is counted, in seconds since 1970."
     )
-    waiting: int = Field(description="Its audit records that are not written yet.")
+    waiting: int = Field(description="Audit records of this worker that are not written yet.")
 
 
 class KindOut(BaseModel):
-    """All exact but the quantiles, which are never below the value at their rank (the smallest that at least this
-    share of the positions do not exceed) and at most 2 % above it. By cause, what no cause has alone is left out."""
+    """Figures of one kind. All are exact except the quantiles, which are never below the value at their rank (the
+    smallest that at least this share of the positions do not exceed) and at most 2 % above it. With by=cause, figures
+    that are not measured per cause are left out."""
 
     count: int
-    unmeasured: int | None = Field(None, description="Positions where it could not be measured.")
+    unmeasured: int | None = Field(None, description="Positions where the kind could not be measured.")
     mean: float | None
     max: float | None
     p50: float | None
@@ -35,18 +36,16 @@ class KindOut(BaseModel):
     p999: float | None
     flips: int | None = Field(None, description="Positions whose top move the mistake would have changed.")
     mean_kl: float | None = Field(
-        None, description="Mean divergence from the right policy where it is finite, in nats."
+        None, description="Mean divergence from the correct policy where it is finite, in nats."
     )
-    infinite_kl: int | None = Field(
-        None, description="Positions where a legal move would have got no probability at all."
-    )
+    infinite_kl: int | None = Field(None, description="Positions where a legal move would have had no probability.")
 
 
 class GroupOut(BaseModel):
     """Positions of one group."""
 
     positions: int
-    share: float | None = Field(None, description="With by=cause: this cause's part of all `raw` mass.")
+    share: float | None = Field(None, description="With by=cause: this cause's share of all `raw` mass.")
     kinds: dict[str, KindOut]
 
 
@@ -57,8 +56,10 @@ class ModelLeakageOut(BaseModel):
     positions: int
     trained_with_mask: bool
     kinds: dict[str, KindOut]
-    since: int | None = Field(None, description="With since or until: from when was counted, in seconds since 1970.")
-    until: int | None = Field(None, description="Until when.")
+    since: int | None = Field(
+        None, description="With since or until: start of the counted span, in seconds since 1970."
+    )
+    until: int | None = Field(None, description="End of the counted span.")
     by: dict[str, dict[str, GroupOut]] | None = Field(None, description="With `by`: dimension, then group.")
 
 
@@ -90,7 +91,7 @@ class HistoryOut(BaseModel):
 class IllegalMoveOut(BaseModel):
     uci: str
     probability: float
-    cause: str | None = Field(description="Why it cannot be played; null where an older version did not keep it.")
+    cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")
 
 
 class FigureOut(BaseModel):
@@ -102,7 +103,7 @@ class FigureOut(BaseModel):
 
 
 class AuditedOut(BaseModel):
-    """An audited position. Fields that an older version did not keep are null."""
+    """An audited position. Fields that an older version did not store are null."""
 
     fen: str
     chess960: bool
@@ -140,7 +141,7 @@ def freshness_out(found: Freshness) -> FreshnessOut:
 
 
 def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakageOut:
-    """One model's figures as JSON has them."""
+    """The JSON of one model's figures."""
     out: dict[str, Any] = {}
     if model.covered is not None:
         out["since"], out["until"] = model.covered
@@ -157,7 +158,7 @@ def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakag
 
 
 def history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
-    """One model's history as JSON has it."""
+    """The JSON of one model's history."""
     return ModelHistoryOut(
         digest=model.digest,
         trained_with_mask=model.trained_with_mask,
@@ -174,7 +175,7 @@ def history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
 
 
 def audited_out(position: StoredPosition) -> AuditedOut:
-    """A stored position as JSON has it."""
+    """The JSON of a stored position."""
     return AuditedOut(
         fen=position.fen,
         chess960=position.chess960,

@@ -1,4 +1,4 @@
-"""The models as JSON."""
+"""The JSON of models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from movemask.inference.registry import Entry
 
 
 class CheckStepOut(BaseModel):
-    """One part of the contract check."""
+    """One step of the contract check."""
 
     name: str
     passed: bool
@@ -26,14 +26,16 @@ class ModelEntryOut(BaseModel):
     served: bool
     failure: str | None = None
     rejected: str | None = Field(
-        None, description="Why the files that are there now did not take the place of those that are served."
+        None, description="Why changed files in the folder did not replace those that are served."
     )
     digest: str | None = None
     contract: dict[str, Any] | None = None
     card: dict[str, Any] | None = None
-    check: list[CheckStepOut] | None = Field(None, description="The contract check, as far as it came.")
-    loaded: bool | None = Field(None, description="Whether it is in memory now; if not, the next request loads it.")
-    leakage: ModelLeakageOut | None = Field(None, description="What the audit has found of it so far, if anything.")
+    check: list[CheckStepOut] | None = Field(
+        None, description="The steps of the contract check, up to the first that failed."
+    )
+    loaded: bool | None = Field(None, description="Whether it is in memory; if not, the next request loads it.")
+    leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
     freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
 
 
@@ -42,7 +44,7 @@ class ModelsOut(BaseModel):
 
 
 def entry_out(entry: Entry, default: str) -> ModelEntryOut:
-    """A model of the registry as JSON has it."""
+    """The JSON of a model of the registry."""
     out: dict[str, Any] = {"name": entry.name, "default": entry.name == default, "served": entry.served}
     if entry.failure is not None:
         out["failure"] = entry.failure

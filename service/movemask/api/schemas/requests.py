@@ -1,4 +1,4 @@
-"""Requests as JSON. Unknown fields are refused, so that a misspelt one is not silently ignored."""
+"""The JSON of requests. Unknown fields are refused, so that a misspelt one is not silently ignored."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from movemask.settings import Settings
 
 
 def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
-    """Counts a list before its items are validated; LimitExceeded for more than `most` of the settings, which are the
-    validation's context."""
+    """A validator that limits the length of a list before its items are validated; raises LimitExceeded. `most` gives
+    the limit from the settings, which are the validation's context."""
 
     def within(value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
@@ -78,7 +78,7 @@ class EloIn(_In):
 
 
 class RuleIn(_In):
-    """How the logits become a distribution."""
+    """The rule that turns logits into a distribution."""
 
     temperature: Temperature | None = Field(
         None, description="1, the network's own distribution, if left out; `calibrated` takes the contract's."
@@ -88,15 +88,16 @@ class RuleIn(_In):
         None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax."
     )
     top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves.")
-    top_p: Share | None = Field(None, description="Keep the fewest most probable moves that hold this much.")
+    top_p: Share | None = Field(
+        None, description="Keep the fewest most probable moves whose probabilities sum to at least this."
+    )
     min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
         None, description="Keep moves with at least this share of the best's probability; 0 keeps all."
     )
 
 
 class PositionIn(RuleIn):
-    """A position: `fen`, then `moves` in UCI played from it; or `moves` from the start position. One of them is
-    needed."""
+    """A position: `fen`, or `moves` in UCI from the start position, or both: `moves` are then played from `fen`."""
 
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None,
@@ -114,7 +115,7 @@ class PositionIn(RuleIn):
 
 
 class PolicyIn(PositionIn):
-    """One position, and how to answer."""
+    """A request for one position."""
 
     model: str | None = Field(None, description="The default model if left out.")
     include: Includes = Field([], description="What to add to the answer.")
@@ -132,7 +133,7 @@ class PolicyIn(PositionIn):
 
 
 class MoveIn(PolicyIn):
-    """One position, and how to choose a move."""
+    """A request for one move."""
 
     method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn.")
     seed: int | None = Field(
@@ -156,7 +157,7 @@ class MoveIn(PolicyIn):
 
 
 class InvalidItem(BaseModel):
-    """What stands for a position of a batch that is not one: what is wrong, so that the others are still answered."""
+    """Takes the place of an invalid position in a batch, so that the others are still answered."""
 
     problem: problems.Problem
 
@@ -165,14 +166,14 @@ def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-        return InvalidItem(problem=problems.invalid_request(found, item="position"))
+        details = error.errors(include_url=False, include_context=False)
+        return InvalidItem(problem=problems.invalid_request(details, item="position"))
     except LimitExceeded as error:
         return InvalidItem(problem=problems.problem_of(error))
 
 
 class BatchIn(RuleIn):
-    """Positions, and what holds for those that do not say otherwise."""
+    """A request for many positions. The other fields are defaults for positions that do not set them."""
 
     positions: Annotated[
         list[Annotated[PositionIn, WrapValidator(_captured)]],
@@ -191,7 +192,7 @@ class BatchIn(RuleIn):
 
 
 class GamesIn(_In):
-    """Games as PGN, and how to judge their moves."""
+    """A request to judge the moves of games."""
 
     pgn: str = Field(
         max_length=MAX_PGN, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
@@ -202,49 +203,50 @@ class GamesIn(_In):
     model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
 
 
-def check_position_named(asked: BaseModel, fen: str | None) -> None:
-    """Raises ValidationError for a request with neither `fen` nor `moves`: a client's lost variable is no position."""
+def check_position_named(request: BaseModel, fen: str | None) -> None:
+    """Raises ValidationError for a request with neither `fen` nor `moves`: a client that lost its FEN gets no answer
+    for another position."""
     if fen is None:
-        if "fen" in asked.model_fields_set:
+        if "fen" in request.model_fields_set:
             raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
-        if "moves" not in asked.model_fields_set:
+        if "moves" not in request.model_fields_set:
             raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
 
 
 def _fault(field: str, message: str) -> ValidationError:
-    """What a validator of a whole model raises for one of its fields."""
+    """The error of one field, for a validator of the whole model."""
     error = PydanticCustomError("invalid", "{message}", {"message": message})
     return ValidationError.from_exception_data("request", [{"type": error, "loc": (field,), "input": {}}])
 
 
-def query_of(asked: PositionIn, batch: BatchIn | None = None) -> Query:
-    """The query in a request, with a batch's own values where it says nothing; raises InvalidRule."""
-    rating = asked.elo or (batch.elo if batch else None)
-    chess960 = batch.chess960 if batch and asked.chess960 is None else bool(asked.chess960)
+def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
+    """The query for a position, with the batch's defaults; raises InvalidRule."""
+    rating = position.elo or (batch.elo if batch else None)
+    chess960 = batch.chess960 if batch and position.chess960 is None else bool(position.chess960)
     return Query(
-        fen=asked.fen,
-        moves=tuple(asked.moves),
+        fen=position.fen,
+        moves=tuple(position.moves),
         chess960=chess960,
         elo=Elo(rating.own, rating.opponent) if rating else None,
-        rule=_rule(_said(asked), _said(batch) if batch else _NOTHING_SAID),
+        rule=_rule(_rule_fields(position), _rule_fields(batch) if batch else _NO_FIELDS),
     )
 
 
-#: The fields of a rule, in order, None where nothing is said.
-_Said = tuple[str | None, float | None, float | None, int | None, float | None, float | None]
+#: The fields of a rule in order, None if unset.
+_RuleFields = tuple[str | None, float | None, float | None, int | None, float | None, float | None]
 
-_NOTHING_SAID: _Said = (None,) * 6
-
-
-def _said(asked: RuleIn) -> _Said:
-    return asked.normalizer, asked.alpha, asked.temperature, asked.top_k, asked.top_p, asked.min_p
+_NO_FIELDS: _RuleFields = (None,) * 6
 
 
-@lru_cache(maxsize=256)  # most requests say nothing, and a batch says the same for all
-def _rule(asked: _Said, batch: _Said) -> Rule:
-    """The rule of what is said of a position and, where it says nothing, of its batch; raises InvalidRule."""
+def _rule_fields(rule: RuleIn) -> _RuleFields:
+    return rule.normalizer, rule.alpha, rule.temperature, rule.top_k, rule.top_p, rule.min_p
+
+
+@lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
+def _rule(fields: _RuleFields, defaults: _RuleFields) -> Rule:
+    """The rule with `fields`, or `defaults` where they are None; raises InvalidRule."""
     normalizer, alpha, temperature, top_k, top_p, min_p = (
-        other if one is None else one for one, other in zip(asked, batch, strict=True)
+        default if value is None else value for value, default in zip(fields, defaults, strict=True)
     )
     return Rule(
         normalizer=Normalizer("softmax" if normalizer is None else normalizer),
