@@ -54,7 +54,7 @@ def test_an_answer_that_cannot_be_recorded_costs_its_own_record_alone(
 ) -> None:
     made: list[AuditRecord] = []
     store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100, made=made.extend)
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100, on_records=made.extend)
     asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, max_batch=8, max_waiting=100)
     outcomes = answered(asked, [Query(moves=("e2e4",)), unwritable(), Query(moves=("d2d4",))])
     assert [isinstance(outcome, MovemaskError) for outcome in outcomes] == [False] * 3

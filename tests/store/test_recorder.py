@@ -271,7 +271,7 @@ def test_batches_of_one_network_are_recorded_as_if_each_were_alone(store: Store)
     together: list[AuditRecord] = []
     alone: list[AuditRecord] = []
     batches = [audited("e2e4", "d2d4"), audited("g1f3"), replace(audited("c2c4", "b1c3"), unanswered=frozenset({0}))]
-    recorder = Recorder(store, flush_seconds=1.0, max_waiting=100, made=together.extend)
+    recorder = Recorder(store, flush_seconds=1.0, max_waiting=100, on_records=together.extend)
     for batch in batches:
         recorder.audit(batch)
     assert recorder.flush(30)
