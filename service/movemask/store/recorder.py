@@ -125,8 +125,8 @@ class Recorder:
         self._tell(lost)
 
     def flush(self, timeout: float) -> bool:
-        """Waits until all that was answered before is written; False if that takes longer than `timeout` seconds, or the
-        store cannot be written."""
+        """Waits until all that was answered before is written; False if that takes longer than `timeout` seconds, or if
+        the store cannot be written."""
         with self._wake:
             self._flushing += 1
             self._wake.notify_all()
