@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from threading import Event
 from typing import NoReturn
 
 import uvicorn
@@ -41,7 +42,7 @@ _CLOSING_SECONDS = 5
 
 def serve(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start, with any number of workers."""
-    _exit_on_signals()
+    asked = _exit_on_signals()
     logs.configure(settings.log_level, settings.log_format)
     contract_files(settings.models_dir, settings.default_model)
     audit_plan(settings)
@@ -52,8 +53,8 @@ def serve(settings: Settings) -> None:
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         log.info("listening on http://%s:%d", shown, listeners[0].getsockname()[1])
         if settings.workers == 1:
-            asyncio.run(_run(settings, listeners))
-        else:
+            asyncio.run(_run(settings, listeners, asked))
+        elif not asked.is_set():
             _run_workers(settings, listeners)
     finally:
         for listener in listeners:
@@ -96,8 +97,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return found
 
 
-async def _run(settings: Settings, listeners: Sequence[socket.socket], report: Report | None = None) -> None:
-    """One process of the service, until a signal to stop. Requests under way and audit records are seen to first."""
+async def _run(
+    settings: Settings, listeners: Sequence[socket.socket], asked: Event, report: Report | None = None
+) -> None:
+    """One process of the service, until a signal to stop; not at all if there was one, as `asked` says. Requests under
+    way and audit records are seen to first."""
     app = create_app(settings, own_process=True)
     config = uvicorn.Config(
         app,
@@ -110,21 +114,29 @@ async def _run(settings: Settings, listeners: Sequence[socket.socket], report: R
     )
     async with app.router.lifespan_context(app):
         reporting = asyncio.create_task(_reporting(report)) if report else None
+        server = uvicorn.Server(config)
+        server.should_exit = asked.is_set()
         with suppress(SystemExit):  # uvicorn stops in order, and then raises the signal that it stopped for again
-            await uvicorn.Server(config).serve(list(listeners))
+            await server.serve(list(listeners))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut short what is written now
         if reporting:
             reporting.cancel()
 
 
-def _exit_on_signals() -> None:
-    """SIGTERM and Ctrl-C end the process with 0, at any time; uvicorn has handlers of its own while it serves."""
+def _exit_on_signals() -> Event:
+    """SIGTERM and Ctrl-C end the process with 0, at any time; uvicorn has handlers of its own while it serves.
+
+    The event is set by the first of them: what is raised in a callback of the garbage collector goes no further.
+    """
+    asked = Event()
 
     def leave(*_: object) -> NoReturn:
+        asked.set()
         sys.exit(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
+    return asked
 
 
 async def _reporting(report: Report) -> None:
@@ -157,9 +169,9 @@ def _run_workers(settings: Settings, listeners: Sequence[socket.socket]) -> None
 def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report) -> None:
     """A worker process."""
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
-    _exit_on_signals()
+    asked = _exit_on_signals()
     try:
-        asyncio.run(_run(settings, listeners, report))
+        asyncio.run(_run(settings, listeners, asked, report))
     except MovemaskError as error:
         report.failed(str(error))
         sys.exit(1)
