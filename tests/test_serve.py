@@ -134,6 +134,30 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path, tmp_pa
     assert "MOVEMASK_MAX_BACTH" in refused(models, "--workers", workers, MOVEMASK_MAX_BACTH="8")
 
 
+#: Serves, and is sent SIGTERM in a callback of the garbage collector, where nothing can be raised.
+STOPPED_EARLY = """
+import gc, os, signal, sys
+from service.cli import main
+
+def stop(phase, info):
+    if callable(signal.getsignal(signal.SIGTERM)):
+        gc.callbacks.remove(stop)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+gc.callbacks.append(stop)
+main(["serve", "--port", "0", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_stop_that_is_asked_for_during_the_start_is_not_lost(models: Path, workers: str) -> None:
+    command = [sys.executable, "-c", STOPPED_EARLY, "--models-dir", str(models), "--workers", workers]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        said = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 0, said
+    assert "SystemExit" in said  # it was raised in the callback, and went no further
+
+
 def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
         begun = workers(process.pid)

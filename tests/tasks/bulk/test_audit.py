@@ -391,7 +391,7 @@ def auditing(file: Path, out: Path, models: Path) -> AbstractContextManager[subp
 @contextmanager
 def halfway(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[bytes]]:
     """An audit into out/ that has done two parts or more, and is not through."""
-    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 14))
+    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 40))
     parts = tmp_path / "out" / "parts"
     with auditing(tmp_path / "x.fen", tmp_path / "out", models) as process:
         until(lambda: len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None, "two parts")
