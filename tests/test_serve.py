@@ -137,7 +137,7 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path, tmp_pa
 #: Serves, and is sent SIGTERM in a callback of the garbage collector, where nothing can be raised.
 STOPPED_EARLY = """
 import gc, os, signal, sys
-from service.cli import main
+from movemask.cli.main import main
 
 def stop(phase, info):
     if callable(signal.getsignal(signal.SIGTERM)):

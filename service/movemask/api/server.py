@@ -42,7 +42,7 @@ _CLOSING_SECONDS = 5
 
 def serve(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start, with any number of workers."""
-    asked = _exit_on_signals()
+    stopping = _exit_on_signals()
     logs.configure(settings.log_level, settings.log_format)
     contract_files(settings.models_dir, settings.default_model)
     audit_plan(settings)
@@ -53,8 +53,8 @@ def serve(settings: Settings) -> None:
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         log.info("listening on http://%s:%d", shown, listeners[0].getsockname()[1])
         if settings.workers == 1:
-            asyncio.run(_run(settings, listeners, asked))
-        elif not asked.is_set():
+            asyncio.run(_run(settings, listeners, stopping))
+        elif not stopping.is_set():
             _run_workers(settings, listeners)
     finally:
         for listener in listeners:
@@ -97,16 +97,13 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
-<<<<<<< HEAD:service/movemask/api/server.py
-async def _run(settings: Settings, listeners: Sequence[socket.socket], report: Report | None = None) -> None:
-    """Runs one process of the service until a stop signal; then finishes requests and writes audit records."""
-=======
 async def _run(
-    settings: Settings, listeners: Sequence[socket.socket], asked: Event, report: Report | None = None
+    settings: Settings, listeners: Sequence[socket.socket], stopping: Event, report: Report | None = None
 ) -> None:
-    """One process of the service, until a signal to stop; not at all if there was one, as `asked` says. Requests under
-    way and audit records are seen to first."""
->>>>>>> w-attack:service/server.py
+    """Runs one process of the service until a stop signal; then finishes requests and writes audit records.
+
+    `stopping` is set if a signal came before uvicorn handles them.
+    """
     app = create_app(settings, own_process=True)
     config = uvicorn.Config(
         app,
@@ -119,40 +116,29 @@ async def _run(
     )
     async with app.router.lifespan_context(app):
         reporting = asyncio.create_task(_reporting(report)) if report else None
-<<<<<<< HEAD:service/movemask/api/server.py
-        with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
-            await uvicorn.Server(config).serve(list(listeners))
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
-=======
         server = uvicorn.Server(config)
-        server.should_exit = asked.is_set()
-        with suppress(SystemExit):  # uvicorn stops in order, and then raises the signal that it stopped for again
+        server.should_exit = stopping.is_set()
+        with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
             await server.serve(list(listeners))
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cut short what is written now
->>>>>>> w-attack:service/server.py
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
         if reporting:
             reporting.cancel()
 
 
-<<<<<<< HEAD:service/movemask/api/server.py
-def _exit_on_signals() -> None:
-    """Makes SIGTERM and Ctrl-C exit with 0; uvicorn installs its own handlers while it serves."""
-=======
 def _exit_on_signals() -> Event:
-    """SIGTERM and Ctrl-C end the process with 0, at any time; uvicorn has handlers of its own while it serves.
+    """Makes SIGTERM and Ctrl-C exit with 0; uvicorn installs its own handlers while it serves.
 
-    The event is set by the first of them: what is raised in a callback of the garbage collector goes no further.
+    The event is set by the first of them: an exception in a callback of the garbage collector is lost.
     """
-    asked = Event()
->>>>>>> w-attack:service/server.py
+    stopping = Event()
 
     def leave(*_: object) -> NoReturn:
-        asked.set()
+        stopping.set()
         sys.exit(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
-    return asked
+    return stopping
 
 
 async def _reporting(report: Report) -> None:
@@ -185,9 +171,9 @@ def _run_workers(settings: Settings, listeners: Sequence[socket.socket]) -> None
 def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report) -> None:
     """The main function of a worker process."""
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
-    asked = _exit_on_signals()
+    stopping = _exit_on_signals()
     try:
-        asyncio.run(_run(settings, listeners, asked, report))
+        asyncio.run(_run(settings, listeners, stopping, report))
     except MovemaskError as error:
         report.failed(str(error))
         sys.exit(1)
