@@ -40,7 +40,7 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
         return cores
 
 
-_BATCH_CPU, _BATCH_GPU = 32, 512
+_BATCH_CPU, _BATCH_GPU = 64, 512
 
 
 class Settings(BaseSettings):
@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
     max_batch: int | None = Field(
-        None, ge=1, le=4096, description="Positions in one run of the network; by default 32, on a GPU 512."
+        None, ge=1, le=4096, description="Positions in one run of the network; by default 64, on a GPU 512."
     )
     cache_mb: int = Field(0, ge=0, description="Megabytes for a cache of network outputs; 0 for none.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
@@ -148,7 +148,7 @@ _DEFAULTS_IN_WORDS = {
     "models_dir": "the shipped network's folder",
     "default_model": "the first served model by name",
     "threads": "the cores the process may use",
-    "max_batch": "32, on a GPU 512",
+    "max_batch": "64, on a GPU 512",
 }
 
 _LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)
