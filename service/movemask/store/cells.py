@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from movemask.leakage.kinds import KINDS, RAW
 from movemask.leakage.record import AuditRecord, Figure
 from movemask.leakage.traits import DIMENSIONS
-from movemask.numeric.ragged import Float
-from movemask.store.sketch import Sketch
+from movemask.numeric.ragged import Float, Index, indptr_of, restricted, row_lengths, row_max
+from movemask.store.sketch import Sketch, merged_sketches, sketches_of
 
 #: The dimension with a single group, which holds every position.
 ALL = "all"
@@ -58,36 +59,12 @@ class Cell:
     @classmethod
     def of(cls, leaked: Float, flipped: NDArray[np.bool_], kl: Float) -> Cell:
         """The cell of positions `[N]`; `leaked` is NaN where not measured, `kl` inf where infinite."""
-        known = ~np.isnan(leaked)
-        measured = leaked if known.all() else leaked[known]
-        finite = np.isfinite(kl)
-        return cls(
-            count=len(measured),
-            unmeasured=len(leaked) - len(measured),
-            flips=int(flipped.sum()),
-            infinite=int(np.isinf(kl).sum()),
-            sum=math.fsum(measured.tolist()),
-            max=float(measured.max(initial=0.0)),
-            kl=math.fsum(kl[finite].tolist()),
-            sketch=Sketch.of(measured),
-        )
+        return cells_of_rows(leaked, flipped, kl, np.array([0, len(leaked)], dtype=np.intp))[0]
 
     @classmethod
     def merged(cls, cells: Iterable[Cell]) -> Cell:
         """The cell of the positions of all these cells."""
-        parts = list(cells)
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            count=sum(part.count for part in parts),
-            unmeasured=sum(part.unmeasured for part in parts),
-            flips=sum(part.flips for part in parts),
-            infinite=sum(part.infinite for part in parts),
-            sum=math.fsum(part.sum for part in parts),
-            max=max((part.max for part in parts), default=0.0),
-            kl=math.fsum(part.kl for part in parts),
-            sketch=Sketch.merged(part.sketch for part in parts),
-        )
+        return merged_each([list(cells)])[0]
 
     @property
     def positions(self) -> int:
@@ -133,17 +110,60 @@ class Cell:
         }
 
 
+def cells_of_rows(leaked: Float, flipped: NDArray[np.bool_], kl: Float, indptr: Index) -> list[Cell]:
+    """The cell of each row of positions `[N]`, `indptr` `[C + 1]`; arguments as in `Cell.of`."""
+    known, finite = ~np.isnan(leaked), np.isfinite(kl)
+    measured, bounds, kl_bounds = leaked[known], restricted(indptr, known), restricted(indptr, finite)
+    columns = (
+        row_lengths(bounds).tolist(),
+        row_lengths(indptr - bounds).tolist(),
+        row_lengths(restricted(indptr, flipped)).tolist(),
+        row_lengths(restricted(indptr, np.isinf(kl))).tolist(),
+        _row_fsum(measured, bounds),
+        np.maximum(row_max(measured, bounds), 0.0).tolist(),
+        _row_fsum(kl[finite], kl_bounds),
+        sketches_of(measured, bounds),
+    )
+    return [Cell(*fields) for fields in zip(*columns, strict=True)]
+
+
+def merged_each(groups: Sequence[Sequence[Cell]]) -> list[Cell]:
+    """The merged cell of each group, all at once."""
+    several = [parts for parts in groups if len(parts) != 1]
+    sketches = iter(merged_sketches([[part.sketch for part in parts] for parts in several]))
+    return [parts[0] if len(parts) == 1 else _merged(parts, next(sketches)) for parts in groups]
+
+
+def _merged(parts: Sequence[Cell], merged_sketch: Sketch) -> Cell:
+    return Cell(
+        count=sum([part.count for part in parts]),
+        unmeasured=sum([part.unmeasured for part in parts]),
+        flips=sum([part.flips for part in parts]),
+        infinite=sum([part.infinite for part in parts]),
+        sum=math.fsum([part.sum for part in parts]),
+        max=max([part.max for part in parts], default=0.0),
+        kl=math.fsum([part.kl for part in parts]),
+        sketch=merged_sketch,
+    )
+
+
+def _row_fsum(values: Float, indptr: Index) -> list[float]:
+    every = values.tolist()
+    return [math.fsum(every[start:end]) for start, end in pairwise(indptr.tolist())]
+
+
 def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
     """The cells of these positions."""
-    members = members_of(zip(*(record.traits.groups for record in records), strict=True))
-    cells: dict[Key, Cell] = {}
+    kinds_of: dict[tuple[int, ...], list[str]] = defaultdict(list)  # most kinds are measured for the same few records
     for kind in KINDS:
-        rows = [row for row, record in enumerate(records) if kind in record.leakage.figures]
-        if rows:
-            columns = _columns([records[row].leakage.figures[kind] for row in rows])
-            cells |= grouped(
-                kind, columns, members if len(rows) == len(records) else _restricted(members, rows, len(records))
-            )
+        if rows := tuple(row for row, record in enumerate(records) if kind in record.leakage.figures):
+            kinds_of[rows].append(kind)
+    groups = [record.traits.groups for record in records]
+    cells: dict[Key, Cell] = {}
+    for rows, kinds in kinds_of.items():
+        members = members_of(zip(*(groups[row] for row in rows), strict=True))
+        for kind in kinds:
+            cells |= grouped(kind, _columns([records[row].leakage.figures[kind] for row in rows]), members)
     masses: dict[str, list[float]] = defaultdict(list)
     for record in records:
         for cause, mass in record.leakage.causes.items():
@@ -171,25 +191,20 @@ def members_of(groups: Iterable[Sequence[str]]) -> Members:
     return members
 
 
-def _restricted(members: Members, rows: Sequence[int], count: int) -> Members:
-    """The members among these of `count` rows, as indices into `rows`."""
-    index_of = np.full(count, -1, dtype=np.intp)
-    index_of[rows] = np.arange(len(rows))
-    return {
-        dimension: {group: index_of[of_group][index_of[of_group] >= 0] for group, of_group in groups.items()}
-        for dimension, groups in members.items()
-    }
-
-
 def grouped(kind: str, columns: Columns, members: Members) -> dict[Key, Cell]:
     """The cells of one kind: of all positions `[N]`, and of each group."""
+    groups = [
+        (Key(kind, dimension, group), rows)
+        for dimension, of_group in members.items()
+        for group, rows in of_group.items()
+        if len(rows)
+    ]
     leaked, flipped, kl = columns
-    cells = {Key(kind, ALL, ""): Cell.of(leaked, flipped, kl)}
-    for dimension, groups in members.items():
-        for group, rows in groups.items():
-            if len(rows):
-                cells[Key(kind, dimension, group)] = Cell.of(leaked[rows], flipped[rows], kl[rows])
-    return cells
+    everything = np.arange(len(leaked), dtype=np.intp)
+    rows = np.concatenate([everything, *(rows for _, rows in groups)])
+    indptr = indptr_of([len(everything), *(len(rows) for _, rows in groups)])
+    keys = [Key(kind, ALL, ""), *(key for key, _ in groups)]
+    return dict(zip(keys, cells_of_rows(leaked[rows], flipped[rows], kl[rows], indptr), strict=True))
 
 
 def of_causes(masses: Mapping[str, Float]) -> dict[Key, Cell]:
@@ -219,4 +234,4 @@ def merged(parts: Iterable[Mapping[Key, Cell]]) -> dict[Key, Cell]:
     for part in parts:
         for key, cell in part.items():
             groups[key].append(cell)
-    return {key: Cell.merged(cells) for key, cells in groups.items()}
+    return dict(zip(groups, merged_each(list(groups.values())), strict=True))

@@ -13,9 +13,12 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from movemask.numeric.ragged import row_of_each
 
 #: A bucket's representative is within this share of every value in it.
 RELATIVE_ERROR = 0.01
@@ -46,36 +49,12 @@ class Sketch:
     def of(cls, values: ArrayLike) -> Sketch:
         """The sketch of values `[N]`; ValueError for NaN, infinity or a value below 0."""
         array = np.asarray(values, dtype=np.float64)
-        if not ((array >= 0) & (array < np.inf)).all():
-            raise ValueError("values: must be finite and at least 0")
-        positive = array[array >= SMALLEST]
-        buckets = np.ceil(np.log(positive) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1).astype(np.intp)
-        return cls._counted(buckets, np.ones(len(buckets), dtype=np.int64), zeros=array.size - len(positive))
-
-    @classmethod
-    def _counted(cls, buckets: NDArray[np.intp], counts: NDArray[np.int64], zeros: int) -> Sketch:
-        """From buckets `[N]` and their counts, in any order, with duplicates; zeros are counted apart."""
-        lowest = int(buckets.min(initial=2**15))
-        total = np.zeros(max(0, int(buckets.max(initial=_ZERO_BUCKET)) - lowest + 1), dtype=np.int64)
-        np.add.at(total, buckets - lowest, counts)
-        nonzero = np.flatnonzero(total)
-        distinct, summed = (nonzero + lowest).astype(np.int16), total[nonzero]
-        if zeros:
-            distinct, summed = np.append(np.int16(_ZERO_BUCKET), distinct), np.append(np.int64(zeros), summed)
-        return cls(distinct, summed)
+        return sketches_of(array, np.array([0, array.size], dtype=np.intp))[0]
 
     @classmethod
     def merged(cls, sketches: Iterable[Sketch]) -> Sketch:
         """The sketch of the values of all these."""
-        parts = list(sketches)
-        if len(parts) == 1:
-            return parts[0]
-        if not parts:
-            return cls.of([])
-        buckets = np.concatenate([part.buckets for part in parts]).astype(np.intp)
-        counts = np.concatenate([part.counts for part in parts])
-        zero = buckets == _ZERO_BUCKET
-        return cls._counted(buckets[~zero], counts[~zero], zeros=int(counts[zero].sum()))
+        return merged_sketches([list(sketches)])[0]
 
     @classmethod
     def merged_bytes(cls, parts: Sequence[bytes]) -> Sketch:
@@ -89,14 +68,11 @@ class Sketch:
             middle = _HEAD.size + 2 * size
             buckets[width].append(part[_HEAD.size : middle])
             counts[width].append(part[middle:])
-        indices = np.frombuffer(b"".join(b"".join(group) for group in buckets), "<i2").astype(np.intp) - _ZERO_BUCKET
+        indices = np.frombuffer(b"".join(b"".join(group) for group in buckets), "<i2").astype(np.intp)
         addends = [
             np.frombuffer(b"".join(group), dtype).astype(np.int64) for group, dtype in zip(counts, _WIDTHS, strict=True)
         ]
-        total = np.zeros(int(indices.max(initial=0)) + 1, dtype=np.int64)
-        np.add.at(total, indices, np.concatenate(addends))
-        nonzero = np.flatnonzero(total)
-        return cls((nonzero + _ZERO_BUCKET).astype(np.int16), total[nonzero])
+        return _split(np.zeros(len(indices), dtype=np.intp), indices, np.concatenate(addends), 1)[0]
 
     @property
     def total(self) -> int:
@@ -141,6 +117,50 @@ class Sketch:
         buckets = np.frombuffer(data, "<i2", size, _HEAD.size).astype(np.int16)
         counts = np.frombuffer(data, _WIDTHS[width], size, _HEAD.size + 2 * size).astype(np.int64)
         return cls(buckets, counts)
+
+
+def sketches_of(values: NDArray[np.float64], indptr: NDArray[np.intp]) -> list[Sketch]:
+    """The sketch of each row of values `[N]`, `indptr` `[S + 1]`; ValueError for NaN, infinity or a value below 0."""
+    if not ((values >= 0) & (values < np.inf)).all():
+        raise ValueError("values: must be finite and at least 0")
+    zero = values < SMALLEST
+    logs = np.log(np.where(zero, 1.0, values)) / _LOG_GAMMA
+    buckets = np.where(zero, _ZERO_BUCKET, np.ceil(logs).clip(_ZERO_BUCKET + 1, 2**15 - 1)).astype(np.intp)
+    return _split(row_of_each(indptr), buckets, None, len(indptr) - 1)
+
+
+def merged_sketches(groups: Sequence[Sequence[Sketch]]) -> list[Sketch]:
+    """The merged sketch of each group, all at once."""
+    parts = [part for group in groups for part in group]
+    if not parts:
+        return [Sketch.of([]) for _ in groups]
+    owners = np.repeat(
+        [place for place, group in enumerate(groups) for _ in group], [len(part.buckets) for part in parts]
+    )
+    buckets = np.concatenate([part.buckets for part in parts]).astype(np.intp)
+    return _split(owners, buckets, np.concatenate([part.counts for part in parts]), len(groups))
+
+
+def _split(
+    owners: NDArray[np.intp], buckets: NDArray[np.intp], counts: NDArray[np.int64] | None, size: int
+) -> list[Sketch]:
+    """`size` sketches from buckets `[K]`, each of the sketch `owners` `[K]`, in any order, with duplicates; without
+    `counts`, 1 each."""
+    packed = owners << 16 | (buckets - _ZERO_BUCKET)
+    if counts is None:
+        packed = np.sort(packed)
+    else:
+        order = np.argsort(packed, kind="stable")
+        packed, counts = packed[order], counts[order]
+    starts = np.flatnonzero(np.concatenate([[True], packed[1:] != packed[:-1]])) if len(packed) else packed
+    if counts is None:
+        summed = np.diff(starts, append=len(packed)).astype(np.int64, copy=False)
+    else:
+        summed = np.add.reduceat(counts, starts) if len(starts) else counts
+    distinct = packed[starts]
+    bounds = np.searchsorted(distinct, np.arange(size + 1) << 16).tolist()
+    kept = ((distinct & 0xFFFF) + _ZERO_BUCKET).astype(np.int16)
+    return [Sketch(kept[start:end], summed[start:end]) for start, end in pairwise(bounds)]
 
 
 def rank_of(q: float, total: int) -> int:

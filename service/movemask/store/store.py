@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -73,10 +74,9 @@ class Store:
         with self.database.writing() as connection:
             for (name, digest), group in sorted(_by_model(records).items()):
                 model = _locked_model(connection, name, digest, group)
-                _insert_positions(connection, [_position_row(model, record) for record in group])
+                _write_rows(connection, POSITION, [_position_row(model, record) for record in group])
                 _add_cells(connection, model, group)
-                for kind in _ranked(group):
-                    self._keep_the_worst(connection, model, kind, group)
+                self._keep_the_worst(connection, model, group)
 
     def prune(self) -> None:
         """Deletes single positions beyond their age or number, and merges old spans into longer ones."""
@@ -94,39 +94,42 @@ class Store:
     def close(self) -> None:
         self.database.close()
 
-    def _keep_the_worst(self, connection: sa.Connection, model: int, kind: str, records: Sequence[AuditRecord]) -> None:
+    def _keep_the_worst(self, connection: sa.Connection, model: int, records: Sequence[AuditRecord]) -> None:
         """Adds the records that are worse than the least of the kept, each position once, and deletes the surplus."""
-        ranking = sa.and_(WORST.c.model == model, WORST.c.kind == kind)
-        count, least = connection.execute(sa.select(sa.func.count(), sa.func.min(WORST.c.value)).where(ranking)).one()
-        threshold = least if count >= self._keep_worst else 0.0
-        candidates: dict[str, tuple[float, AuditRecord]] = {}
-        for record in records:
-            figure = record.leakage.figures.get(kind)
-            leaked = None if figure is None else figure.leaked
-            if leaked is not None and leaked > threshold:
-                known = candidates.get(record.fen)
-                if known is None or known[0] < leaked:
-                    candidates[record.fen] = leaked, record
-        if not candidates:
-            return
-        worst = sorted(candidates.values(), key=lambda entry: (-entry[0], entry[1].fen))[: self._keep_worst]
-        rows = [{**_position_row(model, record), "kind": kind, "value": leaked} for leaked, record in worst]
-        _upsert(connection, WORST, rows, where=lambda new: new.value > WORST.c.value)
-        keep = sa.select(WORST.c.fen).where(ranking).order_by(WORST.c.value.desc(), WORST.c.fen).limit(self._keep_worst)
-        connection.execute(sa.delete(WORST).where(ranking, WORST.c.fen.not_in(keep)))
+        query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(WORST.c.model == model)
+        kept = {kind: (count, least) for kind, count, least in connection.execute(query.group_by(WORST.c.kind))}
+        for kind in RANKED:
+            count, least = kept.get(kind, (0, 0.0))
+            threshold = least if count >= self._keep_worst else 0.0
+            candidates: dict[str, tuple[float, AuditRecord]] = {}
+            for record in records:
+                figure = record.leakage.figures.get(kind)
+                leaked = None if figure is None else figure.leaked
+                if leaked is not None and leaked > threshold:
+                    known = candidates.get(record.fen)
+                    if known is None or known[0] < leaked:
+                        candidates[record.fen] = leaked, record
+            if not candidates:
+                continue
+            worst = sorted(candidates.values(), key=lambda entry: (-entry[0], entry[1].fen))[: self._keep_worst]
+            rows = [{**_position_row(model, record), "kind": kind, "value": leaked} for leaked, record in worst]
+            connection.execute(_upsert(connection.dialect, WORST, where=lambda new: new.value > WORST.c.value), rows)
+            ranking = sa.and_(WORST.c.model == model, WORST.c.kind == kind)
+            order = WORST.c.value.desc(), WORST.c.fen
+            keep = sa.select(WORST.c.fen).where(ranking).order_by(*order).limit(self._keep_worst)
+            connection.execute(sa.delete(WORST).where(ranking, WORST.c.fen.not_in(keep)))
 
 
-#: Columns of the table, beside the sketch, that are fields of a cell.
+#: Columns of the table that identify a cell within its span, and those, beside the sketch, that are fields of it.
+_KEY_FIELDS = ("kind", "dimension", "group")
 _CELL_FIELDS = ("count", "unmeasured", "flips", "infinite", "sum", "max", "kl")
 
 
-def _cell_of(row: sa.RowMapping) -> Cell:
-    """The cell in a row of the table."""
-    return Cell(**{name: row[name] for name in _CELL_FIELDS}, sketch=Sketch.from_bytes(bytes(row["sketch"])))
-
-
-def _key_of(row: sa.RowMapping) -> Key:
-    return Key(row["kind"], row["dimension"], row["group"])
+def _cells_in(connection: sa.Connection, query: sa.Select[Any]) -> dict[Key, Cell]:
+    """The cells of the rows that a query of the table finds, by key."""
+    columns = [CELL.c[name] for name in (*_KEY_FIELDS, *_CELL_FIELDS, "sketch")]
+    rows = connection.execute(query.with_only_columns(*columns)).all()
+    return {Key(*row[:3]): Cell(*[*row[3:-1], Sketch.from_bytes(bytes(row[-1]))]) for row in rows}
 
 
 def _by_model(records: Iterable[AuditRecord]) -> dict[tuple[str, str], list[AuditRecord]]:
@@ -140,7 +143,7 @@ def _locked_model(connection: sa.Connection, name: str, digest: str, records: Se
     """Id of a network's row, inserted or updated, and locked until the transaction ends."""
     last = max(records, key=lambda record: record.time)
     newest = {"trained_with_mask": last.trained_with_mask, "last_time": last.time}
-    insert = _insert_into(connection, MODEL).values({"name": name, "digest": digest, **newest})
+    insert = _insert_into(connection.dialect, MODEL).values({"name": name, "digest": digest, **newest})
     connection.execute(insert.on_conflict_do_nothing(index_elements=["name", "digest"]))
     this = sa.and_(MODEL.c.name == name, MODEL.c.digest == digest)
     row = connection.execute(sa.select(MODEL).where(this).with_for_update()).one()
@@ -149,19 +152,25 @@ def _locked_model(connection: sa.Connection, name: str, digest: str, records: Se
     return int(row.id)
 
 
-def _insert_positions(connection: sa.Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Adds positions. SQLAlchemy compiles the statement, but the rows go straight to the driver: they are most of what
-    is written, and SQLAlchemy's processing would be half of the cost."""
-    compiled = sa.insert(POSITION).compile(dialect=connection.dialect, column_keys=list(rows[0]))
+def _write_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds rows to POSITION, adds or replaces rows of CELL; all have the same columns.
+
+    SQLAlchemy compiles the statement, once, but the rows go straight to the driver: they are most of what is written,
+    and SQLAlchemy's processing would be half of the cost.
+    """
+    if rows:
+        sql, names = _compiled(connection.dialect, table, tuple(rows[0]))
+        values: Any = rows if names is None else [tuple([row[name] for name in names]) for row in rows]
+        connection.exec_driver_sql(sql, values)
+
+
+@lru_cache(maxsize=8)
+def _compiled(dialect: sa.Dialect, table: sa.Table, columns: tuple[str, ...]) -> tuple[str, tuple[str, ...] | None]:
+    """A statement's text, and the columns of its parameters in order; None if they are bound by name."""
+    statement = sa.insert(table) if table is POSITION else _upsert(dialect, table)
+    compiled = statement.compile(dialect=dialect, column_keys=list(columns))
     names: list[str] | None = getattr(compiled, "positiontup", None)
-    values: Any = rows if names is None else [tuple([row[name] for name in names]) for row in rows]
-    connection.exec_driver_sql(str(compiled), values)
-
-
-def _ranked(records: Iterable[AuditRecord]) -> list[str]:
-    """The kinds that positions are ranked by and that any of these records has."""
-    measured = {kind for record in records for kind in record.leakage.figures}
-    return [kind for kind in RANKED if kind in measured]
+    return str(compiled), None if names is None else tuple(names)
 
 
 def _position_row(model: int, record: AuditRecord) -> dict[str, Any]:
@@ -202,15 +211,15 @@ def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, ce
     query = sa.select(CELL).where(
         CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start, CELL.c.kind.in_(kinds)
     )
-    stored = {_key_of(row): row for row in connection.execute(query).mappings()}
+    stored = _cells_in(connection, query)
+    both = merged([{key: cell for key, cell in stored.items() if key in cells}, cells])
     rows = []
-    for key, new in cells.items():
-        cell = Cell.merged([_cell_of(stored[key]), new]) if key in stored else new
+    for key, cell in both.items():
         fields = {name: getattr(cell, name) for name in _CELL_FIELDS}
         rows.append(
             {"model": model, "tier": tier, "start": start, **key._asdict(), **fields, "sketch": cell.sketch.to_bytes()}
         )
-    _upsert(connection, CELL, rows)
+    _write_rows(connection, CELL, rows)
 
 
 def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, before: int) -> None:
@@ -219,24 +228,20 @@ def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, befo
     starts = connection.execute(sa.select(CELL.c.start).where(old).distinct().order_by(CELL.c.start)).scalars().all()
     for start in starts:
         span = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start)
-        rows = connection.execute(sa.select(CELL).where(span)).mappings()
-        cells = {_key_of(row): _cell_of(row) for row in rows}
+        cells = _cells_in(connection, sa.select(CELL).where(span))
         _merge_into(connection, model, longer, start // longer * longer, cells)
         connection.execute(sa.delete(CELL).where(span))
 
 
-def _insert_into(connection: sa.Connection, table: sa.Table) -> Any:
+def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:
     """An INSERT that can say what to do on conflict."""
-    return postgresql.insert(table) if connection.dialect.name == POSTGRESQL else sqlite.insert(table)
+    return postgresql.insert(table) if dialect.name == POSTGRESQL else sqlite.insert(table)
 
 
-def _upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]], where: Any = None) -> None:
-    """Inserts rows; one with the primary key of another replaces it, if `where` (called with the new row) holds."""
-    if not rows:
-        return
-    insert = _insert_into(connection, table)
+def _upsert(dialect: sa.Dialect, table: sa.Table, where: Any = None) -> Any:
+    """An INSERT whose row replaces one with the same primary key, if `where` (called with the new row) holds."""
+    insert = _insert_into(dialect, table)
     keys = [column.name for column in table.primary_key.columns]
     values = {column.name: insert.excluded[column.name] for column in table.columns if column.name not in keys}
     condition = None if where is None else where(insert.excluded)
-    statement = insert.on_conflict_do_update(index_elements=keys, set_=values, where=condition)
-    connection.execute(statement, [dict(row) for row in rows])
+    return insert.on_conflict_do_update(index_elements=keys, set_=values, where=condition)
