@@ -1,0 +1,1 @@
+"""A network as 8-bit integers: calibrated on real positions, judged against the original, and kept if it is as good."""

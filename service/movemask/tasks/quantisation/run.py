@@ -1,0 +1,87 @@
+"""A network → the same as 8-bit integers, judged: the story of `movemask models quantize`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from movemask.board.legal import Rules
+from movemask.inference.model import Model
+from movemask.inference.onnx import OnnxSession
+from movemask.inference.session import Array
+from movemask.tasks.quantisation.judgement import Judge, Judgement, Limits
+from movemask.tasks.quantisation.network import LEAST_SHARE, Network, seen
+from movemask.tasks.quantisation.positions import Known, Sets
+from movemask.tasks.quantisation.processor import FULL, REDUCED
+from movemask.tasks.quantisation.rounding import rounded
+from movemask.tasks.quantisation.search import Choice, Progress, chosen
+from movemask.tasks.quantisation.timing import BATCH, Speed, speed
+from movemask.tasks.quantisation.writing import Writer
+
+_LARGEST = {FULL: 127, REDUCED: 64}  # steps of a weight, by bits
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """The network's bytes, and what was found: on positions it was neither calibrated on nor chosen by."""
+
+    onnx: bytes
+    judgement: Judgement
+    speed: Speed
+    integers: tuple[str, ...]
+    floats: tuple[str, ...]
+    calibrated: int
+
+    def excess(self, limits: Limits) -> tuple[str, ...]:
+        """Why it is not worth keeping: the limits that are exceeded, or no gain."""
+        found = self.judgement.excess(limits)
+        return found if self.speed.ratio > 1 else (*found, f"no faster: {self.speed.ratio:.2f} times the speed")
+
+
+def quantised(model: Model, file: Path, known: Sets, bits: int, limits: Limits | None, progress: Progress) -> Quantised:
+    """The network of `file`, which `model` runs, with as many layers in integers as the limits allow.
+
+    `bits` are those of the weights, 7 or 8; without `limits` every layer becomes integers.
+    Raises ContractError for a network that cannot be quantised, or another ModelError.
+    """
+    outputs = model.contract.outputs
+    network = Network(file, outputs.logits)
+    batches = [_feeds(model, known.calibration[at : at + _BATCH]) for at in range(0, len(known.calibration), _BATCH)]
+    progress(f"calibrating {len(network.layers)} layers on {len(known.calibration)} positions")
+    found = seen(network, batches)
+    total = sum(found.multiplications.values())
+    layers = [layer for layer in network.layers if found.multiplications[layer.name] >= LEAST_SHARE * total]
+    weights = {}
+    for layer in layers:
+        progress(f"rounding {layer.name}")
+        matrix = layer.matrix(network.constants[layer.weight])
+        weights[layer.name] = rounded(matrix, found.moments[layer.name], _LARGEST[bits])
+    writer = Writer(network, found, weights, batches[0])
+    choice = Choice(tuple(layers), ())
+    if limits is not None:
+        choice = chosen(layers, found.multiplications, writer, Judge(model, known.search), limits, progress)
+    progress(f"judging on {len(known.judged)} other positions")
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "quantised.onnx"
+        writer.write(choice.integers, written)
+        session = OnnxSession(written, 1)
+        judgement = Judge(model, known.judged).judged(session)
+        names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
+        fast = speed(OnnxSession(file, 1), session, _feeds(model, known.judged[:BATCH]), names)
+        content = written.read_bytes()
+    return Quantised(
+        content,
+        judgement,
+        fast,
+        tuple(layer.name for layer in choice.integers),
+        tuple(layer.name for layer in choice.floats),
+        len(known.calibration),
+    )
+
+
+def _feeds(model: Model, known: Sequence[Known]) -> dict[str, Array]:
+    batch = model.whole_batch([one.position for one in known], [one.elo for one in known], Rules.VECTORISED)
+    return model.feeds(batch)
