@@ -181,7 +181,7 @@ def quantize_model(
     from movemask.tasks import installation
     from movemask.tasks.quantisation import card, positions, run
     from movemask.tasks.quantisation.judgement import Limits
-    from movemask.tasks.quantisation.processor import processor
+    from movemask.tasks.quantisation.processor import weights_for
 
     folder = own_models_dir(models_dir)
     target = installation.checked_name(new_name or f"{name}-int8")
@@ -193,17 +193,15 @@ def quantize_model(
     file = network_file(contracts[name], model.contract)
     if file is None:
         raise ContractError(f"{name}: the fake has no network to quantize")
-    limits, found = Limits(), processor()
-    width = int(bits) if bits else found.bits
-    reason = found.reason if bits is None else f"--bits {bits}; by itself {found.reason}"
-    click.echo(reason)
+    limits, weights = Limits(), weights_for(int(bits) if bits else None)
+    click.echo(weights.reason)
     known = positions.sets(model, files)
-    result = run.quantised(model, file, known, width, None if all_layers else limits, _show_step)
+    result = run.quantised(model, file, known, weights, None if all_layers else limits, _show_step)
     click.echo(quantisation_table(result, limits))
     excess = result.excess(limits)
     if excess and not force:
         raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
-    table = card.contract_of(contracts[name], model.digest, result, known, width, reason, limits)
+    table = card.contract_of(contracts[name], model.digest, result, known, weights, limits)
     entry = installation.install(folder, target, result.onnx, table, replace)
     _show_installed(installation.Installed(entry, tuple(f"kept past the limits: {one}" for one in excess)), models_dir)
 

@@ -13,6 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from movemask.errors import ContractError
 from movemask.tasks.quantisation.judgement import Limits
 from movemask.tasks.quantisation.positions import Sets
+from movemask.tasks.quantisation.processor import Weights
 from movemask.tasks.quantisation.run import Quantised
 from movemask.tasks.quantisation.timing import BATCH
 
@@ -20,7 +21,7 @@ _DIGITS = 4  # significant, of figures in the card
 
 
 def contract_of(
-    original: Path, digest: str, result: Quantised, known: Sets, bits: int, reason: str, limits: Limits
+    original: Path, digest: str, result: Quantised, known: Sets, weights: Weights, limits: Limits
 ) -> dict[str, Any]:
     """The original's contract with a card of the quantised network; the original's own card is `card.original`."""
     try:
@@ -32,18 +33,18 @@ def contract_of(
     new: dict[str, Any] = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize"}
     if "licence" in card:
         new["licence"] = card["licence"]
-    new["quantised"] = _figures(result, known, bits, reason, limits) | {"from": original.stem, "from_digest": digest}
+    new["quantised"] = _figures(result, known, weights, limits) | {"from": original.stem, "from_digest": digest}
     if card:
         new["original"] = card
     return {**table, "card": new}
 
 
-def _figures(result: Quantised, known: Sets, bits: int, reason: str, limits: Limits) -> dict[str, Any]:
+def _figures(result: Quantised, known: Sets, weights: Weights, limits: Limits) -> dict[str, Any]:
     judgement = result.judgement
     measured = {field.name: getattr(judgement, field.name) for field in fields(judgement)}
     return {
-        "weight_bits": bits,
-        "weight_bits_why": reason,
+        "weights": weights.reason,
+        "weight_bits": weights.bits,
         "layers": list(result.integers),
         "float_layers": list(result.floats),
         "positions_from": known.source,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from movemask.errors import ContractError
 from movemask.inference.onnx import OnnxSession
 from movemask.inference.session import Array
-from movemask.tasks.quantisation.rounding import Moments
+from movemask.numeric.ragged import Float
 
 #: Layers with a smaller share of the multiplications stay in float: converting would cost more than it saves.
 LEAST_SHARE = 0.01
@@ -55,6 +56,11 @@ class Layer:
         """The axis of the weights that the outputs are counted along."""
         return 0 if self.rows_first else 1
 
+    @property
+    def channel_axis(self) -> int:
+        """The axis of channels of what it reads and writes."""
+        return 1 if self.node.op_type == "Conv" else -1
+
     def matrix(self, weights: Array) -> NDArray[np.float64]:
         """The weights as `[M, K]`, a row for each output."""
         flat = weights.reshape(len(weights), -1) if self.rows_first else weights.T
@@ -83,10 +89,12 @@ class Layer:
 class Network:
     """A float network, prepared for quantising, with its layers on the way to the logits.
 
+    Layers with a small share of the multiplications are left out; `feeds` is a batch to count them by.
+
     Raises ContractError if it holds integers already, or if there is nothing to quantise.
     """
 
-    def __init__(self, file: Path, logits: str) -> None:
+    def __init__(self, file: Path, logits: str, feeds: Mapping[str, Array]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             prepared = Path(folder) / "prepared.onnx"
             try:
@@ -101,10 +109,49 @@ class Network:
         for number, node in enumerate(graph.node):
             node.name = node.name or f"{node.op_type}_{number}"
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-        self.layers = [layer for node in _leading_to(graph, logits) if (layer := self._layer(node)) is not None]
+        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
+        self._uses = Counter(name for node in graph.node for name in node.input)
         self.inputs = [info.name for info in graph.input if info.name not in self.constants]
-        if not self.layers:
+        layers = [layer for node in _leading_to(graph, logits) if (layer := self._layer(node)) is not None]
+        if not layers:
             raise ContractError(f"{file.name}: has no convolution or matrix product with constant float weights")
+        self.multiplications = self._counted(layers, feeds)
+        total = sum(self.multiplications.values())
+        self.layers = [layer for layer in layers if self.multiplications[layer.name] >= LEAST_SHARE * total]
+
+    def scale_outputs(self, layer: Layer, factors: Float) -> None:
+        """Multiplies what a layer writes by factors `[M]`."""
+        shape = self.shape(layer)
+        weights = layer.matrix(self.constants[layer.weight]) * factors[:, None]
+        self._set(layer.weight, layer.tensor(weights, shape))
+        if layer.bias is not None:
+            self._set(layer.bias, self.constants[layer.bias] * factors)
+
+    def scale_inputs(self, layer: Layer, factors: Float) -> None:
+        """Makes a layer multiply the channels that it reads by factors `[C]`."""
+        weights = layer.matrix(self.constants[layer.weight])
+        columns = np.repeat(factors, weights.shape[1] // len(factors))
+        self._set(layer.weight, layer.tensor(weights * columns, self.shape(layer)))
+
+    def add_constant(self, name: str, values: NDArray[np.floating]) -> None:
+        """Adds a float32 constant."""
+        self.constants[name] = values.astype(np.float32)
+        self.model.graph.initializer.append(numpy_helper.from_array(self.constants[name], name))
+        self._tensors[name] = self.model.graph.initializer[-1]
+
+    def _set(self, name: str, values: NDArray[np.floating]) -> None:
+        self.constants[name] = values.astype(np.float32)
+        self._tensors[name].CopyFrom(numpy_helper.from_array(self.constants[name], name))
+
+    def _counted(self, layers: Sequence[Layer], feeds: Mapping[str, Array]) -> dict[str, int]:
+        """Each layer's multiplications for one position."""
+        (values,) = self.tensors([feeds], sorted({layer.output for layer in layers}))
+        found = {}
+        for layer in layers:
+            weights, written = self.constants[layer.weight], values[layer.output]
+            outputs = weights.shape[layer.axis]
+            found[layer.name] = written.size // len(next(iter(feeds.values()))) * (weights.size // outputs)
+        return found
 
     def shape(self, layer: Layer) -> tuple[int, ...]:
         """The shape of a layer's weights."""
@@ -141,50 +188,14 @@ class Network:
         else:
             plain = weights.ndim == 2 and not attributes.get("transA", 0)
             plain = plain and attributes.get("alpha", 1.0) == attributes.get("beta", 1.0) == 1.0
+        if self._uses[node.input[1]] > 1:  # changing them would change another layer too
+            return None
         bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
-        if not plain or (bias is not None and (bias not in self.constants or self.constants[bias].ndim != 1)):
+        if not plain or (
+            bias is not None and (bias not in self.constants or self.constants[bias].ndim != 1 or self._uses[bias] > 1)
+        ):
             return None
         return Layer(node, node.input[1], bias)
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What calibration saw.
-
-    moments : of each layer's inputs
-    ranges : the lowest and the highest value of each tensor, and 0
-    whole : the tensors of whole numbers from 0 to 255
-    multiplications : of each layer for one position
-    """
-
-    moments: Mapping[str, Moments]
-    ranges: Mapping[str, tuple[float, float]]
-    whole: frozenset[str]
-    multiplications: Mapping[str, int]
-
-
-def seen(network: Network, batches: Iterable[Mapping[str, Array]]) -> Seen:
-    """What a network's layers see in batches of inputs."""
-    after = activated(network.model.graph)
-    layers = network.layers
-    names = {layer.input for layer in layers} | {after.get(layer.output, layer.output) for layer in layers}
-    moments = {
-        layer.name: Moments(network.constants[layer.weight].size // _outputs(network, layer)) for layer in layers
-    }
-    ranges: dict[str, tuple[float, float]] = {}
-    whole, multiplications = set(names), {}
-    for values in network.tensors(batches, sorted(names)):
-        for name, value in values.items():
-            low, high = ranges.get(name, (0.0, 0.0))
-            ranges[name] = (min(low, float(value.min())), max(high, float(value.max())))
-            if name in whole and not ((value == np.round(value)) & (value >= 0) & (value <= 255)).all():
-                whole.discard(name)
-        for layer in layers:
-            rows = layer.inputs(values[layer.input], network.shape(layer))
-            moments[layer.name].add(rows)
-            batch = len(values[layer.input])
-            multiplications[layer.name] = len(rows) // batch * network.constants[layer.weight].size
-    return Seen(moments, ranges, frozenset(whole), multiplications)
 
 
 def activated(graph: onnx.GraphProto) -> dict[str, str]:
@@ -199,10 +210,6 @@ def activated(graph: onnx.GraphProto) -> dict[str, str]:
         for name, nodes in readers.items()
         if len(nodes) == 1 and nodes[0].op_type == "Relu" and name not in outputs
     }
-
-
-def _outputs(network: Network, layer: Layer) -> int:
-    return network.shape(layer)[layer.axis]
 
 
 def _leading_to(graph: onnx.GraphProto, output: str) -> list[onnx.NodeProto]:

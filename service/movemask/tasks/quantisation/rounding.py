@@ -19,10 +19,13 @@ _DAMPING = 0.01  # of the mean variance, added to every input's: directions that
 
 
 class Moments:
-    """Mean `[K]` and covariance `[K, K]` of a layer's inputs, added up from parts."""
+    """Mean `[K]` and covariance `[K, K]` of a layer's inputs, added up from parts.
 
-    def __init__(self, size: int) -> None:
-        self._count = 0
+    Not `centred`, for a layer without a bias to correct: the mean is 0 and the covariance is about 0.
+    """
+
+    def __init__(self, size: int, *, centred: bool = True) -> None:
+        self._count, self._centred = 0, centred
         self._sum = np.zeros(size)
         self._products = np.zeros((size, size))
 
@@ -34,7 +37,7 @@ class Moments:
 
     @property
     def mean(self) -> Float:
-        return self._sum / self._count
+        return self._sum / self._count if self._centred else np.zeros_like(self._sum)
 
     @property
     def covariance(self) -> Float:

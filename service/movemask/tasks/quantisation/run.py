@@ -11,10 +11,12 @@ from movemask.board.legal import Rules
 from movemask.inference.model import Model
 from movemask.inference.onnx import OnnxSession
 from movemask.inference.session import Array
+from movemask.tasks.quantisation.equalisation import equalise
 from movemask.tasks.quantisation.judgement import Judge, Judgement, Limits
-from movemask.tasks.quantisation.network import LEAST_SHARE, Network, seen
+from movemask.tasks.quantisation.network import Network
+from movemask.tasks.quantisation.observation import seen
 from movemask.tasks.quantisation.positions import Known, Sets
-from movemask.tasks.quantisation.processor import FULL, REDUCED
+from movemask.tasks.quantisation.processor import FULL, REDUCED, Weights
 from movemask.tasks.quantisation.rounding import rounded
 from movemask.tasks.quantisation.search import Choice, Progress, chosen
 from movemask.tasks.quantisation.timing import BATCH, Speed, speed
@@ -41,28 +43,30 @@ class Quantised:
         return found if self.speed.ratio > 1 else (*found, f"no faster: {self.speed.ratio:.2f} times the speed")
 
 
-def quantised(model: Model, file: Path, known: Sets, bits: int, limits: Limits | None, progress: Progress) -> Quantised:
+def quantised(
+    model: Model, file: Path, known: Sets, weights: Weights, limits: Limits | None, progress: Progress
+) -> Quantised:
     """The network of `file`, which `model` runs, with as many layers in integers as the limits allow.
 
-    `bits` are those of the weights, 7 or 8; without `limits` every layer becomes integers.
+    Without `limits` every layer becomes integers.
     Raises ContractError for a network that cannot be quantised, or another ModelError.
     """
     outputs = model.contract.outputs
-    network = Network(file, outputs.logits)
     batches = [_feeds(model, known.calibration[at : at + _BATCH]) for at in range(0, len(known.calibration), _BATCH)]
-    progress(f"calibrating {len(network.layers)} layers on {len(known.calibration)} positions")
+    network = Network(file, outputs.logits, batches[0])
+    layers = network.layers
+    progress(f"calibrating {len(layers)} layers on {len(known.calibration)} positions")
+    equalise(network, batches)
     found = seen(network, batches)
-    total = sum(found.multiplications.values())
-    layers = [layer for layer in network.layers if found.multiplications[layer.name] >= LEAST_SHARE * total]
-    weights = {}
+    roundings = {}
     for layer in layers:
         progress(f"rounding {layer.name}")
         matrix = layer.matrix(network.constants[layer.weight])
-        weights[layer.name] = rounded(matrix, found.moments[layer.name], _LARGEST[bits])
-    writer = Writer(network, found, weights, batches[0])
+        roundings[layer.name] = rounded(matrix, found.moments[layer.name], _LARGEST[weights.bits])
+    writer = Writer(network, found, roundings, batches[0], unsigned=weights.unsigned)
     choice = Choice(tuple(layers), ())
     if limits is not None:
-        choice = chosen(layers, found.multiplications, writer, Judge(model, known.search), limits, progress)
+        choice = chosen(layers, network.multiplications, writer, Judge(model, known.search), limits, progress)
     progress(f"judging on {len(known.judged)} other positions")
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "quantised.onnx"

@@ -15,20 +15,32 @@ from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from movemask.inference.session import Array
-from movemask.tasks.quantisation.network import Layer, Network, Seen, activated
+from movemask.tasks.quantisation.network import Layer, Network, activated
+from movemask.tasks.quantisation.observation import Seen
 from movemask.tasks.quantisation.rounding import Rounded
 
 _STEPS = 255  # of an activation's range
 
 
 class Writer:
-    """Writes variants of one network, whose layers are rounded once."""
+    """Writes variants of one network, whose layers are rounded once.
+
+    `unsigned` weights give the same numbers as signed ones, on any processor, but are slower.
+    """
 
     def __init__(
-        self, network: Network, seen: Seen, rounded: Mapping[str, Rounded], feeds: Mapping[str, Array]
+        self,
+        network: Network,
+        seen: Seen,
+        rounded: Mapping[str, Rounded],
+        feeds: Mapping[str, Array],
+        *,
+        unsigned: bool = False,
     ) -> None:
         self._network, self._seen, self._rounded = network, seen, rounded
         self._feeds = feeds
+        self._weight_type = QuantType.QUInt8 if unsigned else QuantType.QInt8
+        self._weight_zero = np.array(128, dtype=np.uint8) if unsigned else np.array(0, dtype=np.int8)
         self._after = activated(network.model.graph)
 
     def write(self, layers: Collection[Layer], file: Path) -> None:
@@ -46,7 +58,7 @@ class Writer:
                 _Once(self._feeds),
                 quant_format=QuantFormat.QDQ,
                 per_channel=True,
-                weight_type=QuantType.QInt8,
+                weight_type=self._weight_type,
                 activation_type=QuantType.QUInt8,
                 op_types_to_quantize=["Conv", "MatMul", "Gemm", "Relu"],
                 nodes_to_quantize=[*names, *relus],
@@ -76,8 +88,8 @@ class Writer:
             found[layer.weight] = [
                 {
                     "scale": np.array(scale, dtype=np.float32),
-                    "zero_point": np.array(0, dtype=np.int8),
-                    "quant_type": QuantType.QInt8,
+                    "zero_point": self._weight_zero,
+                    "quant_type": self._weight_type,
                     "axis": layer.axis,
                 }
                 for scale in self._rounded[layer.name].scales
