@@ -24,6 +24,7 @@ from movemask.tasks.quantisation.positions import Known
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
 CLEAR_LEAD = 0.1
 _BATCH = 64
+_ROUNDING = 1e-12  # of a difference of two shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Judgement:
             )
         if self.accuracy_before is not None and self.accuracy_after is not None:
             lost = self.accuracy_before - self.accuracy_after
-            if not lost <= limits.accuracy:
+            if not lost <= limits.accuracy + _ROUNDING:
                 found.append(f"human-move accuracy {100 * lost:.2f} points lower, limit {100 * limits.accuracy:g}")
         return tuple(found)
 

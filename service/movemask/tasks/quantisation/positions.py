@@ -22,13 +22,15 @@ from movemask.tasks.bulk.sources import check, chunks
 from movemask.tasks.probes import FILE, probes
 
 #: Positions wanted of each set. Flips are rare, so that judging takes the most.
-CALIBRATION, SEARCH, JUDGED = 1024, 2048, 8192
+CALIBRATION, SEARCH, JUDGED = 1024, 4096, 8192
+#: Of the search's positions, those that rank the layers.
+RANKING = 1024
 #: Fewest positions that are calibrated and judged with.
 LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
 
 _GAMES = 4000  # read at most
 _PER_GAME = 32  # plies kept of a game while the files are read
-_SHARES = (1, 2, 5)  # of the games or lines, for the three sets
+_SHARES = (1, 2, 3)  # of the games or lines, for the three sets
 _SEED = 15
 
 

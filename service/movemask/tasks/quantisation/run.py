@@ -15,14 +15,15 @@ from movemask.tasks.quantisation.equalisation import equalise
 from movemask.tasks.quantisation.judgement import Judge, Judgement, Limits
 from movemask.tasks.quantisation.network import Network
 from movemask.tasks.quantisation.observation import seen
-from movemask.tasks.quantisation.positions import Known, Sets
+from movemask.tasks.quantisation.positions import RANKING, Known, Sets
 from movemask.tasks.quantisation.processor import FULL, REDUCED, Weights
 from movemask.tasks.quantisation.rounding import rounded
 from movemask.tasks.quantisation.search import Choice, Progress, chosen
 from movemask.tasks.quantisation.timing import BATCH, Speed, speed
 from movemask.tasks.quantisation.writing import Writer
 
-_LARGEST = {FULL: 127, REDUCED: 64}  # steps of a weight, by bits
+#: Largest steps of a weight up and down, by bits.
+LARGEST = {FULL: 127, REDUCED: 64}
 _BATCH = 64
 
 
@@ -52,7 +53,7 @@ def quantised(
     Raises ContractError for a network that cannot be quantised, or another ModelError.
     """
     outputs = model.contract.outputs
-    batches = [_feeds(model, known.calibration[at : at + _BATCH]) for at in range(0, len(known.calibration), _BATCH)]
+    batches = batches_of(model, known.calibration)
     network = Network(file, outputs.logits, batches[0])
     layers = network.layers
     progress(f"calibrating {len(layers)} layers on {len(known.calibration)} positions")
@@ -62,11 +63,12 @@ def quantised(
     for layer in layers:
         progress(f"rounding {layer.name}")
         matrix = layer.matrix(network.constants[layer.weight])
-        roundings[layer.name] = rounded(matrix, found.moments[layer.name], _LARGEST[weights.bits])
+        roundings[layer.name] = rounded(matrix, found.moments[layer.name], LARGEST[weights.bits])
     writer = Writer(network, found, roundings, batches[0], unsigned=weights.unsigned)
     choice = Choice(tuple(layers), ())
     if limits is not None:
-        choice = chosen(layers, network.multiplications, writer, Judge(model, known.search), limits, progress)
+        judge, ranking = Judge(model, known.search), Judge(model, known.search[:RANKING])
+        choice = chosen(layers, network.multiplications, writer, judge, ranking, limits, progress)
     progress(f"judging on {len(known.judged)} other positions")
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "quantised.onnx"
@@ -74,7 +76,7 @@ def quantised(
         session = OnnxSession(written, 1)
         judgement = Judge(model, known.judged).judged(session)
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
-        fast = speed(OnnxSession(file, 1), session, _feeds(model, known.judged[:BATCH]), names)
+        fast = speed(OnnxSession(file, 1), session, batches_of(model, known.judged[:BATCH])[0], names)
         content = written.read_bytes()
     return Quantised(
         content,
@@ -86,6 +88,10 @@ def quantised(
     )
 
 
-def _feeds(model: Model, known: Sequence[Known]) -> dict[str, Array]:
-    batch = model.whole_batch([one.position for one in known], [one.elo for one in known], Rules.VECTORISED)
-    return model.feeds(batch)
+def batches_of(model: Model, known: Sequence[Known]) -> list[dict[str, Array]]:
+    """A model's inputs for positions, in batches."""
+    parts = (known[start : start + _BATCH] for start in range(0, len(known), _BATCH))
+    return [
+        model.feeds(model.whole_batch([one.position for one in part], [one.elo for one in part], Rules.VECTORISED))
+        for part in parts
+    ]

@@ -13,7 +13,7 @@ from movemask.tasks.quantisation.network import Layer
 from movemask.tasks.quantisation.writing import Writer
 
 #: Share of the limits that the search keeps to: other positions, on which it is judged, give other figures.
-_MARGIN = 0.9
+_MARGIN = 0.95
 
 Progress = Callable[[str], None]
 
@@ -31,13 +31,14 @@ def chosen(
     multiplications: Mapping[str, int],
     writer: Writer,
     judge: Judge,
+    ranking: Judge,
     limits: Limits,
     progress: Progress,
 ) -> Choice:
     """The choice with the most layers in integers that is within the limits on the judge's positions.
 
-    Layers are given back in the order of what each alone costs in KL divergence, for each multiplication. One stays,
-    even past the limits.
+    Layers are given back in the order of what each alone costs in KL divergence, for each multiplication; `ranking`
+    finds that on fewer positions. One stays, even past the limits.
     """
     # Human accuracy is left to the judgement: on so few positions its noise is larger than its limit.
     target = replace(
@@ -50,9 +51,9 @@ def chosen(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "candidate.onnx"
 
-        def judged(integers: Sequence[Layer]) -> Judgement:
+        def judged(integers: Sequence[Layer], by: Judge = judge) -> Judgement:
             writer.write(integers, file)
-            return judge.judged(OnnxSession(file, 1))
+            return by.judged(OnnxSession(file, 1))
 
         left, floats = list(layers), []
         found = judged(left)
@@ -61,7 +62,7 @@ def chosen(
             return Choice(tuple(left), ())
         costs = {}
         for layer in layers:
-            costs[layer.name] = judged([layer]).kl / multiplications[layer.name]
+            costs[layer.name] = judged([layer], ranking).kl / multiplications[layer.name]
             progress(f"{layer.name} alone: KL {costs[layer.name] * multiplications[layer.name]:.5f}")
         for layer in sorted(layers, key=lambda layer: -costs[layer.name])[:-1]:
             left.remove(layer)
