@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import chess
-import numpy as np
 
 from movemask.board.elo import Elo
 from movemask.board.legal import Rules
@@ -31,6 +31,7 @@ LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
 _GAMES = 4000  # read at most
 _PER_GAME = 32  # plies kept of a game while the files are read
 _SHARES = (1, 2, 3)  # of the games or lines, for the three sets
+_AT_ONCE = 256  # positions that are tried with the network's vocabulary
 _SEED = 15
 
 
@@ -118,15 +119,13 @@ def _drawn(games: Sequence[Sequence[Known]]) -> Iterable[Known]:
 def _distinct(model: Model, found: Iterable[Known], wanted: int, seen: set[str]) -> list[Known]:
     """Up to `wanted` positions that the network can read and that were not `seen`; these are added to it."""
     kept: list[Known] = []
-    for known in found:
-        if len(kept) == wanted:
-            break
-        if known.key not in seen and _readable(model, known):
-            seen.add(known.key)
-            kept.append(known)
+    fresh = iter(found)
+    while len(kept) < wanted and (part := list(islice(fresh, _AT_ONCE))):
+        part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]
+        batch, refused = model.batch(
+            [known.position for known in part], [known.elo for known in part], Rules.VECTORISED
+        )
+        readable = [known for row, known in enumerate(part) if row not in refused and batch.counts[row]]
+        kept += readable[: wanted - len(kept)]
+        seen.update(known.key for known in kept[-len(readable) :])
     return kept
-
-
-def _readable(model: Model, known: Known) -> bool:
-    batch, refused = model.batch([known.position], [known.elo], Rules.VECTORISED)
-    return not refused and bool(np.diff(batch.indptr).all())
