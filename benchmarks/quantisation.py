@@ -1,7 +1,7 @@
-"""What each step of `movemask models quantize` gains: `python -m benchmarks.quantisation NAME… --games PGN`.
+"""What quantising costs and gains: `python -m benchmarks.quantisation cards|steps NAME… --models-dir D`.
 
-Writes docs/quantisation-results.md: the cards of the models NAME-int8… that `movemask models quantize` has written into
-the same folder, then every layer of NAME as integers in several ways.
+Writes parts of docs/quantisation-results.md. `cards`: the cards of the models NAME-int8… that `movemask models
+quantize` has written. `steps`: every layer of NAME as integers in several ways, which takes minutes.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from movemask.tasks.quantisation.rounding import Moments, Rounded, rounded
 from movemask.tasks.quantisation.timing import BATCH, speed
 from movemask.tasks.quantisation.writing import Writer
 
+#: Positions that the steps are compared on.
+STEPS_BY = 2048
 PAGE = ROOT / "docs" / "quantisation-results.md"
 
 
@@ -118,6 +120,7 @@ def card_row(name: str, card: Mapping[str, Any]) -> list[str]:
         f"`{name}`",
         str(card["weight_bits"]),
         ", ".join(card["float_layers"]) or "none",
+        f"{found['positions']:,}",
         f"{found['kl']:.4f}",
         f"{100 * found['flips']:.2f} %",
         f"{100 * found['clear_flips']:.2f} %",
@@ -134,32 +137,41 @@ def table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
 
 
+def put(part: str, text: str) -> None:
+    """Replaces a part of the page, between its markers."""
+    begin, end = f"<!-- {part} -->\n", f"\n<!-- /{part} -->"
+    before, rest = PAGE.read_text().split(begin)
+    PAGE.write_text(before + begin + text + end + rest.split(end)[1])
+
+
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description="what quantising costs and gains, step by step")
-    parser.add_argument("names", nargs="+")
-    parser.add_argument("--games", required=True)
+    parser = argparse.ArgumentParser(description="what quantising costs and gains")
+    parser.add_argument("part", choices=["cards", "steps"])
+    parser.add_argument("names", nargs="+", metavar="NAME")
     parser.add_argument("--models-dir", type=Path, required=True)
+    parser.add_argument("--games", help="for the steps: the games that the cards are from")
     arguments = parser.parse_args()
-    command = f"python -m benchmarks.quantisation {' '.join(arguments.names)} --games {Path(arguments.games).name} …"
-    parts = ["# Quantisation: results\n", f"Written by `{command}`. {weights_for().reason.capitalize()}.\n"]
+    command = (
+        f"`python -m benchmarks.quantisation {' '.join((arguments.part, *arguments.names))} --models-dir my-models"
+    )
     measures = ["mean KL", "flips", "clear flips", "largest change"]
-    cards = []
-    for name in arguments.names:
-        for file in sorted(arguments.models_dir.glob(f"{name}-int8*.toml")):
-            cards.append(card_row(file.stem, tomllib.loads(file.read_text())["card"]["quantised"]))
-    head = ["network", "bits", "in float", *measures, "human moves", "raw leakage", "speed", "limits"]
-    parts += ["## What the command writes\n", table(head, cards), ""]
-    parts.append("## Every layer as integers, step by step\n")
+    if arguments.part == "cards":
+        cards = []
+        for name in arguments.names:
+            for file in sorted(arguments.models_dir.glob(f"{name}-int8*.toml")):
+                cards.append(card_row(file.stem, tomllib.loads(file.read_text())["card"]["quantised"]))
+        head = ["network", "bits", "in float", "positions", *measures, "human moves", "raw leakage", "speed", "limits"]
+        put("cards", f"{command}`. On this processor: {weights_for().reason}.\n\n{table(head, cards)}")
+        return
+    parts = [f"{command} --games {Path(arguments.games).name}`. On this processor: {weights_for().reason}."]
     for name in arguments.names:
         model = open_model(arguments.models_dir / f"{name}.toml", 1)
         known = positions.sets(model, [arguments.games])
-        known = replace(known, judged=known.judged[:BATCH])
+        known = replace(known, search=known.search[:STEPS_BY])
         rows = list(steps(model, arguments.models_dir / f"{name}.onnx", known))
-        parts += [f"### {name}\n", f"{len(known.search):,} positions.\n"]
-        parts += [table(["bits", "way", *measures, "speed"], rows), ""]
-    PAGE.write_text("\n".join(parts))
-    print(PAGE.read_text())
+        parts += [f"### {name}", f"{len(known.search):,} positions.", table(["bits", "way", *measures, "speed"], rows)]
+    put("steps", "\n\n".join(parts))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ def quantisation_table(result: Quantised, limits: Limits) -> str:
     ]
     if found.accuracy_before is not None and found.accuracy_after is not None:
         before, after = _share(found.accuracy_before), _share(found.accuracy_after)
-        rows.append(("human-move accuracy", before, after, f"-{100 * limits.accuracy:g} points"))
+        error = f" (standard error {100 * (found.accuracy_error or 0):.2f})"
+        rows.append(("human-move accuracy", before, after, f"-{100 * limits.accuracy:g} points{error}"))
     rows.append(("raw leakage, mean", f"{found.raw_before:.3g}", f"{found.raw_after:.3g}", ""))
     if found.value is not None:
         rows.append(("expected score, mean change", "", f"{found.value:.4f}", ""))

@@ -22,8 +22,8 @@ from movemask.tasks.quantisation.positions import Known, sets
 from movemask.tasks.quantisation.processor import weights_for
 from tests.networks import FixedSession, contract, fake_model, fixed_model
 
-#: Two legal moves each.
-FENS = ("k7/8/8/8/8/8/5q2/7K w - - 0 1", "7k/8/8/8/8/8/2q5/K7 w - - 0 1", "6k1/8/8/8/8/8/r7/7K w - - 0 1")
+#: Two legal moves each, all different.
+FENS = tuple(f"7k/8/8/8/8/8/7r/{rank} w - - 0 1" for rank in ("2K5", "3K4", "4K3"))
 
 
 def slots(model: Model, fen: str) -> tuple[list[chess.Move], NDArray[np.intp]]:
@@ -66,12 +66,28 @@ def test_every_figure_is_what_its_name_says() -> None:
     assert found.raw_before == pytest.approx(raw)
     assert found.raw_after != found.raw_before
     assert found.value is None
+    assert found.accuracy_error == 0  # of one position
     assert found.excess(Limits()) == (
         f"mean KL {found.kl:.4f}, limit 0.005",
         "top-move flips 50.00%, limit 5.00%",
         "flips of first moves that led by 0.1 50.00%, limit 0.50%",
         "human-move accuracy 50.00 points lower, limit 0.3",
     )
+
+
+def test_the_error_of_a_lost_accuracy_is_that_of_paired_differences() -> None:
+    """Of three positions with two moves each, one flips away from the move that was played."""
+    before = np.zeros(1880, dtype=np.float32)
+    known, flipped = [], before.copy()
+    for number, fen in enumerate(FENS):
+        moves, place = slots(fake_model(), fen)
+        before[place[0]] = 1.0
+        flipped[place] = [0.0, 1.0] if number == 0 else [1.0, 0.0]
+        known.append(Known(Position.read(fen), None, {moves[0]: 1}))
+    found = Judge(fixed_model(before), known).judged(FixedSession(contract(), flipped))
+    assert found.accuracy_before == 1
+    assert found.accuracy_after == pytest.approx(2 / 3)
+    assert found.accuracy_error == pytest.approx(np.std([-1, 0, 0]) / np.sqrt(3))
 
 
 def test_the_same_network_is_within_all_limits() -> None:
@@ -84,7 +100,7 @@ def test_the_same_network_is_within_all_limits() -> None:
 
 
 def within() -> Judgement:
-    return Judgement(1000, 800, 0.005, 0.05, 0.005, 0.9, 1000, 0.5, 0.497, 0.1, 0.9, 0.5)
+    return Judgement(1000, 800, 0.005, 0.05, 0.005, 0.9, 1000, 0.5, 0.497, 0.1, 0.1, 0.9, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ def test_products_of_matrices_are_layers_too(tmp_path: Path) -> None:
 def test_maia_is_within_the_limits_by_the_shipped_probes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, wanted in (("CALIBRATION", 1024), ("SEARCH", 2048), ("JUDGED", 8192)):
+    for number, wanted in (("CALIBRATION", 1024), ("SEARCH", 4096), ("JUDGED", 16384)):
         monkeypatch.setattr(positions, number, wanted)
     assert run_command("import", MAIA / f"{name}.pb.gz", "--models-dir", tmp_path).exit_code == 0
     model = open_model(tmp_path / f"{name}.toml", 1)

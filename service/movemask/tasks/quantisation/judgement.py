@@ -46,7 +46,7 @@ class Judgement:
     flips, clear_flips : share of positions whose first move is another, of all and of those with a clear lead
     largest : largest change of a move's probability
     played : positions whose played move is known; accuracy before and after are the shares of players who chose the
-        network's first move, None without such positions
+        network's first move, and the error is the standard error of their difference; None without such positions
     raw : mean raw leakage before and after
     value : mean absolute change of the expected score, 0 to 1; None without a value
     """
@@ -60,6 +60,7 @@ class Judgement:
     played: int
     accuracy_before: float | None
     accuracy_after: float | None
+    accuracy_error: float | None
     raw_before: float
     raw_after: float
     value: float | None
@@ -117,6 +118,7 @@ class Judge:
         """The judgement of a session that runs the same contract. Raises a ModelError."""
         mine, theirs = self._original, self._answers(replace(self._model, session=session))
         flipped = self._first(theirs.policies) != self._top
+        before, after = self._hits(mine), self._hits(theirs)
         value = None if mine.score is None or theirs.score is None else float(np.abs(mine.score - theirs.score).mean())
         return Judgement(
             positions=len(flipped),
@@ -126,8 +128,9 @@ class Judge:
             clear_flips=float(flipped[self._clear].mean()) if self._clear.any() else 0.0,
             largest=float(row_max(np.abs(mine.policies - theirs.policies), self._indptr).max()),
             played=int(self._played.sum()),
-            accuracy_before=self._accuracy(mine),
-            accuracy_after=self._accuracy(theirs),
+            accuracy_before=None if before is None else float(before.mean()),
+            accuracy_after=None if after is None else float(after.mean()),
+            accuracy_error=None if before is None or after is None else _standard_error(after - before),
             raw_before=float(mine.raw.mean()),
             raw_after=float(theirs.raw.mean()),
             value=value,
@@ -163,7 +166,12 @@ class Judge:
         """The place of each position's most probable move in `[N]`."""
         return np.asarray(padded(policies, self._indptr, -1.0).argmax(axis=1) + self._indptr[:-1])
 
-    def _accuracy(self, answers: _Answers) -> float | None:
+    def _hits(self, answers: _Answers) -> Float | None:
+        """The share of players who chose the first move, of each position where that is known; None without any."""
         if not self._played.any():
             return None
-        return float(self._chose[self._first(answers.policies)][self._played].mean())
+        return self._chose[self._first(answers.policies)][self._played]
+
+
+def _standard_error(differences: Float) -> float:
+    return float(differences.std() / np.sqrt(len(differences)))

@@ -21,8 +21,8 @@ from movemask.tasks.bulk.samples import Choice, Skipped, samples
 from movemask.tasks.bulk.sources import check, chunks
 from movemask.tasks.probes import FILE, probes
 
-#: Positions wanted of each set. Flips are rare, so that judging takes the most.
-CALIBRATION, SEARCH, JUDGED = 1024, 4096, 8192
+#: Positions wanted of each set. Judging takes the most, so that the noise of accuracy is well below its limit.
+CALIBRATION, SEARCH, JUDGED = 1024, 4096, 16384
 #: Of the search's positions, those that rank the layers.
 RANKING = 1024
 #: Fewest positions that are calibrated and judged with.
