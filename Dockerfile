@@ -1,6 +1,6 @@
 # Two images, not root, that write only to /data and /models:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
-#   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add
+#   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add, models quantize
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
 FROM python:3.11-slim-bookworm AS build

@@ -18,6 +18,7 @@ from movemask.api import problems
 from movemask.api.app import create_app
 from movemask.api.metrics import Metrics
 from movemask.cli.audit import audit
+from movemask.cli.models import quantize_model
 from movemask.inference.contract import Contract, read_contract
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
@@ -25,6 +26,8 @@ from movemask.planes.encoders import plane_encoder_names
 from movemask.planes.variations import variation_names
 from movemask.settings import PREFIX, Settings, shipped_models
 from movemask.tasks.bulk.rows import schema
+from movemask.tasks.quantisation.judgement import Limits
+from movemask.tasks.quantisation.positions import CALIBRATION, JUDGED, SEARCH
 from movemask.vocabulary.vocabularies import vocabulary_names
 from tests.conftest import ROOT, Serve
 
@@ -120,6 +123,23 @@ def test_every_column_and_option_of_an_audit_is_listed() -> None:
     derived |= {f"cause_{cause.value}" for cause in Cause}
     plain = set(schema(KINDS).names) - derived
     assert plain <= first_column(text)
+
+
+def test_every_option_of_quantising_is_listed_and_the_limits_are_its() -> None:
+    text = doc("quantisation.md")
+    assert {name for name in first_column(text) if name.startswith("--")} == {
+        option for parameter in quantize_model.params for option in parameter.opts if option.startswith("--")
+    }
+    limits = Limits()
+    for figure, limit in (
+        ("mean KL", f"{limits.kl:g}"),
+        ("top-move flips", f"{100 * limits.flips:g} %"),
+        ("flips of a clear first move", f"{100 * limits.clear_flips:g} %"),
+        ("human-move accuracy", f"{100 * limits.accuracy:g} points lower"),
+    ):
+        assert f"| {figure} | {limit} |" in text
+    for name, number in (("calibration", CALIBRATION), ("search", SEARCH), ("judged", JUDGED)):
+        assert f"| {name} | {number:,} |" in text
 
 
 def test_every_alert_is_listed() -> None:

@@ -90,7 +90,7 @@ def audit(
     from movemask.board.elo import Elo
     from movemask.tasks.bulk import run as running
     from movemask.tasks.bulk.report import Audited, page
-    from movemask.tasks.bulk.rows import Choice
+    from movemask.tasks.bulk.samples import Choice
     from movemask.tasks.bulk.sources import Form, check, chunks, total_bytes
     from movemask.tasks.bulk.streams import STDIN
     from movemask.tasks.bulk.summary import Threshold, checked, summarised

@@ -38,15 +38,15 @@ class Installed:
 
 def import_lc0(file: Path, folder: Path, name: str | None = None, *, replace: bool = False) -> Installed:
     """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
-    name = _checked_name(name or file.name.removesuffix(".gz").removesuffix(".pb"))
-    _refuse_existing(folder, name, replace)
+    name = checked_name(name or file.name.removesuffix(".gz").removesuffix(".pb"))
+    refuse_existing(folder, name, replace)
     network = read_network(file)
     model = graph(network)
     notes = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"]
     notes += [f"left out: {part}" for part in network.left_out]
     table = _lc0_table(network)
     table["card"] = {"source": f"{file.name}, converted by movemask models import", "lc0": network.facts}
-    entry = _install(folder, name, model.SerializeToString(), table, replace)
+    entry = install(folder, name, model.SerializeToString(), table, replace)
     return Installed(entry, tuple(notes))
 
 
@@ -60,8 +60,8 @@ def add_onnx(
     replace: bool = False,
 ) -> Installed:
     """Installs an ONNX file with a contract, guessed unless `kind` names the kind of network. Raises ContractError."""
-    name = _checked_name(name or file.stem)
-    _refuse_existing(folder, name, replace)
+    name = checked_name(name or file.stem)
+    refuse_existing(folder, name, replace)
     try:
         raw = file.read_bytes()
     except OSError as error:
@@ -70,11 +70,15 @@ def add_onnx(
     guessed = guess(OnnxSession(file, threads=1), kind, trained_with_mask)
     table = dict(guessed.table)
     table["card"] = {"source": f"{file.name}, added by movemask models add"}
-    return Installed(_install(folder, name, raw, table, replace), guessed.told)
+    return Installed(install(folder, name, raw, table, replace), guessed.told)
 
 
-def _install(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
-    """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last."""
+def install(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
+    """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
+
+    `table` is the contract without `[network]`. Raises ContractError if the model fails its check, if the name is taken
+    and may not be replaced, or if the folder cannot be written.
+    """
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
     contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
     temporary: Path | None = None
@@ -86,7 +90,7 @@ def _install(folder: Path, name: str, network: bytes, table: dict[str, Any], rep
         entry = load_entry(temporary / f"{name}.toml", threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
-        _refuse_existing(folder, name, replace)
+        refuse_existing(folder, name, replace)
         for ending in (".onnx", ".toml"):
             os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:
@@ -109,13 +113,15 @@ def _lc0_table(network: Network) -> dict[str, Any]:
     }
 
 
-def _checked_name(name: str) -> str:
+def checked_name(name: str) -> str:
+    """The name; raises ContractError if no model may have it."""
     if not _NAME.fullmatch(name):
         raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
     return name
 
 
-def _refuse_existing(folder: Path, name: str, replace: bool) -> None:
+def refuse_existing(folder: Path, name: str, replace: bool) -> None:
+    """Raises ContractError if the folder has a model of that name, unless it may be replaced."""
     taken = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
     if taken and not replace:
         raise ContractError(f"{folder / name}{taken[0]} is there already: --replace, or another --name")

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from movemask import __version__
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from movemask.tasks.bulk import plots
-from movemask.tasks.bulk.rows import Skipped
+from movemask.tasks.bulk.samples import Skipped
 from movemask.tasks.bulk.summary import SHOWN, ModelSummary, Threshold
 
 #: Boards shown per network and kind; few, so that the page opens quickly.

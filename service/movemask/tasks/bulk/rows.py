@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import io
-import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
-import chess
 import numpy as np
 import pyarrow as pa
 
-from movemask.board.elo import Elo
 from movemask.board.legal import Rules
 from movemask.board.move_codes import uci_of
-from movemask.board.pgn import Game, read_games
 from movemask.board.phase import Phase, phases_of
-from movemask.board.position import Position
-from movemask.errors import MovemaskError
 from movemask.evaluation import evaluate
 from movemask.inference.batch import Batch
 from movemask.inference.model import Model
 from movemask.leakage.causes import Cause
-from movemask.leakage.kinds import KINDS, SERVED
+from movemask.leakage.kinds import SERVED
 from movemask.leakage.leakage import measure
 from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer, check_legal
 from movemask.policy import Rule
-from movemask.tasks.bulk.sources import Chunk, Form
+from movemask.tasks.bulk.samples import Choice, Sample, Skipped
 
 #: Positions per run of a network.
 _BATCH = 128
@@ -37,56 +28,8 @@ _BATCH = 128
 #: Legal and illegal moves kept per position, each.
 _MOVES_KEPT = 5
 
-_EXAMPLE = 300  # characters of an example of what was skipped
-
 _MOVE = pa.struct([("uci", pa.string()), ("probability", pa.float64())])
 _ILLEGAL = pa.struct([("uci", pa.string()), ("probability", pa.float64()), ("cause", pa.string())])
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which positions are audited, and how.
-
-    `every` takes every Nth ply of a game from `first_ply` on; `elo` is for positions without ratings.
-    """
-
-    kinds: tuple[str, ...] = KINDS
-    least: float = 1e-4
-    first_ply: int = 0
-    every: int = 1
-    chess960: bool = False
-    elo: Elo | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A position, where it came from, and the move that was played there."""
-
-    position: Position
-    source: str
-    item: int
-    ply: int
-    elo: Elo | None
-    played: chess.Move | None
-
-
-@dataclass(slots=True)
-class Skipped:
-    """Games and positions that were not audited: counts by reason, and a few examples."""
-
-    reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
-
-    def add(self, reason: str, example: str) -> None:
-        """Counts one; the example is shortened and made printable."""
-        self.reasons[reason] += 1
-        if len(self.examples) < 20:
-            shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in example[:_EXAMPLE])
-            self.examples.append(shown + ("…" if len(example) > _EXAMPLE else ""))
-
-    def merge(self, other: Skipped) -> None:
-        self.reasons.update(other.reasons)
-        self.examples = (self.examples + other.examples)[:20]
 
 
 def schema(kinds: Sequence[str]) -> pa.Schema:
@@ -114,45 +57,6 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
         fields += [(kind, pa.float64()), (f"{kind}_flipped", pa.bool_()), (f"{kind}_kl", pa.float64())]
     fields += [(f"cause_{cause.value}", pa.float64()) for cause in Cause]
     return pa.schema([*fields, ("legal", pa.list_(_MOVE)), ("illegal", pa.list_(_ILLEGAL))])
-
-
-def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    """The positions of a chunk; finished games and what cannot be read are skipped and counted."""
-    read = _game_samples if chunk.form is Form.PGN else _line_samples
-    for number, text in enumerate(chunk.items, chunk.first):
-        yield from read(text, chunk.source, number, choice, skipped)
-
-
-def _game_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    for game in read_games(io.StringIO(text)):  # one, or several without headers
-        if not isinstance(game, Game):
-            why = re.sub(r"game \d+", f"game {number}", str(game), count=1)
-            skipped.add("game that cannot be played through", f"{source}: {why}")
-            continue
-        for index, ply in enumerate(game.plies):
-            if index >= choice.first_ply and (index - choice.first_ply) % choice.every == 0:
-                yield Sample(ply.position, source, number, index, ply.elo or choice.elo, ply.played)
-
-
-def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    if not text:
-        return
-    try:
-        position = Position.read(_fen_of(text), chess960=choice.chess960)
-    except MovemaskError as error:
-        skipped.add("line that is no position", f"{source}: line {number}: {error}")
-        return
-    if not any(position.board.legal_moves):
-        skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")
-        return
-    yield Sample(position, source, number, position.board.ply(), choice.elo, None)
-
-
-def _fen_of(text: str) -> str:
-    """The FEN of a line, without EPD operations and without text after a separator."""
-    fields = re.split(r"[;|,\t]", text.strip('"'), maxsplit=1)[0].split()
-    counters = [text for text in fields[4:6] if text.isdigit()]
-    return " ".join([*fields[:4], *counters] if len(counters) == 2 else fields[:4])
 
 
 def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipped) -> pa.Table:

@@ -22,7 +22,8 @@ from movemask.errors import AuditError
 from movemask.inference.model import Model
 from movemask.inference.registry import open_model
 from movemask.processes import end_with_parent
-from movemask.tasks.bulk.rows import Choice, Skipped, rows, samples, schema
+from movemask.tasks.bulk.rows import rows, schema
+from movemask.tasks.bulk.samples import Choice, Skipped, samples
 from movemask.tasks.bulk.sources import Chunk
 
 #: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
