@@ -89,7 +89,7 @@ def audit(
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.board.elo import Elo
     from movemask.tasks.bulk import run as running
-    from movemask.tasks.bulk.report import Audited, page
+    from movemask.tasks.bulk.report import AuditRun, page
     from movemask.tasks.bulk.rows import Choice
     from movemask.tasks.bulk.sources import Form, check, chunks, total_bytes
     from movemask.tasks.bulk.streams import STDIN
@@ -126,7 +126,7 @@ def audit(
     if not models:
         raise AuditError(f"{', '.join(files)}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
-    audited = Audited(command, files, skipped, thresholds, chosen, threshold)
+    audited = AuditRun(command, files, skipped, thresholds, chosen, threshold)
     summary = {
         "movemask": __version__,
         "command": command,
