@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from movemask import __version__
+from movemask.cli.models import models_dir_option
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
 from movemask.inference.registry import Registry, load_registry
@@ -32,7 +33,7 @@ EXCEEDED = 3
     multiple=True,
     help="Network by name or contract file; repeat it to compare several. [default: the default model]",
 )
-@click.option("--models-dir", type=click.Path(path_type=Path), help="Folder of the models. [default: the shipped one]")
+@models_dir_option
 @click.option(
     "--out", type=click.Path(path_type=Path), default="audit", show_default=True, help="Folder for the results."
 )
