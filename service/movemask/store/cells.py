@@ -135,15 +135,15 @@ class Cell:
 
 def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
     """The cells of these positions."""
-    members = members_of(zip(*(record.traits.groups for record in records), strict=True))
+    groups = [record.traits.groups for record in records]
+    members = members_of(groups)
     cells: dict[Key, Cell] = {}
     for kind in KINDS:
         rows = [row for row, record in enumerate(records) if kind in record.leakage.figures]
         if rows:
             columns = _columns([records[row].leakage.figures[kind] for row in rows])
-            cells |= grouped(
-                kind, columns, members if len(rows) == len(records) else _restricted(members, rows, len(records))
-            )
+            everywhere = len(rows) == len(records)
+            cells |= grouped(kind, columns, members if everywhere else members_of([groups[row] for row in rows]))
     masses: dict[str, list[float]] = defaultdict(list)
     for record in records:
         for cause, mass in record.leakage.causes.items():
@@ -160,25 +160,15 @@ Columns = tuple[Float, NDArray[np.bool_], Float]
 Members = Mapping[str, Mapping[str, NDArray[np.intp]]]
 
 
-def members_of(groups: Iterable[Sequence[str]]) -> Members:
-    """The members of each group; `groups` holds the groups of the positions `[N]` for each of DIMENSIONS."""
+def members_of(groups: Sequence[Sequence[str]]) -> Members:
+    """The members of each group; `groups` holds, for each position, its group in each of DIMENSIONS."""
     members = {}
-    for dimension, group_of_row in zip(DIMENSIONS, groups, strict=True):
+    for dimension, group_of_row in zip(DIMENSIONS, zip(*groups, strict=True), strict=True):
         rows_of: dict[str, list[int]] = defaultdict(list)
         for row, group in enumerate(group_of_row):
             rows_of[group].append(row)
         members[dimension] = {group: np.array(rows, dtype=np.intp) for group, rows in rows_of.items()}
     return members
-
-
-def _restricted(members: Members, rows: Sequence[int], count: int) -> Members:
-    """The members among these of `count` rows, as indices into `rows`."""
-    index_of = np.full(count, -1, dtype=np.intp)
-    index_of[rows] = np.arange(len(rows))
-    return {
-        dimension: {group: index_of[of_group][index_of[of_group] >= 0] for group, of_group in groups.items()}
-        for dimension, groups in members.items()
-    }
 
 
 def grouped(kind: str, columns: Columns, members: Members) -> dict[Key, Cell]:

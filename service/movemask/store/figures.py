@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -221,18 +220,8 @@ _CELL_COLUMNS = tuple(
 
 
 def _merged(rows: Sequence[Any]) -> Cell:
-    """The merged cell of these rows; as `Cell.merged`, without an object for each row."""
-    _, _, counts, unmeasured, flips, infinite, sums, highest, kls, sketches = zip(*rows, strict=True)
-    return Cell(
-        count=sum(counts),
-        unmeasured=sum(unmeasured),
-        flips=sum(flips),
-        infinite=sum(infinite),
-        sum=math.fsum(sums),
-        max=max(highest),
-        kl=math.fsum(kls),
-        sketch=Sketch.merged_bytes([bytes(sketch) for sketch in sketches]),
-    )
+    """The merged cell of these rows."""
+    return Cell.merged(Cell(*(*row[2:-1], Sketch.from_bytes(bytes(row[-1])))) for row in rows)
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -48,21 +48,10 @@ class Sketch:
         array = np.asarray(values, dtype=np.float64)
         if not ((array >= 0) & (array < np.inf)).all():
             raise ValueError("values: must be finite and at least 0")
-        positive = array[array >= SMALLEST]
-        buckets = np.ceil(np.log(positive) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1).astype(np.intp)
-        return cls._counted(buckets, np.ones(len(buckets), dtype=np.int64), zeros=array.size - len(positive))
-
-    @classmethod
-    def _counted(cls, buckets: NDArray[np.intp], counts: NDArray[np.int64], zeros: int) -> Sketch:
-        """From buckets `[N]` and their counts, in any order, with duplicates; zeros are counted apart."""
-        lowest = int(buckets.min(initial=2**15))
-        total = np.zeros(max(0, int(buckets.max(initial=_ZERO_BUCKET)) - lowest + 1), dtype=np.int64)
-        np.add.at(total, buckets - lowest, counts)
-        nonzero = np.flatnonzero(total)
-        distinct, summed = (nonzero + lowest).astype(np.int16), total[nonzero]
-        if zeros:
-            distinct, summed = np.append(np.int16(_ZERO_BUCKET), distinct), np.append(np.int64(zeros), summed)
-        return cls(distinct, summed)
+        with np.errstate(divide="ignore"):  # of 0
+            buckets = np.ceil(np.log(array) / _LOG_GAMMA).clip(_ZERO_BUCKET + 1, 2**15 - 1).astype(np.int16)
+        buckets[array < SMALLEST] = _ZERO_BUCKET
+        return cls(*np.unique(buckets, return_counts=True))
 
     @classmethod
     def merged(cls, sketches: Iterable[Sketch]) -> Sketch:
@@ -72,31 +61,14 @@ class Sketch:
             return parts[0]
         if not parts:
             return cls.of([])
-        buckets = np.concatenate([part.buckets for part in parts]).astype(np.intp)
+        buckets = np.concatenate([part.buckets for part in parts])
         counts = np.concatenate([part.counts for part in parts])
-        zero = buckets == _ZERO_BUCKET
-        return cls._counted(buckets[~zero], counts[~zero], zeros=int(counts[zero].sum()))
-
-    @classmethod
-    def merged_bytes(cls, parts: Sequence[bytes]) -> Sketch:
-        """As `merged`, for the output of `to_bytes`: thousands of sketches without an object for each."""
-        if len(parts) == 1:
-            return cls.from_bytes(parts[0])
-        buckets: list[list[bytes]] = [[] for _ in _WIDTHS]
-        counts: list[list[bytes]] = [[] for _ in _WIDTHS]
-        for part in parts:
-            width, size = _head(part)
-            middle = _HEAD.size + 2 * size
-            buckets[width].append(part[_HEAD.size : middle])
-            counts[width].append(part[middle:])
-        indices = np.frombuffer(b"".join(b"".join(group) for group in buckets), "<i2").astype(np.intp) - _ZERO_BUCKET
-        addends = [
-            np.frombuffer(b"".join(group), dtype).astype(np.int64) for group, dtype in zip(counts, _WIDTHS, strict=True)
-        ]
-        total = np.zeros(int(indices.max(initial=0)) + 1, dtype=np.int64)
-        np.add.at(total, indices, np.concatenate(addends))
-        nonzero = np.flatnonzero(total)
-        return cls((nonzero + _ZERO_BUCKET).astype(np.int16), total[nonzero])
+        zero = buckets == _ZERO_BUCKET  # far below all others; moved next to them, so that the table is short
+        lowest = int(buckets.min(where=~zero, initial=2**15 - 1)) - 1
+        total = np.bincount(np.where(zero, 0, buckets.astype(np.intp) - lowest), counts)  # float64: exact to 2**53
+        places = np.flatnonzero(total)
+        distinct = np.where(places == 0, _ZERO_BUCKET, places + lowest).astype(np.int16)
+        return cls(distinct, total[places].astype(np.int64))
 
     @property
     def total(self) -> int:
