@@ -89,7 +89,7 @@ class Serving(Generic[S]):
             self._current[name] = _fingerprint(file, None)
             entries[name] = self._started(self._entry(file))
             self._make_room(name)
-        self.registry = Registry.of(entries, default)
+        self.registry = Registry(entries, default)
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
         if poll_seconds is not None:
@@ -137,7 +137,7 @@ class Serving(Generic[S]):
                 with self._lock:
                     previous = self.registry.default
                     default = self._default or (previous if previous in entries else None)
-                    self.registry = Registry.of(entries, default)
+                    self.registry = Registry(entries, default)
         return bool(changed or gone)
 
     def stopped(self) -> list[str]:
