@@ -1,7 +1,7 @@
 """The errors that this project raises, as a tree. HTTP status codes are in `movemask.api.problems`.
 
 MovemaskError
-├── RequestError                the request is at fault
+├── RequestError                the request is at fault; the message names the offending input
 │   ├── InvalidFen              not a FEN
 │   ├── InvalidPosition         a FEN, but no legal chess position
 │   ├── IllegalMove             a move in `moves` that cannot be played
@@ -40,12 +40,10 @@ class MovemaskError(Exception):
     """Base class of every error raised on purpose; `str(error)` can be shown to a user."""
 
 
-class RequestError(MovemaskError):
-    """The request is at fault, and the message names the offending input."""
+class RequestError(MovemaskError): ...
 
 
-class InvalidFen(RequestError):
-    """Not a FEN."""
+class InvalidFen(RequestError): ...
 
 
 class InvalidPosition(RequestError):
@@ -56,44 +54,34 @@ class InvalidPosition(RequestError):
         self.statuses = statuses
 
 
-class IllegalMove(RequestError):
-    """A move in `moves` that is not UCI, or not legal in its position."""
+class IllegalMove(RequestError): ...
 
 
-class UnsupportedVariant(RequestError):
-    """Chess960 asked of a network whose vocabulary cannot tell its castling moves."""
+class UnsupportedVariant(RequestError): ...
 
 
-class InvalidRule(RequestError):
-    """Normaliser, alpha and the like that do not go together."""
+class InvalidRule(RequestError): ...
 
 
-class NotCalibrated(RequestError):
-    """The calibrated temperature was requested of a model that has none."""
+class NotCalibrated(RequestError): ...
 
 
-class InvalidPgn(RequestError):
-    """A PGN without a game, or a game that cannot be played through."""
+class InvalidPgn(RequestError): ...
 
 
-class UnknownModel(RequestError):
-    """No model of that name in the registry."""
+class UnknownModel(RequestError): ...
 
 
-class UnknownKind(RequestError):
-    """No leakage of that kind is recorded."""
+class UnknownKind(RequestError): ...
 
 
-class InvalidParameter(RequestError):
-    """A query parameter that cannot be read; the message names it."""
+class InvalidParameter(RequestError): ...
 
 
-class InvalidAudit(RequestError):
-    """Logits or probabilities to audit that do not fit the vocabulary, or are no policy."""
+class InvalidAudit(RequestError): ...
 
 
-class LimitExceeded(RequestError):
-    """More than a limit of the service allows."""
+class LimitExceeded(RequestError): ...
 
 
 class CapacityError(MovemaskError):
@@ -104,65 +92,49 @@ class CapacityError(MovemaskError):
         self.retry_after = retry_after
 
 
-class Overloaded(CapacityError):
-    """The queue in front of the network is full."""
+class Overloaded(CapacityError): ...
 
 
-class ShuttingDown(CapacityError):
-    """The service is stopping and accepts no more work."""
+class ShuttingDown(CapacityError): ...
 
 
-class ModelError(MovemaskError):
-    """The network, or the contract it is served under, is at fault."""
+class ModelError(MovemaskError): ...
 
 
-class ContractError(ModelError):
-    """A contract that cannot be read, or an ONNX file that does not match it."""
+class ContractError(ModelError): ...
 
 
-class WeightsError(ModelError):
-    """A weight file that is damaged, or of a kind that cannot be converted."""
+class WeightsError(ModelError): ...
 
 
-class MoveOutsideVocabulary(ModelError):
-    """A legal move that has no slot of its own in the vocabulary."""
+class MoveOutsideVocabulary(ModelError): ...
 
 
-class InvalidLogits(ModelError):
-    """Legal logits that define no distribution."""
+class InvalidLogits(ModelError): ...
 
 
-class InferenceFailed(ModelError):
-    """The runtime raised, or returned something other than the contract says."""
+class InferenceFailed(ModelError): ...
 
 
-class ModelUnavailable(ModelError):
-    """The model is known, but failed its check and is not served."""
+class ModelUnavailable(ModelError): ...
 
 
-class ServedLeakage(MovemaskError):
-    """An answer has probability on an illegal move, or does not sum to 1."""
+class ServedLeakage(MovemaskError): ...
 
 
-class StoreError(MovemaskError):
-    """The audit store cannot be opened or read."""
+class StoreError(MovemaskError): ...
 
 
-class StoreUnreachable(StoreError):
-    """The audit store's database server does not answer; it may come back."""
+class StoreUnreachable(StoreError): ...
 
 
-class SourceError(MovemaskError):
-    """A file of games or positions cannot be read."""
+class SourceError(MovemaskError): ...
 
 
-class AuditError(MovemaskError):
-    """An audit of files cannot continue with these arguments."""
+class AuditError(MovemaskError): ...
 
 
-class MissingExtra(MovemaskError):
-    """A command needs packages of an extra that is not installed; the message names them."""
+class MissingExtra(MovemaskError): ...
 
 
-class SettingsError(MovemaskError):
-    """The service cannot start with its settings."""
+class SettingsError(MovemaskError): ...

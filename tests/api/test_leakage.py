@@ -25,13 +25,13 @@ from movemask.api.app import create_app
 from movemask.api.services import Services
 from movemask.board.move_codes import codes_of
 from movemask.errors import SettingsError
-from movemask.leakage.counterfactual import multiplied_softmax
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Policies, Rule
 from movemask.settings import Settings
 from movemask.vocabulary.vocabularies import vocabulary
 from tests.conftest import AuditedClient, Serve
+from tests.leakage.counterfactual import multiplied_softmax
 from tests.networks import write_fake
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3"]

@@ -15,13 +15,13 @@ from scipy.special import softmax
 from movemask.board.position import Position
 from movemask.leakage import leakage
 from movemask.leakage.causes import Cause
-from movemask.leakage.counterfactual import multiplied_softmax
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
 from movemask.leakage.leakage import Unmasked
 from movemask.leakage.record import Figure
 from movemask.numeric.gather import ragged_of_mask
 from movemask.vocabulary.vocabularies import vocabulary
 from tests.leakage.batches import leakages
+from tests.leakage.counterfactual import multiplied_softmax
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
 

@@ -64,7 +64,7 @@ def test_the_sketch_of_the_parts_is_the_sketch_of_all(parts: list[list[float]], 
     sketches = [Sketch.of(part) for part in parts]
     merged = Sketch.merged(sketches)
     assert same(merged, Sketch.of(everything))
-    assert same(Sketch.merged_bytes([sketch.to_bytes() for sketch in sketches]), merged)
+    assert same(Sketch.merged(Sketch.from_bytes(sketch.to_bytes()) for sketch in sketches), merged)
     if everything:
         assert told_safely(merged.quantile(q), nearest_rank(everything, q))
 

@@ -1,7 +1,8 @@
 """`Direct`: middleware that calls the POST endpoints without FastAPI's routing and dependency injection.
 
-FastAPI declares and documents the routes. Its overhead per request would exceed everything here but the network. Each
-body is parsed and validated once; large ones off the event loop.
+FastAPI declares and documents the routes. A small request comes to its endpoint and back in 61 µs of CPU time here, in
+329 by a plain route of FastAPI's, in 301 by one with a handler of its own (`python -m benchmarks.routing`). Each body
+is parsed and validated once; large ones off the event loop.
 """
 
 from __future__ import annotations

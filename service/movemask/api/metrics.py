@@ -11,6 +11,7 @@ import os
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
@@ -36,97 +37,64 @@ class Metrics(RuntimeEvents):
     def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
-        self.requests = Counter(
-            "movemask_requests", "Requests answered.", ["route", "method", "status"], registry=registry
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
+        self.request_seconds = histogram(
+            "movemask_request_seconds", "Time to answer a request.", ["route"], buckets=_SECONDS
         )
-        self.request_seconds = Histogram(
-            "movemask_request_seconds", "Time to answer a request.", ["route"], buckets=_SECONDS, registry=registry
+        self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
+        self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
+        self.batch_size = histogram(
+            "movemask_batch_size", "Positions in one run of a network.", ["model"], buckets=_SIZES
         )
-        self.positions = Counter("movemask_positions", "Positions answered.", ["model", "status"], registry=registry)
-        self.batches = Counter("movemask_batches", "Runs of a network.", ["model"], registry=registry)
-        self.batch_size = Histogram(
-            "movemask_batch_size", "Positions in one run of a network.", ["model"], buckets=_SIZES, registry=registry
+        self.queue_seconds = histogram(
+            "movemask_queue_seconds", "Time that positions waited for the network.", ["model"], buckets=_SECONDS
         )
-        self.queue_seconds = Histogram(
-            "movemask_queue_seconds",
-            "Time that positions waited for the network.",
-            ["model"],
-            buckets=_SECONDS,
-            registry=registry,
+        self.inference_seconds = histogram(
+            "movemask_inference_seconds", "Time of one run of a network.", ["model"], buckets=_SECONDS
         )
-        self.inference_seconds = Histogram(
-            "movemask_inference_seconds",
-            "Time of one run of a network.",
-            ["model"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.leakage = Histogram(
+        self.leakage = histogram(
             "movemask_leakage",
             "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
             ["model", "kind", "trained_with_mask"],
             buckets=_LEAKAGE,
-            registry=registry,
         )
-        self.top_move_changed = Counter(
+        self.top_move_changed = counter(
             "movemask_top_move_changed",
             "Answered positions whose best move this mistake would have changed.",
             ["model", "kind", "trained_with_mask"],
-            registry=registry,
         )
-        self.illegal_mass = Counter(
+        self.illegal_mass = counter(
             "movemask_illegal_mass",
             "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
             ["model", "cause", "trained_with_mask"],
-            registry=registry,
         )
-        self.judged_answers = Counter(
-            "movemask_judged", "Answers by vectorised rules that were compared with python-chess.", registry=registry
+        self.judged_answers = counter(
+            "movemask_judged", "Answers by vectorised rules that were compared with python-chess."
         )
-        self.cache_hits = Counter(
-            "movemask_cache_hits", "Positions answered from the cache.", ["model"], registry=registry
+        self.cache_hits = counter("movemask_cache_hits", "Positions answered from the cache.", ["model"])
+        self.cache_misses = counter("movemask_cache_misses", "Positions that the cache did not hold.", ["model"])
+        self.cache_bytes = gauge("movemask_cache_bytes", "Size of the cache.")
+        self.served_leakage = counter(
+            "movemask_served_leakage", "Answers withheld because a check of them failed. Must stay 0."
         )
-        self.cache_misses = Counter(
-            "movemask_cache_misses", "Positions that the cache did not hold.", ["model"], registry=registry
+        self.rejected = counter(
+            "movemask_rejected", "Requests refused because a queue is full, or at shutdown.", ["reason"]
         )
-        self.cache_bytes = Gauge(
-            "movemask_cache_bytes", "Size of the cache.", registry=registry, multiprocess_mode="livesum"
+        self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
+        self.log_dropped = counter(
+            "movemask_log_dropped", "Log lines dropped because standard error was read too slowly."
         )
-        self.served_leakage = Counter(
-            "movemask_served_leakage",
-            "Answers withheld because a check of them failed. Must stay 0.",
-            registry=registry,
-        )
-        self.rejected = Counter(
-            "movemask_rejected",
-            "Requests refused because a queue is full, or at shutdown.",
-            ["reason"],
-            registry=registry,
-        )
-        self.invalid = Counter(
-            "movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"], registry=registry
-        )
-        self.log_dropped = Counter(
-            "movemask_log_dropped", "Log lines dropped because standard error was read too slowly.", registry=registry
-        )
-        self.audit_dropped = Counter(
+        self.audit_dropped = counter(
             "movemask_audit_dropped",
             "Audit records that were lost: the buffer was full while the store was down, or they could not be written.",
-            registry=registry,
         )
-        self.waiting = Gauge(
-            "movemask_waiting_positions",
-            "Positions still waiting after the last run of a network.",
-            ["model"],
-            registry=registry,
-            multiprocess_mode="livesum",
+        self.waiting = gauge(
+            "movemask_waiting_positions", "Positions still waiting after the last run of a network.", ["model"]
         )
-        self.audit_waiting = Gauge(
-            "movemask_audit_waiting",
-            "Audit records waiting to be written.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
+        self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
 
     def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
         """Counts one run of a network."""

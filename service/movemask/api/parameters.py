@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Annotated
@@ -69,32 +69,17 @@ def _query_names(route: APIRoute) -> tuple[str, ...]:
     return tuple(field.alias for field in fields if isinstance(field.field_info, params.Query))
 
 
-def _time(name: str, text: str | None, now: float) -> float | None:
-    if text is None:
+def _time(name: str, given: str | None, now: float) -> float | None:
+    if given is None:
         return None
-    for read in (_number, _ago(now), _iso):
-        seconds = read(text.strip())
-        if seconds is not None:
-            return seconds
-    raise InvalidParameter(f"{name}: {text!r} is not a time; write {_FORMS}")
-
-
-def _number(text: str) -> float | None:
-    return float(text) if re.fullmatch(r"\d{1,12}(\.\d+)?", text) else None
-
-
-def _ago(now: float) -> Callable[[str], float | None]:
-    def read(text: str) -> float | None:
-        match = re.fullmatch(r"(\d{1,9})([smhdw])", text)
-        return now - int(match[1]) * _SECONDS[match[2]] if match else None
-
-    return read
-
-
-def _iso(text: str) -> float | None:
+    text = given.strip()
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
+        return float(text)
+    if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
+        return now - int(match[1]) * _SECONDS[match[2]]
     try:
         # A plus sign in a URL's query is a space.
         moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        return None
+        raise InvalidParameter(f"{name}: {given!r} is not a time; write {_FORMS}") from None

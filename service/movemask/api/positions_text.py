@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from movemask.api.schemas.leakage import audited_out
+from movemask.api.schemas.leakage import AuditedOut
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.store.figures import StoredPosition
@@ -24,7 +24,7 @@ COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illeg
 def ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
     for position in positions:
-        yield audited_out(position).model_dump_json().encode() + b"\n"
+        yield AuditedOut.model_validate(position).model_dump_json().encode() + b"\n"
 
 
 def csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:

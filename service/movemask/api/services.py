@@ -32,9 +32,7 @@ def running_services(
     readers = Readers(settings.max_readers)
     with running(settings, metrics, prepare) as runtime:
         try:
-            yield Services(
-                runtime.settings, runtime.serving, runtime.store, runtime.figures, runtime.recorder, readers, metrics
-            )
+            yield Services(**vars(runtime), readers=readers, metrics=metrics)
         finally:
             readers.close()
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from movemask import __version__
+from movemask.cli.models import models_dir_option
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
 from movemask.inference.registry import Registry, load_registry
@@ -32,7 +33,7 @@ EXCEEDED = 3
     multiple=True,
     help="Network by name or contract file; repeat it to compare several. [default: the default model]",
 )
-@click.option("--models-dir", type=click.Path(path_type=Path), help="Folder of the models. [default: the shipped one]")
+@models_dir_option
 @click.option(
     "--out", type=click.Path(path_type=Path), default="audit", show_default=True, help="Folder for the results."
 )
@@ -89,7 +90,7 @@ def audit(
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.board.elo import Elo
     from movemask.tasks.bulk import run as running
-    from movemask.tasks.bulk.report import Audited, page
+    from movemask.tasks.bulk.report import AuditRun, page
     from movemask.tasks.bulk.samples import Choice
     from movemask.tasks.bulk.sources import Form, check, chunks, total_bytes
     from movemask.tasks.bulk.streams import STDIN
@@ -126,7 +127,7 @@ def audit(
     if not models:
         raise AuditError(f"{', '.join(files)}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
-    audited = Audited(command, files, skipped, thresholds, chosen, threshold)
+    audited = AuditRun(command, files, skipped, thresholds, chosen, threshold)
     summary = {
         "movemask": __version__,
         "command": command,

@@ -189,7 +189,7 @@ def quantize_model(
     contracts = contract_files(folder, None)
     if name not in contracts:
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")
-    model = Registry.of({name: load_entry(contracts[name], 1)}, name).get(name)
+    model = Registry({name: load_entry(contracts[name], 1)}, name).get(name)
     file = network_file(contracts[name], model.contract)
     if file is None:
         raise ContractError(f"{name}: the fake has no network to quantize")

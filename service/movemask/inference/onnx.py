@@ -64,14 +64,8 @@ class OnnxSession:
         self.at_once = _GPU_RUNS if gpu else threads
         self._session = _opened(file, 1, provider)
         self._alone = self._session if gpu or threads == 1 else _opened(file, threads, provider)
-
-    @property
-    def inputs(self) -> tuple[TensorInfo, ...]:
-        return tuple(_info(node) for node in self._session.get_inputs())
-
-    @property
-    def outputs(self) -> tuple[TensorInfo, ...]:
-        return tuple(_info(node) for node in self._session.get_outputs())
+        self.inputs = tuple(map(_info, self._session.get_inputs()))
+        self.outputs = tuple(map(_info, self._session.get_outputs()))
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
         session = self._alone if alone else self._session

@@ -40,19 +40,14 @@ class Entry:
 class Registry:
     """Entries by name; `get(None)` is the default model."""
 
-    def __init__(self, entries: Mapping[str, Entry], default: str) -> None:
-        self._entries = dict(entries)
-        self.default = default
-
-    @classmethod
-    def of(cls, entries: Mapping[str, Entry], default: str | None) -> Registry:
-        """A registry of entries (at least one), sorted by name; chooses a default if None. A default without an entry
-        is kept, and raises UnknownModel when requested."""
+    def __init__(self, entries: Mapping[str, Entry], default: str | None) -> None:
+        """Entries (at least one) in any order; chooses a default if None. A default without an entry is kept, and
+        raises UnknownModel when requested."""
         for entry in entries.values():
             if entry.failure:
                 log.error("model %s is not served: %s", entry.name, entry.failure)
-        in_order = dict(sorted(entries.items()))
-        return cls(in_order, default or _first_served(in_order))
+        self._entries = dict(sorted(entries.items()))
+        self.default = default or _first_served(self._entries)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -90,7 +85,7 @@ def contract_files(folder: Path, default: str | None) -> dict[str, Path]:
 def load_registry(folder: Path, default: str | None, threads: int, provider: Provider = Provider.CPU) -> Registry:
     """Loads and checks the models of a folder; raises SettingsError if there are none, or no default."""
     files = contract_files(folder, default)
-    return Registry.of({name: load_entry(file, threads, provider) for name, file in files.items()}, default)
+    return Registry({name: load_entry(file, threads, provider) for name, file in files.items()}, default)
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:

@@ -13,7 +13,6 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -46,12 +45,11 @@ S = TypeVar("S", bound=Runner)
 
 @dataclass(slots=True, eq=False)
 class _Loaded(Generic[S]):
-    """A loaded model, how many requests use it, and when the last one began (by a logical clock)."""
+    """A loaded model, and how many requests use it."""
 
     runner: S
     size: int
     users: int = 0
-    used: int = 0
     retired: bool = False
 
 
@@ -83,8 +81,7 @@ class Serving(Generic[S]):
         self._memory = memory
         self._lock = threading.RLock()
         self._loading = threading.Lock()  # one model is loaded at a time
-        self._clock = count(1)
-        self._models: dict[str, _Loaded[S]] = {}
+        self._models: dict[str, _Loaded[S]] = {}  # the least recently used first
         self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {}
@@ -92,7 +89,7 @@ class Serving(Generic[S]):
             self._current[name] = _fingerprint(file, None)
             entries[name] = self._started(self._entry(file))
             self._make_room(name)
-        self.registry = Registry.of(entries, default)
+        self.registry = Registry(entries, default)
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
         if poll_seconds is not None:
@@ -140,7 +137,7 @@ class Serving(Generic[S]):
                 with self._lock:
                     previous = self.registry.default
                     default = self._default or (previous if previous in entries else None)
-                    self.registry = Registry.of(entries, default)
+                    self.registry = Registry(entries, default)
         return bool(changed or gone)
 
     def stopped(self) -> list[str]:
@@ -176,7 +173,7 @@ class Serving(Generic[S]):
             loaded = self._models.get(entry.name)
             if loaded is not None:
                 loaded.users += 1
-                loaded.used = next(self._clock)
+                self._models[entry.name] = self._models.pop(entry.name)
             return loaded
 
     def _release(self, loaded: _Loaded[S]) -> None:
@@ -223,7 +220,7 @@ class Serving(Generic[S]):
             with self._lock:
                 file = network_file(self._folder / f"{entry.name}.toml", entry.model.contract)
                 runner = self._start(entry.model)
-                self._models[entry.name] = _Loaded(runner, file.stat().st_size if file else 0, used=next(self._clock))
+                self._models[entry.name] = _Loaded(runner, file.stat().st_size if file else 0)
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
@@ -245,9 +242,8 @@ class Serving(Generic[S]):
                 size = sum(loaded.size for loaded in self._models.values())
                 if size <= self._memory or not idle or len(self._models) == 1:
                     return
-                name = min(idle, key=lambda candidate: self._models[candidate].used)
-            log.info("model %s is unloaded to keep to the limit of memory", name)
-            self._retire(name)
+            log.info("model %s is unloaded to keep to the limit of memory", idle[0])
+            self._retire(idle[0])
 
     def _watch(self, seconds: float) -> None:
         while not self._stop.wait(seconds):

@@ -52,26 +52,15 @@ class FakeSession:
     """
 
     def __init__(self, inputs: Sequence[TensorInfo], logits: TensorInfo, scale: float = 2.0) -> None:
-        self._inputs = tuple(inputs)
-        self._logits = logits
+        self.inputs = tuple(inputs)
+        self.outputs = (logits,)
+        self.at_once = 1
         self._scale = scale
 
-    @property
-    def at_once(self) -> int:
-        return 1
-
-    @property
-    def inputs(self) -> tuple[TensorInfo, ...]:
-        return self._inputs
-
-    @property
-    def outputs(self) -> tuple[TensorInfo, ...]:
-        return (self._logits,)
-
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
-        slots = self._logits.shape[1]
+        slots = self.outputs[0].shape[1]
         assert slots is not None
-        columns = [np.ascontiguousarray(feeds[info.name]) for info in self._inputs]
+        columns = [np.ascontiguousarray(feeds[info.name]) for info in self.inputs]
         rows = []
         for row in range(len(columns[0])):
             seed = 0

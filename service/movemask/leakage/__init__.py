@@ -1,1 +1,1 @@
-"""Measuring: kinds of leakage, counterfactuals, causes, other people's outputs."""
+"""Measuring: kinds of leakage, causes, other people's outputs."""

@@ -161,7 +161,7 @@ def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
     groups = [record.traits.groups for record in records]
     cells: dict[Key, Cell] = {}
     for rows, kinds in kinds_of.items():
-        members = members_of(zip(*(groups[row] for row in rows), strict=True))
+        members = members_of([groups[row] for row in rows])
         for kind in kinds:
             cells |= grouped(kind, _columns([records[row].leakage.figures[kind] for row in rows]), members)
     masses: dict[str, list[float]] = defaultdict(list)
@@ -180,10 +180,10 @@ Columns = tuple[Float, NDArray[np.bool_], Float]
 Members = Mapping[str, Mapping[str, NDArray[np.intp]]]
 
 
-def members_of(groups: Iterable[Sequence[str]]) -> Members:
-    """The members of each group; `groups` holds the groups of the positions `[N]` for each of DIMENSIONS."""
+def members_of(groups: Sequence[Sequence[str]]) -> Members:
+    """The members of each group; `groups` holds, for each position, its group in each of DIMENSIONS."""
     members = {}
-    for dimension, group_of_row in zip(DIMENSIONS, groups, strict=True):
+    for dimension, group_of_row in zip(DIMENSIONS, zip(*groups, strict=True), strict=True):
         rows_of: dict[str, list[int]] = defaultdict(list)
         for row, group in enumerate(group_of_row):
             rows_of[group].append(row)

@@ -24,6 +24,7 @@ from sqlalchemy.exc import (
 )
 
 from movemask.errors import StoreError, StoreUnreachable
+from movemask.store.schema import METADATA
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ def _version(connection: sa.Connection) -> str | None:
 
 
 def _migrate(connection: sa.Connection, shown: str) -> None:
-    """Runs the missing migrations in this transaction. alembic is imported only if there are any."""
+    """Makes the tables, or runs the missing migrations, in this transaction. alembic is imported only then."""
     if connection.dialect.name == POSTGRESQL:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
     version = _version(connection)
@@ -168,9 +169,11 @@ def _migrate(connection: sa.Connection, shown: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.attributes["connection"] = connection
-    if version is not None and not sa.inspect(connection).has_table("alembic_version"):
-        command.stamp(config, version)
-    command.upgrade(config, "head")
+    if version is None:
+        METADATA.create_all(connection)
+        command.stamp(config, "head")
+    else:
+        command.upgrade(config, "head")
     log.info("audit database %s: tables of version %s", shown, HEAD)
 
 

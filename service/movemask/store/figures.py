@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from movemask.leakage.kinds import KINDS
+from movemask.leakage.record import Figure
 from movemask.leakage.traits import DIMENSIONS, groups
 from movemask.store.cells import ALL, CAUSE, Cell
 from movemask.store.database import Database
@@ -23,6 +23,11 @@ from movemask.store.store import EVER
 BY = (*DIMENSIONS, CAUSE)
 
 Kinds = dict[str, Cell]  # cells by kind
+
+
+def positions_of(kinds: Kinds) -> int:
+    """The number of positions behind cells; a kind that is not always measured has fewer."""
+    return max((cell.positions for cell in kinds.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class ModelFigures:
     @property
     def positions(self) -> int:
         """Audited positions."""
-        return max((cell.positions for cell in self.kinds.values()), default=0)
+        return positions_of(self.kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,11 @@ class Bucket:
     seconds: int
     kinds: Kinds
 
+    @property
+    def positions(self) -> int:
+        """Audited positions."""
+        return positions_of(self.kinds)
+
 
 @dataclass(frozen=True, slots=True)
 class Illegal:
@@ -70,15 +80,6 @@ class Illegal:
     uci: str
     probability: float
     cause: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFigure:
-    """One kind of leakage of one position, as in `record.Figure`."""
-
-    leaked: float | None
-    flipped: bool
-    kl: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class StoredPosition:
     raw: float | None
     multiplied: float
     served: float
-    figures: dict[str, StoredFigure]
+    figures: dict[str, Figure]
     causes: dict[str, float]
     illegal: tuple[Illegal, ...]
 
@@ -126,9 +127,7 @@ class Figures:
                     groups = {group: by_group[group] for group in _in_order(by, by_group)}
                 if kinds or span.everything:
                     covered = None if span.everything else _covered(connection, row.id, span)
-                    models.append(
-                        ModelFigures(row.name, row.digest, bool(row.trained_with_mask), kinds, groups, covered)
-                    )
+                    models.append(ModelFigures(row.name, row.digest, row.trained_with_mask, kinds, groups, covered))
             return models
 
     def history(self, model: str | None, span: Span, seconds: int) -> list[tuple[ModelFigures, list[Bucket]]]:
@@ -145,7 +144,7 @@ class Figures:
                     Bucket(start, length, _by_kind({kind: _merged(cells) for kind, cells in kinds.items()}))
                     for (start, length), kinds in sorted(parts.items())
                 ]
-                histories.append((ModelFigures(row.name, row.digest, bool(row.trained_with_mask), {}), buckets))
+                histories.append((ModelFigures(row.name, row.digest, row.trained_with_mask, {}), buckets))
             return histories
 
     def worst(self, kind: str, limit: int, model: str | None = None, span: Span = Span()) -> list[StoredPosition]:
@@ -221,18 +220,8 @@ _CELL_COLUMNS = tuple(
 
 
 def _merged(rows: Sequence[Any]) -> Cell:
-    """The merged cell of these rows; as `Cell.merged`, without an object for each row."""
-    _, _, counts, unmeasured, flips, infinite, sums, highest, kls, sketches = zip(*rows, strict=True)
-    return Cell(
-        count=sum(counts),
-        unmeasured=sum(unmeasured),
-        flips=sum(flips),
-        infinite=sum(infinite),
-        sum=math.fsum(sums),
-        max=max(highest),
-        kl=math.fsum(kls),
-        sketch=Sketch.merged_bytes([bytes(sketch) for sketch in sketches]),
-    )
+    """The merged cell of these rows."""
+    return Cell.merged(Cell(*(*row[2:-1], Sketch.from_bytes(bytes(row[-1])))) for row in rows)
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:
@@ -263,23 +252,9 @@ def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[
 
 
 def _stored_position(row: Any) -> StoredPosition:
-    return StoredPosition(
-        id=row.get("id"),
-        fen=row["fen"],
-        chess960=bool(row["chess960"]),
-        model=row["name"],
-        digest=row["digest"],
-        trained_with_mask=bool(row["trained_with_mask"]),
-        time=row["time"],
-        turn=row["turn"],
-        in_check=None if row["in_check"] is None else bool(row["in_check"]),
-        phase=row["phase"],
-        legal_moves=row["legal_moves"],
-        elo=row["elo"],
-        raw=row["raw"],
-        multiplied=row["multiplied"],
-        served=row["served"],
-        figures={kind: StoredFigure(*figure) for kind, figure in json.loads(row["figures"] or "{}").items()},
-        causes=json.loads(row["causes"] or "{}"),
-        illegal=tuple(Illegal(uci, mass, *(cause or [None])) for uci, mass, *cause in json.loads(row["illegal"])),
-    )
+    values = {name: row.get(name) for name in StoredPosition.__slots__}
+    values["model"] = row["name"]
+    values["figures"] = {kind: Figure(*figure) for kind, figure in json.loads(row["figures"] or "{}").items()}
+    values["causes"] = json.loads(row["causes"] or "{}")
+    values["illegal"] = tuple(Illegal(uci, p, *(cause or [None])) for uci, p, *cause in json.loads(row["illegal"]))
+    return StoredPosition(**values)

@@ -1,4 +1,4 @@
-"""The store's tables. A change here needs a migration in `migrations/versions`."""
+"""The store's tables. A change here needs a migration in `migrations/versions` for databases that exist."""
 
 from __future__ import annotations
 

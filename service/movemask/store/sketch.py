@@ -56,24 +56,6 @@ class Sketch:
         """The sketch of the values of all these."""
         return merged_sketches([list(sketches)])[0]
 
-    @classmethod
-    def merged_bytes(cls, parts: Sequence[bytes]) -> Sketch:
-        """As `merged`, for the output of `to_bytes`: thousands of sketches without an object for each."""
-        if len(parts) == 1:
-            return cls.from_bytes(parts[0])
-        buckets: list[list[bytes]] = [[] for _ in _WIDTHS]
-        counts: list[list[bytes]] = [[] for _ in _WIDTHS]
-        for part in parts:
-            width, size = _head(part)
-            middle = _HEAD.size + 2 * size
-            buckets[width].append(part[_HEAD.size : middle])
-            counts[width].append(part[middle:])
-        indices = np.frombuffer(b"".join(b"".join(group) for group in buckets), "<i2").astype(np.intp)
-        addends = [
-            np.frombuffer(b"".join(group), dtype).astype(np.int64) for group, dtype in zip(counts, _WIDTHS, strict=True)
-        ]
-        return _split(np.zeros(len(indices), dtype=np.intp), indices, np.concatenate(addends), 1)[0]
-
     @property
     def total(self) -> int:
         """The number of values."""

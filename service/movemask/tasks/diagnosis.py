@@ -184,22 +184,25 @@ def alternatives(contract: Contract) -> Iterator[Alternative]:
         if variation(name).applies(terms.planes, vocabulary(terms.vocabulary)):
             declared = name in terms.variations
             names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
-            changed = contract.model_copy(update={"contract": terms.model_copy(update={"variations": names})})
+            changed = _changed(contract, "contract", variations=names)
             verb = "take it out of" if declared else "add it to"
             advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {verb} contract.variations"
             yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
     if terms.planes == "lc0-112":
         for fill in HistoryFill:
             if fill is not terms.history_fill:
-                changed = contract.model_copy(update={"contract": terms.model_copy(update={"history_fill": fill})})
+                changed = _changed(contract, "contract", history_fill=fill)
                 name = f"history_fill = {fill.value}"
                 yield Alternative(name, changed, f'write contract.history_fill = "{fill.value}"', "general", bare=True)
     yield from _value_alternatives(contract)
     inputs = contract.inputs
     if inputs.elo_self is not None and inputs.elo_opponent is not None:
-        swapped = inputs.model_copy(update={"elo_self": inputs.elo_opponent, "elo_opponent": inputs.elo_self})
-        changed = contract.model_copy(update={"inputs": swapped})
+        changed = _changed(contract, "inputs", elo_self=inputs.elo_opponent, elo_opponent=inputs.elo_self)
         yield Alternative("ratings swapped", changed, "swap inputs.elo_self and inputs.elo_opponent", "ratings")
+
+
+def _changed(contract: Contract, section: str, **update: object) -> Contract:
+    return contract.model_copy(update={section: getattr(contract, section).model_copy(update=update)})
 
 
 def _value_alternatives(contract: Contract) -> Iterator[Alternative]:
@@ -208,8 +211,7 @@ def _value_alternatives(contract: Contract) -> Iterator[Alternative]:
         return
 
     def changed(**update: object) -> Contract:
-        outputs = contract.outputs.model_copy(update={"value": value.model_copy(update=update)})
-        return contract.model_copy(update={"outputs": outputs})
+        return _changed(contract, "outputs", value=value.model_copy(update=update))
 
     if value.order != "score":
         order = "loss_draw_win" if value.order == "win_draw_loss" else "win_draw_loss"

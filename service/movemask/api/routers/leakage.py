@@ -5,8 +5,9 @@ Queries and JSON are done on the threads of `Readers`, never on the event loop o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
@@ -20,8 +21,6 @@ from movemask.api.schemas.leakage import (
     LeakageFiguresOut,
     PositionsOut,
     WorstOut,
-    audited_out,
-    freshness_out,
     history_out,
     model_figures_out,
 )
@@ -58,13 +57,11 @@ async def figures(
     dimension = None if by == "model" else by
     name = _model_name(services, model)
 
-    def read() -> Response:
-        fresh = freshness_out(services.recorder.freshness())
+    def read() -> dict[str, Any]:
         models = services.figures.models(name, span, dimension)
-        out = {model.name: model_figures_out(model, dimension) for model in models}
-        return _json(LeakageFiguresOut(models=out, freshness=fresh))
+        return {"models": {model.name: model_figures_out(model, dimension) for model in models}}
 
-    return await services.readers.run(read)
+    return await _answer(services, LeakageFiguresOut, read)
 
 
 @router.get(
@@ -80,13 +77,11 @@ async def history(
     older figures come in longer buckets than requested; each gives its length in `seconds`."""
     name = _model_name(services, model)
 
-    def read() -> Response:
-        fresh = freshness_out(services.recorder.freshness())
+    def read() -> dict[str, Any]:
         histories = services.figures.history(name, span, _BUCKETS[bucket])
-        out = {model.name: history_out(model, buckets) for model, buckets in histories}
-        return _json(HistoryOut(models=out, freshness=fresh))
+        return {"models": {model.name: history_out(model, buckets) for model, buckets in histories}}
 
-    return await services.readers.run(read)
+    return await _answer(services, HistoryOut, read)
 
 
 @router.get(
@@ -108,13 +103,7 @@ async def worst(
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
     name = _model_name(services, model)
-
-    def read() -> Response:
-        fresh = freshness_out(services.recorder.freshness())
-        worst = services.figures.worst(kind, limit, name, span)
-        return _json(WorstOut(positions=[audited_out(position) for position in worst], freshness=fresh))
-
-    return await services.readers.run(read)
+    return await _answer(services, WorstOut, lambda: {"positions": services.figures.worst(kind, limit, name, span)})
 
 
 @router.get(
@@ -146,14 +135,12 @@ async def positions(
             raise InvalidParameter(f"limit: {limit}, at most 1000 as JSON; NDJSON and CSV have no limit")
         wanted = limit or 100
 
-        def read() -> Response:
-            fresh = freshness_out(services.recorder.freshness())
+        def read() -> dict[str, Any]:
             page = services.figures.positions(wanted + 1, before=before, model=name, span=span)
             more = str(page[wanted - 1].id) if len(page) > wanted else None
-            shown = [audited_out(position) for position in page[:wanted]]
-            return _json(PositionsOut(positions=shown, next=more, freshness=fresh))
+            return {"positions": page[:wanted], "next": more}
 
-        return await services.readers.run(read)
+        return await _answer(services, PositionsOut, read)
     fresh = services.recorder.freshness()
     rows = islice(services.figures.all_positions(before=before, model=name, span=span), limit)
     lines, media_type = (csv_lines(rows), _CSV) if chosen == "csv" else (ndjson_lines(rows), _NDJSON)
@@ -169,8 +156,15 @@ def _cursor(text: str | None) -> int | None:
     return min(int(text), 2**63 - 1)
 
 
-def _json(out: BaseModel) -> Response:
-    return Response(out.model_dump_json(exclude_unset=True), media_type="application/json")
+async def _answer(services: Services, schema: type[BaseModel], read: Callable[[], dict[str, Any]]) -> Response:
+    """The JSON of what `read` returns, with its freshness, made on a thread of the readers."""
+
+    def made() -> Response:
+        freshness = services.recorder.freshness()  # before the figures, which are at least as fresh
+        out = schema.model_validate({**read(), "freshness": freshness})
+        return Response(out.model_dump_json(exclude_unset=True), media_type="application/json")
+
+    return await services.readers.run(made)
 
 
 def _model_name(services: Services, model: str | None) -> str | None:

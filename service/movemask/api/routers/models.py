@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from movemask.api import problems
-from movemask.api.schemas.leakage import freshness_out, model_figures_out
+from movemask.api.schemas.leakage import FreshnessOut, model_figures_out
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
 from movemask.api.services import AppServices, Services
 from movemask.inference.registry import Entry
@@ -30,7 +30,7 @@ async def model(name: str, services: AppServices) -> ModelEntryOut:
     the leakage of its answers so far."""
     entry = services.registry.entry(name)
     out = _entry_out(entry, services)
-    out.freshness = freshness_out(services.recorder.freshness())
+    out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
     for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
         out.leakage = model_figures_out(figures)
     return out

@@ -112,12 +112,9 @@ def verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
     """The JSON of a verdict."""
     return VerdictOut(
         fen=position.fen,
-        turn="white" if position.board.turn else "black",
+        turn=position.turn,
         legal_moves=position.board.legal_moves.count(),
-        kinds={
-            kind: FigureOut(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl)
-            for kind, figure in verdict.figures.items()
-        },
+        kinds=verdict.figures,
         sum=verdict.total,
         top=TopOut(uci=verdict.top, legal=verdict.top_is_legal),
         missing=list(verdict.missing),

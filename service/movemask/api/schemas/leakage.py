@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from movemask.leakage.kinds import RAW
 from movemask.store.cells import CAUSE
-from movemask.store.figures import Bucket, Kinds, ModelFigures, StoredPosition
-from movemask.store.recorder import Freshness
+from movemask.store.figures import Bucket, Kinds, ModelFigures, positions_of
 
 
 class FreshnessOut(BaseModel):
     """How fresh the figures are: they are read as of the last write."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     as_of: float = Field(
         description="Everything this worker answered before this time is counted, in seconds since 1970."
@@ -89,6 +90,8 @@ class HistoryOut(BaseModel):
 
 
 class IllegalMoveOut(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
     uci: str
     probability: float
     cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")
@@ -97,6 +100,8 @@ class IllegalMoveOut(BaseModel):
 class FigureOut(BaseModel):
     """One kind for one position; `kl` is null where it is infinite or not measured."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     leaked: float | None
     flipped: bool
     kl: float | None
@@ -104,6 +109,8 @@ class FigureOut(BaseModel):
 
 class AuditedOut(BaseModel):
     """An audited position. Fields that an older version did not store are null."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     fen: str
     chess960: bool
@@ -119,7 +126,7 @@ class AuditedOut(BaseModel):
     raw: float | None
     multiplied: float
     served: float
-    kinds: dict[str, FigureOut]
+    kinds: dict[str, FigureOut] = Field(validation_alias="figures")
     causes: dict[str, float] = Field(description="`raw` mass by cause, of moves above the threshold.")
     illegal: list[IllegalMoveOut] = Field(description="Illegal moves that plain softmax gives most, heaviest first.")
 
@@ -133,11 +140,6 @@ class PositionsOut(BaseModel):
     positions: list[AuditedOut]
     next: str | None = Field(description="The `cursor` of the next page; null after the last.")
     freshness: FreshnessOut
-
-
-def freshness_out(found: Freshness) -> FreshnessOut:
-    """A freshness as JSON has it."""
-    return FreshnessOut(as_of=found.as_of, waiting=found.waiting)
 
 
 def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakageOut:
@@ -166,38 +168,10 @@ def history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
             BucketOut(
                 start=bucket.start,
                 seconds=bucket.seconds,
-                positions=max((cell.positions for cell in bucket.kinds.values()), default=0),
+                positions=bucket.positions,
                 kinds=_kinds_out(bucket.kinds),
             )
             for bucket in buckets
-        ],
-    )
-
-
-def audited_out(position: StoredPosition) -> AuditedOut:
-    """The JSON of a stored position."""
-    return AuditedOut(
-        fen=position.fen,
-        chess960=position.chess960,
-        model=position.model,
-        digest=position.digest,
-        trained_with_mask=position.trained_with_mask,
-        time=position.time,
-        turn=position.turn,
-        phase=position.phase,
-        in_check=position.in_check,
-        legal_moves=position.legal_moves,
-        elo=position.elo,
-        raw=position.raw,
-        multiplied=position.multiplied,
-        served=position.served,
-        kinds={
-            kind: FigureOut(leaked=figure.leaked, flipped=figure.flipped, kl=figure.kl)
-            for kind, figure in position.figures.items()
-        },
-        causes=position.causes,
-        illegal=[
-            IllegalMoveOut(uci=move.uci, probability=move.probability, cause=move.cause) for move in position.illegal
         ],
     )
 
@@ -209,8 +183,7 @@ def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
         figures = {name: KindOut(**cell.mass_figures()) for name, cell in kinds.items()}
     else:
         figures = _kinds_out(kinds)
-    positions = max((cell.positions for cell in kinds.values()), default=0)
-    return GroupOut(positions=positions, kinds=figures, **out)
+    return GroupOut(positions=positions_of(kinds), kinds=figures, **out)
 
 
 def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:

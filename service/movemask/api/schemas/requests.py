@@ -228,31 +228,22 @@ def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
         moves=tuple(position.moves),
         chess960=chess960,
         elo=Elo(rating.own, rating.opponent) if rating else None,
-        rule=_rule(_rule_fields(position), _rule_fields(batch) if batch else _NO_FIELDS),
+        rule=_rule(_rule_fields(position), _rule_fields(batch) if batch else _DEFAULTS, _DEFAULTS),
     )
 
 
-#: The fields of a rule in order, None if unset.
-_RuleFields = tuple[str | None, float | None, float | None, int | None, float | None, float | None]
-
-_NO_FIELDS: _RuleFields = (None,) * 6
+_DEFAULTS: tuple[Any, ...] = ("softmax", None, 1.0, None, None, None)
 
 
-def _rule_fields(rule: RuleIn) -> _RuleFields:
+def _rule_fields(rule: RuleIn) -> tuple[Any, ...]:
+    """The fields of a rule in the order of `Rule`, None if unset."""
     return rule.normalizer, rule.alpha, rule.temperature, rule.top_k, rule.top_p, rule.min_p
 
 
 @lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
-def _rule(fields: _RuleFields, defaults: _RuleFields) -> Rule:
-    """The rule with `fields`, or `defaults` where they are None; raises InvalidRule."""
-    normalizer, alpha, temperature, top_k, top_p, min_p = (
-        default if value is None else value for value, default in zip(fields, defaults, strict=True)
-    )
-    return Rule(
-        normalizer=Normalizer("softmax" if normalizer is None else normalizer),
-        alpha=alpha,  # type: ignore[arg-type]
-        temperature=1.0 if temperature is None else temperature,  # type: ignore[arg-type]
-        top_k=top_k,  # type: ignore[arg-type]
-        top_p=top_p,  # type: ignore[arg-type]
-        min_p=min_p,  # type: ignore[arg-type]
-    )
+def _rule(*sources: tuple[Any, ...]) -> Rule:
+    """The rule whose fields are each from the first of the sources that sets it; raises InvalidRule."""
+    fields: list[Any] = [
+        next((value for value in values if value is not None), None) for values in zip(*sources, strict=True)
+    ]
+    return Rule(Normalizer(fields[0]), *fields[1:])

@@ -30,7 +30,7 @@ _ABOUT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditRun:
     """What a report says of an audit besides its networks."""
 
     command: str
@@ -41,7 +41,7 @@ class Audited:
     least: float
 
 
-def page(models: Sequence[ModelSummary], audited: Audited) -> str:
+def page(models: Sequence[ModelSummary], audited: AuditRun) -> str:
     """The HTML of the report."""
     environment = Environment(
         loader=PackageLoader("movemask.tasks.bulk"), autoescape=True, undefined=StrictUndefined, trim_blocks=True

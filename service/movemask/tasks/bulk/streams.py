@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import sys
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from movemask.errors import SourceError
 from movemask.extras import require
@@ -21,9 +21,6 @@ _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 
 #: Bytes passed to a decompressor at once, which is the resolution of progress.
 _PIECE = 4096
-
-#: Buffered text: more than a block of zstandard, so that a block is read whole.
-_BUFFER = 1 << 18
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
 
@@ -38,22 +35,15 @@ class TextSource:
     def __init__(self, name: str) -> None:
         self._name = name
         try:
-            raw: Any = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115
+            raw: Any = sys.stdin.buffer if name == STDIN else Path(name).open("rb")  # noqa: SIM115
         except OSError as error:
             raise SourceError(f"{name}: {error.strerror}") from None
-        buffered = io.BufferedReader(_Unclosed(raw) if name == STDIN else raw, 1 << 16)
-        self._pieces = _Pieces(buffered)
-        self._metered = _Metered(self._pieces)
-        self._plain = io.BufferedReader(self._metered, _BUFFER)
+        self._metered = _Metered(raw, name)
+        self._plain = io.BufferedReader(self._metered, 1 << 18)
         try:
-            head = buffered.peek(4)[:4]
-            if head == _ZSTD:
-                require("audit", name)
-                self._metered.through(_Unzstd(self._pieces))
-            elif head[:2] == _GZIP:
-                self._metered.through(gzip.GzipFile(fileobj=cast(Any, self._pieces)))
+            self._metered.begin()
             self.head = self._plain.peek(1)
-        except _UNREADABLE as error:
+        except (OSError, EOFError) as error:
             self._plain.close()
             end = " to its end" if isinstance(error, EOFError) else ""
             raise SourceError(f"{name}: cannot be read{end}: {error}") from None
@@ -82,12 +72,9 @@ class TextSource:
             for line in text:
                 self._metered.consumed(len(line) if line.isascii() else len(line.encode()))
                 yield line.rstrip("\r\n") + "\n" if line.endswith(("\r", "\r\n")) else line
-        except _UNREADABLE as error:
+        except (OSError, EOFError) as error:
             raise SourceError(f"{self._name}: cannot be read to its end: {error}") from None
         self._metered.finished()
-
-
-_UNREADABLE = (OSError, EOFError)  # gzip's errors are OSErrors
 
 
 class LineReader:
@@ -107,78 +94,46 @@ def _is_binary(head: bytes) -> bool:
     return b"\0" in head or 100 * len(head.translate(None, _TEXT)) > len(head)
 
 
-class _Unclosed(io.RawIOBase):
-    """Standard input, which stays open when this is closed."""
-
-    def __init__(self, raw: io.BufferedReader[Any]) -> None:
-        self._raw = raw
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        room = memoryview(cast(bytearray, buffer))
-        data = self._raw.read1(len(room))
-        room[: len(data)] = data
-        return len(data)
-
-
-class _Pieces(io.RawIOBase):
-    """The raw bytes of a file, a piece at a time; `pulled` counts the bytes read."""
-
-    def __init__(self, raw: io.BufferedReader[Any]) -> None:
-        self._raw = raw
-        self.pulled = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        room = memoryview(cast(bytearray, buffer))
-        data = self._raw.read1(min(len(room), _PIECE))
-        room[: len(data)] = data
-        self.pulled += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
 class _Metered(io.RawIOBase):
-    """The decompressed text of a file; `position` is the bytes of the file behind the text consumed so far.
+    """The decompressed content of a file; `position` is the bytes of the file behind the text consumed so far.
 
-    Decompression runs ahead of the reader, so the bytes that a piece of text took are spread evenly over it.
+    Decompression runs ahead of the reader, so the bytes that a piece of text took are spread evenly over it. Raises
+    OSError for damaged data and EOFError for data that is cut short, which zstandard's own reader does not report.
     """
 
-    def __init__(self, pieces: _Pieces) -> None:
-        self._plain: io.RawIOBase | gzip.GzipFile = pieces
-        self._read: Callable[[int], bytes | None] = pieces.read
+    def __init__(self, raw: Any, name: str) -> None:
+        self._raw, self._name = raw, name
+        self._new_frame: Callable[[], Any] | None = None  # None if the file is not compressed
+        self._frame: Any = None  # None between frames
+        self._left = b""  # of the file, not decompressed yet
         self._ready = memoryview(b"")
-        self._pieces = pieces
-        self._pulled = 0
+        self._pulled = self._charged = 0  # bytes of the file: read so far, and of those in a piece of text
         self._ahead: deque[tuple[int, float]] = deque()  # bytes of text to come, and of the file for them
         self.position = 0.0
+
+    def begin(self) -> None:
+        """Recognises the compression by the first bytes."""
+        self._left = self._pull()
+        if self._left.startswith(_ZSTD):
+            require("audit", self._name)
+            import zstandard
+
+            self._new_frame = zstandard.ZstdDecompressor().decompressobj
+        elif self._left.startswith(_GZIP):
+            self._new_frame = lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self._ready:
-            self._ready = memoryview(self._read(_BUFFER) or b"")
-            if not self._ready:
-                return 0
-            self._ahead.append((len(self._ready), self._pieces.pulled - self._pulled))
-            self._pulled = self._pieces.pulled
+            self._ready = memoryview(self._next_text())
+            if self._ready:
+                self._ahead.append((len(self._ready), self._pulled - self._charged))
+                self._charged = self._pulled
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
-
-    def through(self, plain: _Unzstd | gzip.GzipFile) -> None:
-        """Reads through this decompressor from now on."""
-        self._plain = plain
-        # gzip's `read` would fill the whole buffer, and fail on damage that is still far ahead.
-        self._read = plain.read1 if isinstance(plain, gzip.GzipFile) else plain.read
 
     def consumed(self, size: int) -> None:
         """Counts this many more bytes of text as consumed."""
@@ -194,48 +149,37 @@ class _Metered(io.RawIOBase):
     def finished(self) -> None:
         """Counts the whole file as consumed."""
         self._ahead.clear()
-        self.position = float(self._pieces.pulled)
+        self.position = float(self._pulled)
 
     def close(self) -> None:
-        if not self.closed:
-            self._plain.close()
-            self._pieces.close()
+        if self._name != STDIN:
+            self._raw.close()
         super().close()
 
-
-class _Unzstd(io.RawIOBase):
-    """The content of a zstandard file, frame by frame. Raises OSError if it is damaged, EOFError if it is cut short,
-    which the library's own stream reader does not report."""
-
-    def __init__(self, raw: _Pieces) -> None:
-        import zstandard
-
-        self._raw = raw
-        self._decompressor = zstandard.ZstdDecompressor()
-        self._damaged = zstandard.ZstdError
-        self._frame = self._decompressor.decompressobj()
-        self._begun = False
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        room = memoryview(cast(bytearray, buffer))
-        while not self._ready:
-            data = self._frame.unused_data if self._frame.eof else b""
-            if self._frame.eof:
-                self._frame, self._begun = self._decompressor.decompressobj(), False
-            data = data or self._raw.read(_PIECE)
-            if not data:
-                if self._begun:
-                    raise EOFError("the file is cut short")
-                return 0
-            self._begun = True
+    def _next_text(self) -> bytes:
+        """The next piece of text; empty at the end."""
+        while data := self._left or self._pull():
+            self._left = b""
+            if self._new_frame is None:
+                return data
+            if self._frame is None:
+                data = data.lstrip(b"\0")  # padding after a frame
+                if not data:
+                    continue
+                self._frame = self._new_frame()
             try:
-                self._ready = memoryview(self._frame.decompress(data))
-            except self._damaged as error:
+                text: bytes = self._frame.decompress(data)
+            except Exception as error:  # zlib's and zstandard's errors have no base in common
                 raise OSError(str(error)) from None
-        size = min(len(room), len(self._ready))
-        room[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
+            if self._frame.eof:
+                self._left, self._frame = self._frame.unused_data, None
+            if text:
+                return text
+        if self._frame is not None:
+            raise EOFError("the file is cut short")
+        return b""
+
+    def _pull(self) -> bytes:
+        data: bytes = self._raw.read1(_PIECE)
+        self._pulled += len(data)
+        return data

@@ -1,6 +1,7 @@
 """Version 2: cells by span of time and group replace the totals and sketches; more columns for single positions.
 
-The counts of version 1 stay, as figures of all time.
+The counts of version 1 stay, as figures of all time. Version 1 came before alembic: a database of it has tables and no
+revision. Newer tables are made by `store.schema`, not by migrations.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from alembic import op
 from movemask.store.sketch import Sketch
 
 revision = "2"
-down_revision = "1"
+down_revision = None
 
 _OLD_ZERO_BUCKET = -(2**31)
 _NEW_ZERO_BUCKET = -(2**15)

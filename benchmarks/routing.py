@@ -1,0 +1,100 @@
+"""What FastAPI's routing costs a request, as a Markdown table: `python -m benchmarks.routing`.
+
+The same small body is posted to three routes of the app, without HTTP, to an endpoint that answers at once: through
+`api.direct`, through a route of FastAPI's with a handler of its own that reads the body alike, and a plain route. CPU
+time, the least of many rounds, so that what else the machine does matters little.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import chess
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.routing import APIRoute
+
+from movemask.api import bodies
+from movemask.api.app import create_app
+from movemask.api.bodies import position_limits
+from movemask.api.direct import Direct, DirectRoute
+from movemask.api.parameters import refuse_parameters
+from movemask.api.schemas.requests import PolicyIn
+from movemask.api.services import AppServices
+from movemask.settings import Settings
+
+ROUNDS, REQUESTS = 15, 300
+BODY = json.dumps({"fen": chess.STARTING_FEN, "include": ["san"]}).encode()
+ROUTES = {"/direct": "`api.direct`", "/handler": "a route with a handler of its own", "/plain": "a plain route"}
+
+
+async def endpoint(asked: PolicyIn, request: Request, services: AppServices) -> Response:
+    """Answers at once."""
+    return Response(b"{}", media_type="application/json")
+
+
+class OwnHandler(APIRoute):
+    """A route that reads its body as `api.direct` does."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def handle(request: Request) -> Response:
+            services = request.app.state.services
+            body = await request.body()
+            asked = bodies.read(body, PolicyIn, position_limits(services.settings), services.settings)
+            refuse_parameters(request, PolicyIn)
+            return await endpoint(asked, request, services)
+
+        return handle
+
+
+async def post(app: FastAPI, path: str) -> None:
+    """One request, as uvicorn hands it over."""
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(BODY)).encode())]
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": path, "raw_path": path.encode()}
+    scope |= {"asgi": {"version": "3.0"}, "query_string": b"", "root_path": "", "scheme": "http", "headers": headers}
+    scope |= {"client": ("client", 1), "server": ("server", 80)}
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": BODY}
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 200) == 200
+
+    await app(scope, receive, send)
+
+
+async def measured(folder: Path) -> dict[str, float]:
+    """Seconds of CPU time a request, by path."""
+    app = create_app(Settings.read(database_url=f"sqlite:///{folder}/audit.db", threads=1))
+    app.add_api_route("/plain", endpoint, methods=["POST"])
+    router = APIRouter(route_class=OwnHandler)
+    router.add_api_route("/handler", endpoint, methods=["POST"])
+    app.include_router(router)
+    app.add_middleware(Direct, routes=(DirectRoute("/direct", PolicyIn, endpoint, position_limits),))
+    least = dict.fromkeys(ROUTES, float("inf"))
+    async with app.router.lifespan_context(app):
+        for _ in range(ROUNDS):
+            for path in ROUTES:
+                started = time.process_time()
+                for _ in range(REQUESTS):
+                    await post(app, path)
+                least[path] = min(least[path], (time.process_time() - started) / REQUESTS)
+    return least
+
+
+def main() -> None:
+    """Prints the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        least = asyncio.run(measured(Path(folder)))
+    print("| a small request through | CPU, µs |\n|---|---:|")
+    for path, seconds in least.items():
+        print(f"| {ROUTES[path]} | {1e6 * seconds:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
