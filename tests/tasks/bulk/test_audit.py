@@ -40,8 +40,12 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MEANINGS
 from movemask.settings import shipped_models
 from movemask.store.cells import QUANTILES
+from movemask.tasks.bulk.files import Folder
+from movemask.tasks.bulk.parts import read_table
 from movemask.tasks.bulk.rows import schema
-from movemask.tasks.bulk.summary import Threshold, summarised
+from movemask.tasks.bulk.summary import ModelSummary, Threshold
+from movemask.tasks.bulk.summary import summarised as summary_of
+from movemask.tasks.bulk.tally import Tally
 from tests.conftest import ROOT
 from tests.ground_truth import tricky
 from tests.networks import ONNX_TOML, write_fake, write_onnx
@@ -233,6 +237,13 @@ def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Seq
                 rows.append(row)
             writer.write_table(pa.Table.from_pylist(rows, schema=schema(("raw", "served"))))
     writer.close()
+
+
+def summarised(*files: Path) -> list[ModelSummary]:
+    """The summary of tables, each a part."""
+    parts = [Folder(str(file)) for file in files]
+    tally = Tally.merged(Tally.of(read_table(part)) for part in parts)
+    return summary_of(tally, [[part] for part in parts], list(tally.models))
 
 
 def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path: Path) -> None:

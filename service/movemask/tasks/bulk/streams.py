@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
 from movemask.errors import SourceError
 from movemask.extras import require
+from movemask.tasks.bulk.files import open_binary
+from movemask.tasks.bulk.frames import is_zstd
 
 #: The name of standard input.
 STDIN = "-"
 
-_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"
 
 #: Bytes passed to a decompressor at once, which is the resolution of progress.
 _PIECE = 4096
@@ -32,24 +34,44 @@ class TextSource:
     """The lines of a file or of standard input, decompressed if the first bytes say gzip or zstandard. A context
     manager.
 
+    Parameters
+    ----------
+    name : path, URI, or STDIN
+    starts : offsets in the file on disk where its splits begin, if it is read in several: of bytes in a plain file, of
+        frames in a zstandard one
+    first : the split to begin with
+    partial : whether that split begins in the middle of a line, which belongs to the split before and is skipped
+
     Raises SourceError for a file that cannot be opened or read, or that is binary.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, starts: Sequence[int] = (0,), first: int = 0, *, partial: bool = False) -> None:
         self._name = name
         try:
-            raw: Any = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115
+            raw: Any = _Unclosed(cast(Any, sys.stdin.buffer)) if name == STDIN else open_binary(name)
+            buffered = io.BufferedReader(raw, 1 << 16)
+            head = buffered.peek(4)[:4]
+            if first:
+                buffered.seek(starts[first])
         except OSError as error:
-            raise SourceError(f"{name}: {error.strerror}") from None
-        buffered = io.BufferedReader(_Unclosed(raw) if name == STDIN else raw, 1 << 16)
-        self._pieces = _Pieces(buffered)
+            raise SourceError(f"{name}: {error.strerror or error}") from None
+        zstd = is_zstd(head)
+        self._split = first
+        #: The splits whose beginning is that of a line, of those that have been reached.
+        self.clean: set[int] = set()
+        # Offsets in the text from which a line belongs to a split; those of frames are known when they are reached.
+        self._marks = deque((0 if zstd else start - starts[first], first + n) for n, start in enumerate(starts[first:]))
+        if zstd:
+            self._marks.clear()
+        self._offset, self._partial, self._bom = 0, partial, not first
+        self._pieces = _Pieces(buffered, starts[first:])
         self._metered = _Metered(self._pieces)
         self._plain = io.BufferedReader(self._metered, _BUFFER)
         try:
-            head = buffered.peek(4)[:4]
-            if head == _ZSTD:
+            if zstd:
                 require("audit", name)
-                self._metered.through(_Unzstd(self._pieces))
+                number = {start: first + n for n, start in enumerate(starts[first:])}
+                self._metered.through(_Unzstd(self._pieces, starts[first], number, self._marks))
             elif head[:2] == _GZIP:
                 self._metered.through(gzip.GzipFile(fileobj=cast(Any, self._pieces)))
             self.head = self._plain.peek(1)
@@ -60,7 +82,7 @@ class TextSource:
         except BaseException:
             self._plain.close()
             raise
-        if _is_binary(self.head):
+        if not first and _is_binary(self.head):
             self._plain.close()
             raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
 
@@ -76,15 +98,36 @@ class TextSource:
         return int(self._metered.position)
 
     def __iter__(self) -> Iterator[str]:
-        # Line ends stay as they are until their bytes are counted.
-        text = io.TextIOWrapper(self._plain, encoding="utf-8-sig", errors="replace", newline="")
+        for _, line in self.lines():
+            yield line
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The lines, each with the split that it begins in."""
         try:
-            for line in text:
-                self._metered.consumed(len(line) if line.isascii() else len(line.encode()))
-                yield line.rstrip("\r\n") + "\n" if line.endswith(("\r", "\r\n")) else line
+            for line in self._plain:
+                while self._marks and self._marks[0][0] <= self._offset:
+                    mark, self._split = self._marks.popleft()
+                    if mark == self._offset and not self._partial:
+                        self.clean.add(self._split)
+                self._offset += len(line)
+                self._metered.consumed(len(line))
+                if self._partial:
+                    self._partial = False
+                    continue
+                if self._bom:
+                    line, self._bom = line.removeprefix(codecs.BOM_UTF8), False
+                for text in (line,) if b"\r" not in line else _split_at_returns(line):
+                    yield self._split, text.decode("utf-8", "replace")
         except _UNREADABLE as error:
             raise SourceError(f"{self._name}: cannot be read to its end: {error}") from None
         self._metered.finished()
+
+
+def _split_at_returns(line: bytes) -> list[bytes]:
+    """The lines of text in which a carriage return ends one too, as on old Macs; each ends in a newline."""
+    pieces = line.splitlines()
+    whole = line.endswith((b"\n", b"\r"))
+    return [piece + b"\n" if whole or piece is not pieces[-1] else piece for piece in pieces]
 
 
 _UNREADABLE = (OSError, EOFError)  # gzip's errors are OSErrors
@@ -124,18 +167,23 @@ class _Unclosed(io.RawIOBase):
 
 
 class _Pieces(io.RawIOBase):
-    """The raw bytes of a file, a piece at a time; `pulled` counts the bytes read."""
+    """The raw bytes of a file, a piece at a time; `pulled` counts the bytes read. No piece lies across the beginning of
+    a split, so that a split gives the same pieces from wherever reading began."""
 
-    def __init__(self, raw: io.BufferedReader[Any]) -> None:
+    def __init__(self, raw: io.BufferedReader[Any], starts: Sequence[int]) -> None:
         self._raw = raw
+        self._ends = deque(start - starts[0] for start in starts[1:])
         self.pulled = 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
+        while self._ends and self._ends[0] <= self.pulled:
+            self._ends.popleft()
         room = memoryview(cast(bytearray, buffer))
-        data = self._raw.read1(min(len(room), _PIECE))
+        size = min(len(room), _PIECE)
+        data = self._raw.read(min(size, self._ends[0] - self.pulled) if self._ends else size)
         room[: len(data)] = data
         self.pulled += len(data)
         return len(data)
@@ -207,10 +255,13 @@ class _Unzstd(io.RawIOBase):
     """The content of a zstandard file, frame by frame. Raises OSError if it is damaged, EOFError if it is cut short,
     which the library's own stream reader does not report."""
 
-    def __init__(self, raw: _Pieces) -> None:
+    def __init__(self, raw: _Pieces, start: int, number: Mapping[int, int], marks: deque[tuple[int, int]]) -> None:
+        """`raw` begins at offset `start` of the file. When a frame at an offset in `number` begins, its offset in the
+        text and that number are appended to `marks`."""
         import zstandard
 
-        self._raw = raw
+        self._raw, self._start, self._number, self._marks = raw, start, number, marks
+        self._text = 0  # bytes of text so far
         self._decompressor = zstandard.ZstdDecompressor()
         self._damaged = zstandard.ZstdError
         self._frame = self._decompressor.decompressobj()
@@ -231,9 +282,14 @@ class _Unzstd(io.RawIOBase):
                 if self._begun:
                     raise EOFError("the file is cut short")
                 return 0
+            if not self._begun:
+                number = self._number.get(self._start + self._raw.pulled - len(data))
+                if number is not None:
+                    self._marks.append((self._text, number))
             self._begun = True
             try:
                 self._ready = memoryview(self._frame.decompress(data))
+                self._text += len(self._ready)
             except self._damaged as error:
                 raise OSError(str(error)) from None
         size = min(len(room), len(self._ready))
