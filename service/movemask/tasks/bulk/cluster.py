@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -64,6 +65,8 @@ _RETRIES = 20
 #: Times that a chunk is begun before it is left out; a process may also die of something else.
 TRIES = 5
 
+_REACH_SECONDS = 10
+
 #: Bytes of shared memory that a cluster started here gets, which suffice: only chunks under way are in it.
 _OBJECT_STORE = 200 << 20
 
@@ -102,10 +105,17 @@ def connected(
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         if address == "local":
-            ray.init(num_cpus=jobs or cores, include_dashboard=False, object_store_memory=_OBJECT_STORE, **quiet)
+            ray.init(
+                address="local",
+                num_cpus=jobs or cores,
+                include_dashboard=False,
+                object_store_memory=_OBJECT_STORE,
+                **quiet,
+            )
         else:
+            _reach(address)
             ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise AuditError(f"--ray {address}: {str(error).strip().splitlines()[0]}") from None
     try:
         found = ray.cluster_resources().get("GPU", 0)
@@ -116,6 +126,13 @@ def connected(
         raise AuditError(f"ray: {_first_line(error)}; the same command goes on from here") from None
     finally:
         ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Raises OSError if nothing listens there: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
 
 
 class RaySpread:

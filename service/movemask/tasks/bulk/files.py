@@ -112,6 +112,13 @@ class Folder:
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in found)
 
+    def infos(self) -> list[Any]:
+        """The pyarrow FileInfo of each file in the folder."""
+        from pyarrow import fs
+
+        system, path = self.place
+        return [info for info in system.get_file_info(fs.FileSelector(path)) if info.is_file]
+
     def exists(self) -> bool:
         from pyarrow import fs
 
