@@ -11,34 +11,27 @@ import logging
 import os
 import pickle
 import socket
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from movemask.errors import AuditError, SourceError
-from movemask.inference.contract import read_contract
-from movemask.inference.onnx import Provider, provider_named
-from movemask.inference.registry import network_file, open_model
-from movemask.tasks.bulk.files import Folder
-from movemask.tasks.bulk.parts import Finished, PartDone, part_of
-from movemask.tasks.bulk.rows import Choice
-from movemask.tasks.bulk.run import BEGUN, NETWORKS, Job, leave_out, make_part
-from movemask.tasks.bulk.sources import (
-    Chunk,
-    Entry,
-    Form,
-    Passage,
-    Sizes,
-    Source,
-    chunks,
-    entries,
-    passage,
-    survey,
+from movemask.tasks.bulk.parts import Finished, PartDone
+from movemask.tasks.bulk.run import BEGUN, NETWORKS, Job
+from movemask.tasks.bulk.sources import Entry, Passage, Source, entries
+from movemask.tasks.bulk.workers import (
+    Auditor,
+    SplitRead,
+    Work,
+    enter,
+    passage_of,
+    read_splits,
+    readable_items,
+    survey_files,
+    write_networks,
 )
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import: Ray reports its use otherwise
@@ -62,9 +55,6 @@ _SURVEYED = 64
 #: Times that Ray runs a task of the summary anew after its process or node died, before the audit stops.
 _RETRIES = 20
 
-#: Times that a chunk is begun before it is left out; a process may also die of something else.
-TRIES = 5
-
 _REACH_SECONDS = 10
 
 #: Bytes of shared memory that a cluster started here gets, which suffice: only chunks under way are in it.
@@ -72,25 +62,6 @@ _OBJECT_STORE = 200 << 20
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A split to read: where it is entered, and the most items to take of it."""
-
-    source: Source
-    entry: Entry
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRead:
-    """A split that has been read: the number of its chunks, and why it could not be read to its end."""
-
-    file: int
-    split: int
-    chunks: int
-    error: str = ""
 
 
 @contextmanager
@@ -136,9 +107,14 @@ def _reach(address: str) -> None:
 
 
 class RaySpread:
-    """A connected cluster. `actors` is the most at a time; as many as the cluster has room for if None."""
+    """A connected cluster. `actors` is the most at a time; as many as the cluster has room for if None.
+
+    `auditor` is the class of the actors, and `least` the number that there are at any time; the benchmark has others.
+    """
 
     partitioned = True
+    least = 1
+    auditor: type[Auditor] = Auditor
 
     def __init__(self, contracts: Sequence[Path], actors: int | None, gpus: float) -> None:
         self._contracts = tuple(contracts)
@@ -190,13 +166,13 @@ class RaySpread:
                 yield Work(source, Entry())
                 continue
             passages: list[Passage | None] = [None] * len(source.starts)
-            for split, found in self.each(partial(_passage, source), range(len(source.starts))):
+            for split, found in self.each(partial(passage_of, source), range(len(source.starts))):
                 passages[split] = found
             for entry, count in entries(source, (one for one in passages if one is not None)):
                 yield Work(source, entry, left)
                 if left is not None:
                     if count is None:
-                        (count,) = self.each(partial(_readable_items, job.sizes), [(source, entry)])
+                        (count,) = self.each(partial(readable_items, job.sizes), [(source, entry)])
                     left = max(0, left - count)
                 if left == 0:
                     break
@@ -208,7 +184,7 @@ class RaySpread:
         # With a limit the first files may do.
         at_once = 1 if job.limit is not None else len(groups)
         for first in range(0, len(groups), at_once):
-            surveyed = self.each(partial(_survey, job.form, job.sizes), groups[first : first + at_once])
+            surveyed = self.each(partial(survey_files, job.form, job.sizes), groups[first : first + at_once])
             found = sorted((one for group in surveyed for one in group), key=lambda one: one[0])
             for index, source in found:
                 if isinstance(source, Source):
@@ -224,22 +200,22 @@ class RaySpread:
         context.print_on_execution_start = False
         context.raise_original_map_exception = True
         context.target_max_block_size = context.target_min_block_size = _BLOCK
-        networks = _written(job.out / NETWORKS, self._contracts)
+        networks = write_networks(job.out / NETWORKS, self._contracts)
         begun = job.out / BEGUN
         begun.remove()
         begun.make()
         rows = [{"item": pickle.dumps(one)} for one in work]
         read = ray.data.from_items(rows, override_num_blocks=min(len(rows), _READS)).map_batches(
-            _read,
+            read_splits,
             fn_kwargs={"folder": os.getcwd(), "parts": job.parts, "sizes": job.sizes},
             batch_size=1,
             batch_format="numpy",
             num_cpus=_READER_CPUS,
         )
         results = read.map_batches(
-            Auditor,
+            self.auditor,
             fn_constructor_args=(os.getcwd(), networks, job.parts, begun, job.choice, self._gpus > 0),
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=self._actors),
+            compute=ray.data.ActorPoolStrategy(min_size=self.least, max_size=self._actors),
             batch_size=None,
             batch_format="numpy",
             num_cpus=_ACTOR_CPUS,
@@ -250,118 +226,15 @@ class RaySpread:
                 yield pickle.loads(item)
 
 
-class Auditor:
-    """An actor: holds the networks and makes the parts of the chunks that it gets."""
-
-    def __init__(
-        self, here: str, networks: Sequence[Folder], parts: Folder, begun: Folder, choice: Choice, gpu: bool
-    ) -> None:
-        _enter(here)
-        self._parts, self._begun, self._choice = parts, begun, choice
-        self._folder = tempfile.TemporaryDirectory(prefix="movemask-")
-        provider = provider_named("cuda") if gpu else Provider.CPU
-        self._models = []
-        for number, network in enumerate(networks):
-            folder = Path(self._folder.name, str(number))
-            folder.mkdir()
-            for name in network.names():
-                (folder / name).write_bytes((network / name).read_bytes())
-            (contract,) = folder.glob("*.toml")
-            self._models.append(open_model(contract, 1, provider))
-
-    def __call__(self, batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """One result for each item; those that are no chunks are passed on."""
-        for data in batch["item"]:
-            one = pickle.loads(data)
-            if isinstance(one, Chunk):
-                # Another actor may have made it and died before it could say so.
-                one = part_of(self._parts, one) or self._made(one)
-            yield {"item": [pickle.dumps(one)]}
-
-    def _made(self, chunk: Chunk) -> PartDone:
-        """The part of a chunk; an empty one if its processes died again and again, as Ray would begin it for ever."""
-        name = "-".join(map(str, chunk.key))
-        begun = self._begun / name
-        times = len(begun.read_bytes()) if begun.exists() else 0
-        if times == TRIES:
-            return leave_out(self._parts, self._choice, chunk, "game or line in a chunk that ended its process")
-        begun.write_bytes(b"." * (times + 1))
-        part = make_part(self._parts, self._choice, chunk, self._models)
-        begun.remove()
-        return part
-
-
-def _read(batch: dict[str, Any], folder: str, parts: Folder, sizes: Sizes) -> Iterator[dict[str, Any]]:
-    """The chunks of splits that have no part yet, of the others that they are done, and that the split was read."""
-    _enter(folder)
-    for data in batch["item"]:
-        work: Work = pickle.loads(data)
-        count, error = 0, ""
-        try:
-            for chunk in chunks(work.source, sizes, work.entry, limit=work.limit):
-                count += 1
-                yield {"item": [pickle.dumps(part_of(parts, chunk) or chunk)]}
-        except SourceError as damage:
-            error = str(damage)
-        yield {"item": [pickle.dumps(SplitRead(work.source.index, work.entry.split, count, error))]}
-
-
-def _survey(form: Form | None, sizes: Sizes, names: Sequence[tuple[int, str]]) -> list[tuple[int, Source | str]]:
-    """Each file, or why it cannot be read."""
-    found: list[tuple[int, Source | str]] = []
-    for index, name in names:
-        try:
-            found.append((index, survey(index, name, form, sizes)))
-        except SourceError as error:
-            found.append((index, str(error)))
-    return found
-
-
-def _passage(source: Source, split: int) -> tuple[int, Passage]:
-    return split, passage(source, split)
-
-
-def _readable_items(sizes: Sizes, source_and_entry: tuple[Source, Entry]) -> int:
-    """The items of a split that come before its damage."""
-    source, entry = source_and_entry
-    count = 0
-    try:
-        for chunk in chunks(source, sizes, entry):
-            count += len(chunk.items)
-    except SourceError:
-        pass
-    return count
-
-
 def _apply(folder: str, function: Callable[[T], R], item: T) -> R:
-    _enter(folder)
+    enter(folder)
     return function(item)
-
-
-def _enter(folder: str) -> None:
-    """Makes relative paths mean here what they mean to the driver; its workers run nothing else. A node without that
-    folder names the file that it cannot find."""
-    with suppress(OSError):
-        os.chdir(folder)
 
 
 def _unreadable(job: Job, finished: Finished, file: int, error: str) -> None:
     if not job.keep_going:
         raise SourceError(error)
     finished.unreadable.setdefault(file, error)
-
-
-def _written(to: Folder, contracts: Sequence[Path]) -> list[Folder]:
-    """Copies of the networks in the output folder, which every node can see, also one that replaces another."""
-    folders = []
-    for number, contract in enumerate(contracts):
-        network = network_file(contract, read_contract(contract))
-        folder = to / str(number)
-        folder.make()
-        for file in (contract, *([network] if network is not None else [])):
-            (folder / file.name).write_bytes(file.read_bytes())
-        folders.append(folder)
-    return folders
 
 
 def _first_line(error: Exception) -> str:
