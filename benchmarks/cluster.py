@@ -5,6 +5,7 @@
     python -m benchmarks.cluster driver                 memory of the driver, for up to 10⁵ files and 10⁸ positions
     python -m benchmarks.cluster serving                requests/s: the plain service, and Ray Serve with one replica
     python -m benchmarks.cluster killed                 a node is killed under serving load
+    python -m benchmarks.cluster month --rate 1000      on paper: a month of lichess at so many positions/s a core
 
 Needs movemask[ray,audit]. Each writes a table of Markdown on standard output.
 """
@@ -81,7 +82,11 @@ def audit(games: str) -> None:
             started = time.perf_counter()
             first, last, positions, begun = None, 0.0, 0, 0
             with subprocess.Popen(
-                [*command, "--progress", "json", "--jobs", "2"], stderr=subprocess.PIPE, text=True, env=_environment()
+                [*command, "--progress", "json", "--jobs", "2"],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=_environment(),
             ) as process:
                 assert process.stderr is not None
                 for line in process.stderr:
@@ -213,6 +218,24 @@ def driver_once(files: int, positions: int) -> None:
     print(json.dumps([count, peak]))
 
 
+def month(rate: float, games: float, plies: float, every: int, price: float) -> None:
+    """Hours and cost of auditing so many games: positions by rate, and nothing else."""
+    positions = games * plies / every
+    core_hours = positions / rate / 3600
+    print(
+        f"{games:,.0f} games of {plies:g} plies, every {every}: "
+        f"{positions:,.0f} positions, {core_hours:,.0f} core-hours\n"
+    )
+    print("| cores | machines of 64 | hours | positions/s | chunks/s at the driver | cost |")
+    print("|---|---|---|---|---|---|")
+    for cores in (64, 256, 1024):
+        speed = cores * rate
+        print(
+            f"| {cores:,} | {cores // 64} | {core_hours / cores:,.1f} | {speed:,.0f} | {speed / POSITIONS:,.0f} "
+            f"| {core_hours * price:,.0f} |"
+        )
+
+
 @contextmanager
 def serving_on(count: int, cpus: int, replicas: int, folder: Path) -> Iterator[tuple[int, Any]]:
     """The shipped application on a cluster of so many nodes: its port, once it answers, and the cluster."""
@@ -284,8 +307,8 @@ def _told(name: str, connections: int, found: Any, share: float) -> None:
 
 
 def killed(seconds: float) -> None:
-    """Kills a node a third of the time in; the requests are those of eight clients."""
-    with tempfile.TemporaryDirectory() as folder, serving_on(3, 1, 2, Path(folder)) as (port, cluster):
+    """Kills a node, one of three with a replica each, a third of the time in; eight clients ask all the time."""
+    with tempfile.TemporaryDirectory() as folder, serving_on(3, 1, 3, Path(folder)) as (port, cluster):
         right = {fen: _asked(port, fen) for fen in FENS}
         assert all(right.values())
         begun = time.perf_counter()
@@ -350,6 +373,12 @@ def main() -> None:
     one.add_argument("positions", type=int)
     commands.add_parser("serving").add_argument("--seconds", type=float, default=10)
     commands.add_parser("killed").add_argument("--seconds", type=float, default=60)
+    one = commands.add_parser("month")
+    one.add_argument("--rate", type=float, required=True, help="positions/s of one core")
+    one.add_argument("--games", type=float, default=1e8)
+    one.add_argument("--plies", type=float, default=70, help="of a game")
+    one.add_argument("--every", type=int, default=1, help="as of the audit")
+    one.add_argument("--price", type=float, default=0.03, help="of a core for an hour, in any currency")
     asked = parser.parse_args()
     if asked.command == "audit":
         audit(asked.games)
@@ -362,6 +391,8 @@ def main() -> None:
         driver(asked.files, (10**6, 10**7, 10**8, 10**9))
     elif asked.command == "driver-once":
         driver_once(asked.files, asked.positions)
+    elif asked.command == "month":
+        month(asked.rate, asked.games, asked.plies, asked.every, asked.price)
     elif asked.command == "serving":
         serving(asked.seconds)
     else:
