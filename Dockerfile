@@ -1,6 +1,7 @@
-# Two images, not root, that write only to /data and /models:
+# Images, not root, that write only to /data and /models:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add, models quantize
+#   docker build -t movemask-ray --target ray .             and on Ray; KubeRay's probes need its wget (deploy/ray)
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
 FROM python:3.11-slim-bookworm AS build
@@ -39,6 +40,11 @@ COPY requirements/tools.txt requirements/
 RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
     -r requirements/tools.txt
 
+FROM build-tools AS build-ray
+COPY requirements/ray.txt requirements/
+RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
+    -r requirements/ray.txt
+
 FROM python:3.11-slim-bookworm AS base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin movemask \
  && install -d -o movemask -g movemask /data
@@ -61,6 +67,15 @@ FROM base AS tools
 COPY --from=build-tools /opt/movemask /opt/movemask
 ENV MPLCONFIGDIR=/tmp/matplotlib
 CMD ["--help"]
+
+FROM base AS ray
+USER root
+RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/*
+USER movemask
+COPY --from=build-ray /opt/movemask /opt/movemask
+ENV HOME=/tmp MPLCONFIGDIR=/tmp/matplotlib RAY_USAGE_STATS_ENABLED=0
+ENTRYPOINT []
+CMD ["ray", "--help"]
 
 FROM base AS serve
 COPY --from=build /opt/movemask /opt/movemask

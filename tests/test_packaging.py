@@ -169,7 +169,8 @@ def test_an_extra_names_the_modules_of_its_packages() -> None:
     packages = packages_distributions()
     for extra, modules in EXTRAS.items():
         named = {re.split(r"[<>=\[ ]", requirement)[0] for requirement in PROJECT["optional-dependencies"][extra]}
-        assert {canonical(packages[module][0]) for module in modules} == named
+        # Without Ray, which is large, its modules cannot be looked up: they have the names of their packages.
+        assert {canonical(packages.get(module, [module])[0]) for module in modules} == named
 
 
 def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:
@@ -178,5 +179,6 @@ def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:
     assert serving < tools
     assert tools < pins("dev.txt")
     assert tools < pins("training.txt")
+    assert tools < pins("ray.txt")
     heavy = {module for modules in EXTRAS.values() for module in modules}
     assert not heavy & {name for name, _ in serving}

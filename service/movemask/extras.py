@@ -10,6 +10,7 @@ from movemask.errors import MissingExtra
 EXTRAS = {
     "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm", "zstandard"),
     "import": ("onnx",),
+    "ray": ("fsspec", "ray"),
 }
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -21,12 +22,17 @@ from movemask.inference.registry import Registry, load_registry
 from movemask.leakage.kinds import KINDS
 from movemask.settings import Settings, available_cores
 
+if TYPE_CHECKING:
+    from movemask.tasks.bulk.parts import PartDone
+    from movemask.tasks.bulk.run import Spread
+
 #: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
 
 
 @click.command(epilog=f"Kinds: {', '.join(KINDS)}.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@click.argument("files", nargs=-1, metavar="FILE…")
+@click.option("--files-from", type=click.File(), help="File with more FILEs, one per line.")
 @click.option(
     "--model",
     "names",
@@ -34,9 +40,7 @@ EXCEEDED = 3
     help="Network by name or contract file; repeat it to compare several. [default: the default model]",
 )
 @models_dir_option
-@click.option(
-    "--out", type=click.Path(path_type=Path), default="audit", show_default=True, help="Folder for the results."
-)
+@click.option("--out", default="audit", show_default=True, help="Folder for the results, or the URI of one.")
 @click.option(
     "--format", "form", type=click.Choice(["pgn", "fen"]), help="Format of the files. [default: by name and content]"
 )
@@ -58,6 +62,27 @@ EXCEEDED = 3
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]")
 @click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Run on Ray: auto for the cluster of this machine, local to start one here, ray://HOST:PORT or HOST:PORT.",
+)
+@click.option(
+    "--gpus", type=click.FloatRange(min=0), default=0, show_default=True,
+    help="With --ray: GPUs per worker, such as 0.5; above 0, the networks run on them.",
+)  # fmt: skip
+@click.option(
+    "--split-mb", type=click.FloatRange(min=0, min_open=True), default=64, show_default=True,
+    help="Megabytes of a large file that one reader takes.",
+)  # fmt: skip
+@click.option(
+    "--keep-going/--no-keep-going", default=None,
+    help="Leave out files that cannot be read, and count them. [default: with --ray]",
+)  # fmt: skip
+@click.option(
+    "--progress", type=click.Choice(["bar", "json", "none"]), default="bar", show_default=True,
+    help="On stderr: a bar, if it is a terminal, or a JSON line per finished chunk.",
+)  # fmt: skip
+@click.option(
     "--fail-above",
     multiple=True,
     metavar="KIND.STATISTIC=VALUE",
@@ -66,9 +91,10 @@ EXCEEDED = 3
 @click.option("--restart", is_flag=True, help="Discard the results of an earlier run.")
 def audit(
     files: tuple[str, ...],
+    files_from: IO[str] | None,
     names: tuple[str, ...],
     models_dir: Path | None,
-    out: Path,
+    out: str,
     form: str | None,
     chess960: bool,
     elo: tuple[float, float] | None,
@@ -78,6 +104,11 @@ def audit(
     kinds: str,
     threshold: float,
     jobs: int | None,
+    ray: str | None,
+    gpus: float,
+    split_mb: float,
+    keep_going: bool | None,
+    progress: str,
     fail_above: tuple[str, ...],
     restart: bool,
 ) -> None:
@@ -87,45 +118,53 @@ def audit(
     resumed by the same command.
     """
     require("audit", "movemask audit")
+    if ray is not None:
+        require("ray", "--ray")
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.board.elo import Elo
     from movemask.tasks.bulk import run as running
+    from movemask.tasks.bulk.files import Folder
     from movemask.tasks.bulk.report import AuditRun, page
     from movemask.tasks.bulk.samples import Choice
-    from movemask.tasks.bulk.sources import Form, check, chunks, total_bytes
-    from movemask.tasks.bulk.streams import STDIN
-    from movemask.tasks.bulk.summary import Threshold, checked, summarised
+    from movemask.tasks.bulk.sources import Form, Sizes, check, total_bytes
+    from movemask.tasks.bulk.summary import Threshold, checked
 
     thresholds = [Threshold.read(text) for text in fail_above]
     chosen = _kinds(kinds)
     checked(thresholds, chosen)
-    for name in files:
-        if name != STDIN and (Path(name).is_dir() or not Path(name).exists()):
-            raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
-    if files.count(STDIN) > 1:
-        raise SourceError("-: standard input can be read once")
+    files += tuple(name for line in files_from or () if (name := line.strip()))
+    keep_going = ray is not None if keep_going is None else keep_going
+    _check_files(files, on_ray=ray is not None)
     chosen_form = Form(form) if form else None
-    check(list(files), chosen_form)
+    if not keep_going:
+        check(files, chosen_form)
     contracts, digests = _networks(names, models_dir)
-    choice = Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None)
-    job = running.Job(contracts, choice, out)
+    job = running.Job(
+        files,
+        Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None),
+        Folder(out),
+        chosen_form,
+        limit,
+        keep_going,
+        Sizes(split=math.ceil(split_mb * 2**20)),
+    )
     # With --limit, the share of the bytes is unknown.
-    total = total_bytes(list(files)) if limit is None else None
+    total = total_bytes(files) if limit is None else None
     with _writing(out):
         if running.begin(job, digests, restart=restart):
             click.echo(f"{out}: resuming an earlier run", err=True)
-        with _progress(total) as done:
-            parts = chunks(list(files), chosen_form, games=40, lines=2_000, limit=limit)
+        with _spread(ray, contracts, jobs, gpus) as spread:
             try:
-                count = running.run(job, parts, jobs or available_cores(), done)
+                with _progress(progress, total) as done:
+                    finished = spread.evaluate(job, done)
+                models, skipped = running.conclude(job, finished, list(digests), spread)
             except KeyboardInterrupt:
                 click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)
-        skipped = running.merge(out, count, chosen)
-        models = summarised(out / running.POSITIONS)
+            table = running.table_of(job, spread)
     _show_skipped(skipped.reasons, skipped.examples)
     if not models:
-        raise AuditError(f"{', '.join(files)}: no position to audit")
+        raise AuditError(f"{_named(files)}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
     audited = AuditRun(command, files, skipped, thresholds, chosen, threshold)
     summary = {
@@ -137,12 +176,12 @@ def audit(
     }
     report = page(models, audited)
     with _writing(out):
-        (out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
-        (out / "report.html").write_text(report)
-        (out / running.ASKED).unlink()
+        (job.out / running.REPORT).write_text(report)
+        (job.out / running.SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
+        running.end(job)
     for model in models:
         click.echo(_line(model))
-    click.echo(f"written: {out / running.POSITIONS}, {out / 'summary.json'}, {out / 'report.html'}")
+    click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
     failed = False
     measured = {model.name for model in models}
     for name in digests:
@@ -203,8 +242,38 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
     return tuple(contracts), digests
 
 
+def _check_files(files: Sequence[str], *, on_ray: bool) -> None:
+    """Raises SourceError for names that cannot be read, and UsageError for none."""
+    from movemask.tasks.bulk.files import is_uri
+    from movemask.tasks.bulk.streams import STDIN
+
+    if not files:
+        raise click.UsageError("Missing argument 'FILE…'.")
+    for name in files:
+        if name != STDIN and not is_uri(name) and (Path(name).is_dir() or not Path(name).exists()):
+            raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
+    if files.count(STDIN) > 1:
+        raise SourceError("-: standard input can be read once")
+    if on_ray and STDIN in files:
+        raise SourceError("-: the workers of a cluster cannot read standard input; write it to a file")
+
+
 @contextmanager
-def _writing(out: Path) -> Iterator[None]:
+def _spread(ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float) -> Iterator[Spread]:
+    """The processes of this machine, or a Ray cluster."""
+    if ray is None:
+        from movemask.tasks.bulk.local import LocalSpread
+
+        yield LocalSpread(contracts, jobs or available_cores())
+        return
+    from movemask.tasks.bulk.cluster import connected
+
+    with connected(ray, contracts, jobs, available_cores(), gpus) as spread:
+        yield spread
+
+
+@contextmanager
+def _writing(out: str) -> Iterator[None]:
     """Turns an OSError while writing the folder into an AuditError."""
     try:
         yield
@@ -213,26 +282,39 @@ def _writing(out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[Any], None]]:
-    """A progress bar, shown only on a terminal: bytes of the files on disk whose positions are done, and positions per
-    second."""
+def _progress(how: str, total: int | None) -> Iterator[Callable[[PartDone], None]]:
+    """Progress on stderr: bytes of the files on disk whose positions are done, and positions per second. A bar is shown
+    only on a terminal."""
     from tqdm import tqdm
 
-    with tqdm(total=total, unit="B", unit_scale=True, disable=None, smoothing=0.1, file=sys.stderr) as bar:
+    with tqdm(
+        total=total, unit="B", unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
+    ) as bar:
         started = time.monotonic()
-        positions = fresh = 0
+        positions = fresh = size = 0
 
-        def done(part: Any) -> None:
-            nonlocal positions, fresh
+        def done(part: PartDone) -> None:
+            nonlocal positions, fresh, size
             positions += part.positions
             fresh += part.positions if part.fresh else 0
+            size += part.size
             rate = fresh / max(time.monotonic() - started, 1e-9)
-            bar.update(part.size)
+            if how == "json":
+                file, split, number = part.key
+                line: dict[str, Any] = {"file": file, "split": split, "chunk": number, "fresh": part.fresh}
+                line |= {"positions": positions, "bytes": size, "total_bytes": total, "positions_per_second": rate}
+                click.echo(json.dumps(line), err=True)
+            bar.update(part.size if total is None else min(part.size, total - bar.n))
             bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
 
         yield done
         if total is not None:
             bar.update(total - bar.n)  # bytes after the last position, such as a checksum
+
+
+def _named(files: Sequence[str]) -> str:
+    """The files' names; of many, the first."""
+    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
 
 
 def _show_skipped(reasons: dict[str, int], examples: list[str]) -> None:

@@ -19,6 +19,7 @@ from movemask.api.schemas.requests import Include
 from movemask.board.elo import Elo
 from movemask.board.move_codes import moves_of
 from movemask.cli.audit import audit
+from movemask.cli.compare import compare
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
 from movemask.errors import ContractError, MovemaskError
 from movemask.inference.model import Model
@@ -188,6 +189,7 @@ def calibrate(
 
 main.add_command(models)
 main.add_command(audit)
+main.add_command(compare)
 
 
 async def _evaluate(model: Model, query: Query, write: Callable[[Answer], str]) -> str:

@@ -13,7 +13,8 @@ import pytest
 import zstandard
 
 from movemask.errors import SourceError
-from movemask.tasks.bulk.sources import Chunk, Form, check, chunks, total_bytes
+from movemask.tasks.bulk.sources import Chunk, Form, Sizes, check, total_bytes
+from movemask.tasks.bulk.sources import read as read_file
 
 GAMES = """[Event "one"]
 [Site "x"]
@@ -44,8 +45,12 @@ rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
 """
 
 
-def read(*files: Path | str, form: Form | None = None, size: int = 2, **options: int) -> list[Chunk]:
-    return list(chunks([str(file) for file in files], form, games=size, lines=size, **options))
+def read(*files: Path | str, form: Form | None = None, size: int = 2, limit: int | None = None) -> list[Chunk]:
+    found: list[Chunk] = []
+    for index, file in enumerate(files):
+        left = None if limit is None else limit - sum(len(chunk.items) for chunk in found)
+        found += read_file(index, str(file), form, Sizes(games=size, lines=size), left)
+    return found
 
 
 def compressed(text: str, how: str) -> bytes:
@@ -63,9 +68,9 @@ def test_games_are_found_as_python_chess_finds_them(tmp_path: Path, how: str) ->
     file = tmp_path / ("games.pgn" + (f".{how}" if how in ("gz", "zst") else ""))
     file.write_bytes(compressed(GAMES, how))
     found = read(file)
-    assert [(chunk.index, chunk.first, len(chunk.items), chunk.form) for chunk in found] == [
-        (0, 1, 2, Form.PGN),
-        (1, 3, 2, Form.PGN),
+    assert [(chunk.key, chunk.first, len(chunk.items), chunk.form) for chunk in found] == [
+        ((0, 0, 0), 1, 2, Form.PGN),
+        ((0, 0, 1), 3, 2, Form.PGN),
     ]
     whole = io.StringIO(GAMES)
     for text in (text for chunk in found for text in chunk.items):
@@ -109,7 +114,7 @@ def test_a_limit_is_of_all_files_together_and_chunks_take_up_all_bytes(tmp_path:
         (tmp_path / name).write_text(GAMES)
     assert [len(chunk.items) for chunk in read(tmp_path / "a.pgn", tmp_path / "b.pgn", size=3, limit=5)] == [3, 1, 1]
     names = [str(tmp_path / name) for name in ("a.pgn", "b.pgn")]
-    assert sum(chunk.size for chunk in chunks(names, None, games=3, lines=3)) == total_bytes(names) == 2 * len(GAMES)
+    assert sum(chunk.size for chunk in read(*names, size=3)) == total_bytes(names) == 2 * len(GAMES)
 
 
 def many(count: int) -> str:

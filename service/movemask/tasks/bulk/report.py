@@ -16,7 +16,8 @@ from movemask import __version__
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from movemask.tasks.bulk import plots
 from movemask.tasks.bulk.samples import Skipped
-from movemask.tasks.bulk.summary import SHOWN, ModelSummary, Threshold
+from movemask.tasks.bulk.summary import ModelSummary, Threshold
+from movemask.tasks.bulk.tally import SHOWN
 
 #: Boards shown per network and kind; few, so that the page opens quickly.
 _BOARDS = {RAW: 6, MULTIPLIED: 3}

@@ -1,210 +1,178 @@
-"""Runs an audit of files: worker processes write a part per chunk, so that a stopped audit can be resumed."""
+"""Runs an audit of files: chunk by chunk into parts, so that a stopped audit can be resumed; the parts into a summary.
+
+How the work is spread, over processes in `local.py` or over a cluster in `cluster.py`, is the only thing that differs:
+both are a `Spread`, and what they spread is the functions of this module.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
-from functools import cache
-from multiprocessing import get_context
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from movemask.errors import AuditError
 from movemask.inference.model import Model
-from movemask.inference.registry import open_model
-from movemask.processes import end_with_parent
+from movemask.tasks.bulk.files import Folder
+from movemask.tasks.bulk.parts import Finished, PartDone, join, part_file, write_part
 from movemask.tasks.bulk.rows import rows, schema
 from movemask.tasks.bulk.samples import Choice, Skipped, samples
-from movemask.tasks.bulk.sources import Chunk
+from movemask.tasks.bulk.sources import Chunk, Form, Sizes
+from movemask.tasks.bulk.summary import ModelSummary, summarised
+from movemask.tasks.bulk.tally import Tally, tally
 
-#: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
-PARTS, ASKED = "parts", "asked.json"
+#: In the output folder while the audit runs: the folder of parts, the options that the parts belong to, and on a
+#: cluster copies of the networks and which chunks have been begun.
+PARTS, ASKED, NETWORKS, BEGUN = "parts", "asked.json", "networks", "begun"
 
-#: The finished table.
-POSITIONS = "positions.parquet"
+#: The finished table: one file, or on a cluster a folder of them.
+POSITIONS, PARTITIONS = "positions.parquet", "positions"
 
-_SKIPPED, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"
+SUMMARY, REPORT = "summary.json", "report.html"
+
+#: Parts that are tallied, searched and joined at once.
+_GROUP = 64
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An audit: contract files of the networks, which positions, and the output folder."""
+    """An audit: files, which positions of them and how, and the output folder.
 
-    models: tuple[Path, ...]
+    `form` is that of all files if given; `limit` the most games and lines in all; with `keep_going`, a file that cannot
+    be read is left out from there on and counted.
+    """
+
+    files: Sequence[str]
     choice: Choice
-    out: Path
+    out: Folder
+    form: Form | None = None
+    limit: int | None = None
+    keep_going: bool = False
+    sizes: Sizes = field(default_factory=Sizes)
+
+    @property
+    def parts(self) -> Folder:
+        return self.out / PARTS
 
     def asked(self, digests: dict[str, str]) -> dict[str, Any]:
         """What two runs must have in common for the parts of one to be used by the other."""
-        return {"version": 1, "models": digests, "choice": json.loads(json.dumps(asdict(self.choice)))}
+        choice, sizes = json.loads(json.dumps([asdict(self.choice), asdict(self.sizes)]))
+        return {"version": 2, "models": digests, "choice": choice, "sizes": sizes}
 
 
-@dataclass(frozen=True, slots=True)
-class PartDone:
-    """A finished chunk; `fresh` unless an earlier run finished it, `size` as of the chunk."""
+class Spread(Protocol):
+    """Where an audit's work is done."""
 
-    index: int
-    positions: int
-    fresh: bool
-    size: int
+    def evaluate(self, job: Job, done: Callable[[PartDone], None]) -> Finished:
+        """Makes the part of every chunk that has none yet; `done` is called for each chunk."""
+        ...
+
+    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """The function of each item, in any order. What it writes may be written again after a failure."""
+        ...
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether the table is written as several files."""
+        ...
 
 
 def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
     """Prepares the output folder; True if it holds parts of an earlier run. Raises AuditError if it holds anything
     else."""
     out, asked = job.out, job.asked(digests)
-    ours = {PARTS, ASKED, POSITIONS, "summary.json", "report.html"}
-    if out.is_dir():
-        others = sorted(path.name for path in out.iterdir() if path.name not in ours)
-        if others:
-            raise AuditError(f"{out}: holds something else ({others[0]}); give --out another folder")
-        if restart:
-            _remove_audit(out)
-        elif (out / POSITIONS).exists():
-            raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
-        elif (out / ASKED).exists() and _read_asked(out / ASKED) != asked:
-            raise AuditError(
-                f"{out}: was begun with other networks or options; give --out another folder, "
-                "or --restart to begin anew"
-            )
-    (out / PARTS).mkdir(parents=True, exist_ok=True)
+    names = out.names()
+    others = [name for name in names if _PARTIAL.sub("", name) not in _OURS]
+    if others:
+        raise AuditError(f"{out}: holds something else ({others[0]}); give --out another folder")
+    if restart:
+        for name in names:
+            (out / name).remove()
+    elif SUMMARY in names:
+        raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
+    elif ASKED in names and _read_asked(out / ASKED) != asked:
+        raise AuditError(
+            f"{out}: was begun with other networks or options; give --out another folder, or --restart to begin anew"
+        )
+    job.parts.make()
     (out / ASKED).write_text(json.dumps(asked, indent=1))
-    return any((out / PARTS).iterdir())
+    return bool(job.parts.names())
 
 
-def run(job: Job, chunks: Iterable[Chunk], jobs: int, done: Callable[[PartDone], None]) -> int:
-    """Evaluates all chunks, with a bounded number in flight; `done` is called for each. Returns their number.
+_OURS = (PARTS, ASKED, NETWORKS, BEGUN, POSITIONS, PARTITIONS, SUMMARY, REPORT)
 
-    Raises AuditError if a worker dies, and whatever a worker raises.
-    """
-    context = get_context("spawn")
-    count = 0
-    with ProcessPoolExecutor(jobs, context, _start) as pool:
-        pending: set[Future[PartDone]] = set()
-        try:
-            for chunk in chunks:
-                count += 1
-                earlier = _part_of(job.out, chunk)
-                if earlier is not None:
-                    done(earlier)
-                    continue
-                pending.add(pool.submit(_work, job, chunk))
-                while len(pending) >= 2 * jobs:
-                    pending = _collected(pending, done)
-            while pending:
-                pending = _collected(pending, done)
-        except BrokenProcessPool:
-            raise AuditError(
-                "a worker process died, perhaps for want of memory: try fewer with --jobs; "
-                "the same command goes on from here"
-            ) from None
-        except BaseException:
-            for future in pending:
-                future.cancel()
-            raise
-    return count
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # a file that a crash cut short
 
 
-def _read_asked(file: Path) -> Any:
+def _read_asked(file: Folder) -> Any:
     try:
         return json.loads(file.read_text())
     except ValueError:  # cut short by a crash
         return None
 
 
-def _collected(pending: set[Future[PartDone]], done: Callable[[PartDone], None]) -> set[Future[PartDone]]:
-    """Waits for at least one; returns those still running."""
-    finished, rest = wait(pending, return_when=FIRST_COMPLETED)
-    for future in finished:
-        done(future.result())
-    return rest
-
-
-def parts(out: Path, count: int) -> Iterator[Path]:
-    """The files of the parts in order."""
-    for index in range(count):
-        yield _part_file(out, index)
-
-
-def merge(out: Path, count: int, kinds: tuple[str, ...]) -> Skipped:
-    """Joins the parts into one Parquet file, one part at a time, and deletes them. Returns what was skipped in all."""
+def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model]) -> PartDone:
+    """Evaluates a chunk by each network, and writes its part."""
     skipped = Skipped()
-    wanted = schema(kinds)
-    partial = out / f"{POSITIONS}.partial"
-    with pq.ParquetWriter(partial, wanted, compression="zstd") as writer:
-        for file in parts(out, count):
-            with pq.ParquetFile(file) as part:
-                skipped.merge(_skipped_in(part.schema_arrow.metadata))
-                table = part.read().cast(wanted)
-            if table.num_rows:
-                writer.write_table(table)
-    os.replace(partial, out / POSITIONS)
-    _remove_parts(out)
-    return skipped
+    positions = list(samples(chunk, choice, skipped))
+    table = pa.concat_tables([rows(model, positions, choice, skipped) for model in models])
+    write_part(parts, chunk, table, len(positions), skipped)
+    return PartDone(chunk.key, len(positions), fresh=True, size=chunk.size)
 
 
-def _remove_parts(out: Path) -> None:
-    for file in (out / PARTS).iterdir():
-        file.unlink()
-    (out / PARTS).rmdir()
-
-
-def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and stops the workers
-    end_with_parent()
-
-
-@cache
-def _opened(contract: Path) -> Model:
-    """A network, opened once per worker, with one thread: there is a worker per core."""
-    return open_model(contract, 1)
-
-
-def _work(job: Job, chunk: Chunk) -> PartDone:
+def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartDone:
+    """Writes an empty part for a chunk that cannot be evaluated; its games or lines are left out for this reason."""
     skipped = Skipped()
-    positions = list(samples(chunk, job.choice, skipped))
-    table = pa.concat_tables([rows(model, positions, job.choice, skipped) for model in map(_opened, job.models)])
-    file = _part_file(job.out, chunk.index)
-    partial = file.with_suffix(".partial")
-    entry = json.dumps({"reasons": skipped.reasons, "examples": skipped.examples})
-    metadata = {_DIGEST: chunk.digest, _SKIPPED: entry, _COUNT: str(len(positions))}
-    pq.write_table(table.replace_schema_metadata(metadata), partial, compression="zstd")
-    os.replace(partial, file)
-    return PartDone(chunk.index, len(positions), fresh=True, size=chunk.size)
+    last = chunk.first + len(chunk.items) - 1
+    skipped.add(reason, f"{chunk.source}: {chunk.first} to {last}")
+    skipped.reasons[reason] = len(chunk.items)
+    write_part(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
+    return PartDone(chunk.key, 0, fresh=True, size=chunk.size)
 
 
-def _part_file(out: Path, index: int) -> Path:
-    return out / PARTS / f"{index:08}.parquet"
+def conclude(job: Job, finished: Finished, names: Sequence[str], spread: Spread) -> tuple[list[ModelSummary], Skipped]:
+    """Summarises the parts by network, in the order of `names`, and joins them into the table. The parts stay, so that
+    a crash in here loses nothing."""
+    numbered = ((place, part_file(job.parts, key)) for place, key in enumerate(finished.keys()))
+    groups = list(iter(lambda: list(islice(numbered, _GROUP)), []))
+    total = Tally()
+    for one in spread.each(tally, groups):
+        total = Tally.merged([total, one])
+    files = [[file for _, file in group] for group in groups]
+    models = summarised(total, files, names, spread.each)
+    if spread.partitioned:
+        folder = job.out / PARTITIONS
+        folder.remove()
+        folder.make()
+        joins = [(group, folder / f"{number:05}.parquet") for number, group in enumerate(files)]
+    else:
+        joins = [([file for group in files for file in group], job.out / POSITIONS)]
+    for _ in spread.each(partial(_join, job.choice.kinds), joins):
+        pass
+    skipped = finished.skipped()
+    skipped.merge(total.skipped)
+    return models, skipped
 
 
-def _part_of(out: Path, chunk: Chunk) -> PartDone | None:
-    """The part of an earlier run with the same content; None if there is none."""
-    file = _part_file(out, chunk.index)
-    if not file.exists():
-        return None
-    metadata = pq.read_schema(file).metadata or {}
-    if metadata.get(_DIGEST) != chunk.digest.encode():
-        return None
-    return PartDone(chunk.index, int(metadata[_COUNT]), fresh=False, size=chunk.size)
+def _join(kinds: Sequence[str], files_and_target: tuple[Sequence[Folder], Folder]) -> None:
+    files, target = files_and_target
+    join(files, target, kinds)
 
 
-def _skipped_in(metadata: dict[bytes, bytes]) -> Skipped:
-    entry = json.loads(metadata[_SKIPPED])
-    return Skipped(Counter(entry["reasons"]), entry["examples"])
+def end(job: Job) -> None:
+    """Removes what only a run that goes on needs."""
+    for name in (PARTS, NETWORKS, BEGUN, ASKED):
+        (job.out / name).remove()
 
 
-def _remove_audit(out: Path) -> None:
-    """Removes what an audit wrote, and only that."""
-    if (out / PARTS).is_dir():
-        _remove_parts(out)
-    for name in (ASKED, POSITIONS, "summary.json", "report.html"):
-        (out / name).unlink(missing_ok=True)
+def table_of(job: Job, spread: Spread) -> Folder:
+    """The finished table."""
+    return job.out / (PARTITIONS if spread.partitioned else POSITIONS)

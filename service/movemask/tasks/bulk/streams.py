@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import io
 import sys
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from movemask.errors import SourceError
 from movemask.extras import require
+from movemask.tasks.bulk.files import open_binary
+from movemask.tasks.bulk.frames import is_zstd
 
 #: The name of standard input.
 STDIN = "-"
 
-_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"
 
 #: Bytes passed to a decompressor at once, which is the resolution of progress.
 _PIECE = 4096
+
+#: Buffered text: more than a block of zstandard, so that a block is read whole.
+_BUFFER = 1 << 18
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
 
@@ -29,28 +34,55 @@ class TextSource:
     """The lines of a file or of standard input, decompressed if the first bytes say gzip or zstandard. A context
     manager.
 
+    Parameters
+    ----------
+    name : path, URI, or STDIN
+    starts : offsets in the file on disk where its splits begin, if it is read in several: of bytes in a plain file, of
+        frames in a zstandard one
+    first : the split to begin with
+    partial : whether that split begins in the middle of a line, which belongs to the split before and is skipped
+
     Raises SourceError for a file that cannot be opened or read, or that is binary.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, starts: Sequence[int] = (0,), first: int = 0, *, partial: bool = False) -> None:
         self._name = name
         try:
-            raw: Any = sys.stdin.buffer if name == STDIN else Path(name).open("rb")  # noqa: SIM115
+            raw: Any = _Unclosed(cast(Any, sys.stdin.buffer)) if name == STDIN else open_binary(name)
+            buffered = io.BufferedReader(raw, 1 << 16)
+            head = buffered.peek(4)[:4]
+            if first:
+                buffered.seek(starts[first])
         except OSError as error:
-            raise SourceError(f"{name}: {error.strerror}") from None
-        self._metered = _Metered(raw, name)
-        self._plain = io.BufferedReader(self._metered, 1 << 18)
+            raise SourceError(f"{name}: {error.strerror or error}") from None
+        zstd = is_zstd(head)
+        self._split = first
+        #: The splits whose beginning is that of a line, of those that have been reached.
+        self.clean: set[int] = set()
+        # Offsets in the text from which a line belongs to a split; those of frames are known when they are reached.
+        self._marks = deque((0 if zstd else start - starts[first], first + n) for n, start in enumerate(starts[first:]))
+        if zstd:
+            self._marks.clear()
+        self._offset, self._partial, self._bom = 0, partial, not first
+        self._pieces = _Pieces(buffered, starts[first:])
+        self._metered = _Metered(self._pieces)
+        self._plain = io.BufferedReader(self._metered, _BUFFER)
         try:
-            self._metered.begin()
+            if zstd:
+                require("audit", name)
+                number = {start: first + n for n, start in enumerate(starts[first:])}
+                self._metered.through(_Unzstd(self._pieces, starts[first], number, self._marks))
+            elif head[:2] == _GZIP:
+                self._metered.through(gzip.GzipFile(fileobj=cast(Any, self._pieces)))
             self.head = self._plain.peek(1)
-        except (OSError, EOFError) as error:
+        except _UNREADABLE as error:
             self._plain.close()
             end = " to its end" if isinstance(error, EOFError) else ""
             raise SourceError(f"{name}: cannot be read{end}: {error}") from None
         except BaseException:
             self._plain.close()
             raise
-        if _is_binary(self.head):
+        if not first and _is_binary(self.head):
             self._plain.close()
             raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
 
@@ -66,15 +98,39 @@ class TextSource:
         return int(self._metered.position)
 
     def __iter__(self) -> Iterator[str]:
-        # Line ends stay as they are until their bytes are counted.
-        text = io.TextIOWrapper(self._plain, encoding="utf-8-sig", errors="replace", newline="")
+        for _, line in self.lines():
+            yield line
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The lines, each with the split that it begins in."""
         try:
-            for line in text:
-                self._metered.consumed(len(line) if line.isascii() else len(line.encode()))
-                yield line.rstrip("\r\n") + "\n" if line.endswith(("\r", "\r\n")) else line
-        except (OSError, EOFError) as error:
+            for line in self._plain:
+                while self._marks and self._marks[0][0] <= self._offset:
+                    mark, self._split = self._marks.popleft()
+                    if mark == self._offset and not self._partial:
+                        self.clean.add(self._split)
+                self._offset += len(line)
+                self._metered.consumed(len(line))
+                if self._partial:
+                    self._partial = False
+                    continue
+                if self._bom:
+                    line, self._bom = line.removeprefix(codecs.BOM_UTF8), False
+                for text in (line,) if b"\r" not in line else _split_at_returns(line):
+                    yield self._split, text.decode("utf-8", "replace")
+        except _UNREADABLE as error:
             raise SourceError(f"{self._name}: cannot be read to its end: {error}") from None
         self._metered.finished()
+
+
+def _split_at_returns(line: bytes) -> list[bytes]:
+    """The lines of text in which a carriage return ends one too, as on old Macs; each ends in a newline."""
+    pieces = line.splitlines()
+    whole = line.endswith((b"\n", b"\r"))
+    return [piece + b"\n" if whole or piece is not pieces[-1] else piece for piece in pieces]
+
+
+_UNREADABLE = (OSError, EOFError)  # gzip's errors are OSErrors
 
 
 class LineReader:
@@ -94,46 +150,83 @@ def _is_binary(head: bytes) -> bool:
     return b"\0" in head or 100 * len(head.translate(None, _TEXT)) > len(head)
 
 
-class _Metered(io.RawIOBase):
-    """The decompressed content of a file; `position` is the bytes of the file behind the text consumed so far.
+class _Unclosed(io.RawIOBase):
+    """Standard input, which stays open when this is closed."""
 
-    Decompression runs ahead of the reader, so the bytes that a piece of text took are spread evenly over it. Raises
-    OSError for damaged data and EOFError for data that is cut short, which zstandard's own reader does not report.
+    def __init__(self, raw: io.BufferedReader[Any]) -> None:
+        self._raw = raw
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        room = memoryview(cast(bytearray, buffer))
+        data = self._raw.read1(len(room))
+        room[: len(data)] = data
+        return len(data)
+
+
+class _Pieces(io.RawIOBase):
+    """The raw bytes of a file, a piece at a time; `pulled` counts the bytes read. No piece lies across the beginning of
+    a split, so that a split gives the same pieces from wherever reading began."""
+
+    def __init__(self, raw: io.BufferedReader[Any], starts: Sequence[int]) -> None:
+        self._raw = raw
+        self._ends = deque(start - starts[0] for start in starts[1:])
+        self.pulled = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        while self._ends and self._ends[0] <= self.pulled:
+            self._ends.popleft()
+        room = memoryview(cast(bytearray, buffer))
+        size = min(len(room), _PIECE)
+        data = self._raw.read(min(size, self._ends[0] - self.pulled) if self._ends else size)
+        room[: len(data)] = data
+        self.pulled += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Metered(io.RawIOBase):
+    """The decompressed text of a file; `position` is the bytes of the file behind the text consumed so far.
+
+    Decompression runs ahead of the reader, so the bytes that a piece of text took are spread evenly over it.
     """
 
-    def __init__(self, raw: Any, name: str) -> None:
-        self._raw, self._name = raw, name
-        self._new_frame: Callable[[], Any] | None = None  # None if the file is not compressed
-        self._frame: Any = None  # None between frames
-        self._left = b""  # of the file, not decompressed yet
+    def __init__(self, pieces: _Pieces) -> None:
+        self._plain: io.RawIOBase | gzip.GzipFile = pieces
+        self._read: Callable[[int], bytes | None] = pieces.read
         self._ready = memoryview(b"")
-        self._pulled = self._charged = 0  # bytes of the file: read so far, and of those in a piece of text
+        self._pieces = pieces
+        self._pulled = 0
         self._ahead: deque[tuple[int, float]] = deque()  # bytes of text to come, and of the file for them
         self.position = 0.0
-
-    def begin(self) -> None:
-        """Recognises the compression by the first bytes."""
-        self._left = self._pull()
-        if self._left.startswith(_ZSTD):
-            require("audit", self._name)
-            import zstandard
-
-            self._new_frame = zstandard.ZstdDecompressor().decompressobj
-        elif self._left.startswith(_GZIP):
-            self._new_frame = lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         if not self._ready:
-            self._ready = memoryview(self._next_text())
-            if self._ready:
-                self._ahead.append((len(self._ready), self._pulled - self._charged))
-                self._charged = self._pulled
+            self._ready = memoryview(self._read(_BUFFER) or b"")
+            if not self._ready:
+                return 0
+            self._ahead.append((len(self._ready), self._pieces.pulled - self._pulled))
+            self._pulled = self._pieces.pulled
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
+
+    def through(self, plain: _Unzstd | gzip.GzipFile) -> None:
+        """Reads through this decompressor from now on."""
+        self._plain = plain
+        # gzip's `read` would fill the whole buffer, and fail on damage that is still far ahead.
+        self._read = plain.read1 if isinstance(plain, gzip.GzipFile) else plain.read
 
     def consumed(self, size: int) -> None:
         """Counts this many more bytes of text as consumed."""
@@ -149,37 +242,56 @@ class _Metered(io.RawIOBase):
     def finished(self) -> None:
         """Counts the whole file as consumed."""
         self._ahead.clear()
-        self.position = float(self._pulled)
+        self.position = float(self._pieces.pulled)
 
     def close(self) -> None:
-        if self._name != STDIN:
-            self._raw.close()
+        if not self.closed:
+            self._plain.close()
+            self._pieces.close()
         super().close()
 
-    def _next_text(self) -> bytes:
-        """The next piece of text; empty at the end."""
-        while data := self._left or self._pull():
-            self._left = b""
-            if self._new_frame is None:
-                return data
-            if self._frame is None:
-                data = data.lstrip(b"\0")  # padding after a frame
-                if not data:
-                    continue
-                self._frame = self._new_frame()
-            try:
-                text: bytes = self._frame.decompress(data)
-            except Exception as error:  # zlib's and zstandard's errors have no base in common
-                raise OSError(str(error)) from None
-            if self._frame.eof:
-                self._left, self._frame = self._frame.unused_data, None
-            if text:
-                return text
-        if self._frame is not None:
-            raise EOFError("the file is cut short")
-        return b""
 
-    def _pull(self) -> bytes:
-        data: bytes = self._raw.read1(_PIECE)
-        self._pulled += len(data)
-        return data
+class _Unzstd(io.RawIOBase):
+    """The content of a zstandard file, frame by frame. Raises OSError if it is damaged, EOFError if it is cut short,
+    which the library's own stream reader does not report."""
+
+    def __init__(self, raw: _Pieces, start: int, number: Mapping[int, int], marks: deque[tuple[int, int]]) -> None:
+        """`raw` begins at offset `start` of the file. When a frame at an offset in `number` begins, its offset in the
+        text and that number are appended to `marks`."""
+        import zstandard
+
+        self._raw, self._start, self._number, self._marks = raw, start, number, marks
+        self._text = 0  # bytes of text so far
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._damaged = zstandard.ZstdError
+        self._frame = self._decompressor.decompressobj()
+        self._begun = False
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        room = memoryview(cast(bytearray, buffer))
+        while not self._ready:
+            data = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame, self._begun = self._decompressor.decompressobj(), False
+            data = data or self._raw.read(_PIECE)
+            if not data:
+                if self._begun:
+                    raise EOFError("the file is cut short")
+                return 0
+            if not self._begun:
+                number = self._number.get(self._start + self._raw.pulled - len(data))
+                if number is not None:
+                    self._marks.append((self._text, number))
+            self._begun = True
+            try:
+                self._ready = memoryview(self._frame.decompress(data))
+                self._text += len(self._ready)
+            except self._damaged as error:
+                raise OSError(str(error)) from None
+        size = min(len(room), len(self._ready))
+        room[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size

@@ -1,35 +1,20 @@
-"""The summary of an audit's table: cells by model and group, the worst positions, and thresholds on them."""
+"""The summary of an audit: cells by model and group, the worst positions, and thresholds on them."""
 
 from __future__ import annotations
 
-import heapq
 import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from movemask.errors import AuditError
-from movemask.leakage.causes import Cause
-from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
+from movemask.leakage.kinds import KINDS, MASK_BLIND, RAW
 from movemask.leakage.traits import DIMENSIONS, groups
-from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key, grouped, merged, of_causes
-from movemask.tasks.bulk.columns import floats, members_of_table
-from movemask.tasks.bulk.quantiles import exact
-
-#: Kinds whose worst positions are shown.
-SHOWN = (RAW, MULTIPLIED)
-
-#: Positions shown for each of them.
-WORST = 20
-
-_AT_ONCE = 10_000  # rows
+from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key
+from movemask.tasks.bulk.files import Folder
+from movemask.tasks.bulk.quantiles import Each, exact
+from movemask.tasks.bulk.tally import Tally
 
 
 @dataclass(slots=True)
@@ -81,52 +66,15 @@ class ModelSummary:
         }
 
 
-def summarised(file: Path) -> list[ModelSummary]:
-    """The networks of a table in the order of their first rows, with exact quantiles; the table is read in batches."""
-    models: dict[str, ModelSummary] = {}
-    with pq.ParquetFile(file) as table:
-        for batch in table.iter_batches(_AT_ONCE):
-            rows = pa.Table.from_batches([batch])
-            for name in pc.unique(rows["model"]).to_pylist():
-                _add(models, name, rows.filter(pc.equal(rows["model"], name)))
-    for name, cells in exact(file, {name: model.cells for name, model in models.items()}).items():
-        models[name].cells = cells
-    return list(models.values())
-
-
-def _add(models: dict[str, ModelSummary], name: str, rows: pa.Table) -> None:
-    if name not in models:
-        models[name] = ModelSummary(name, rows["digest"][0].as_py(), rows["trained_with_mask"][0].as_py())
-    model = models[name]
-    model.positions += rows.num_rows
-    model.cells = merged([model.cells, cells_of_table(rows)])
-    for kind in SHOWN:
-        if kind in rows.column_names:
-            model.worst[kind] = _worst(kind, model.worst.get(kind, []), rows)
-
-
-def cells_of_table(rows: pa.Table) -> dict[Key, Cell]:
-    """The cells of the positions of a table, of one network."""
-    members = members_of_table(rows)
-    cells: dict[Key, Cell] = {}
-    for kind in KINDS:
-        if kind in rows.column_names:
-            flipped = rows[f"{kind}_flipped"].to_numpy(zero_copy_only=False).astype(np.bool_)
-            cells |= grouped(kind, (floats(rows[kind]), flipped, floats(rows[f"{kind}_kl"])), members)
-    masses = {cause.value: floats(rows[f"cause_{cause.value}"]) for cause in Cause}
-    return cells | of_causes({cause: mass[mass > 0] for cause, mass in masses.items()})
-
-
-def _worst(kind: str, known: Sequence[dict[str, Any]], rows: pa.Table) -> list[dict[str, Any]]:
-    """The worst of the known rows and of these, each position once, worst first."""
-    leaked = np.nan_to_num(floats(rows[kind]), nan=-1.0)
-    heaviest = np.argpartition(-leaked, min(5 * WORST, len(leaked)) - 1)[: 5 * WORST]  # positions may repeat
-    columns = [name for name in rows.column_names if not name.startswith("cause_")]
-    best: dict[str, dict[str, Any]] = {}
-    for row in [*known, *rows.select(columns).take(pa.array(heaviest)).to_pylist()]:
-        if row[kind] and (row["fen"] not in best or best[row["fen"]][kind] < row[kind]):
-            best[row["fen"]] = row
-    return heapq.nsmallest(WORST, best.values(), key=lambda row: (-row[kind], row["fen"]))
+def summarised(
+    tally: Tally, groups: Sequence[Sequence[Folder]], names: Sequence[str], each: Each = map
+) -> list[ModelSummary]:
+    """The networks of a tally in the order of `names`, with exact quantiles of the tables that it is of, in groups."""
+    cells = exact(groups, {name: model.cells for name, model in tally.models.items()}, each)
+    return [
+        ModelSummary(name, model.digest, model.trained_with_mask, model.positions, cells[name], model.worst)
+        for name, model in sorted(tally.models.items(), key=lambda item: names.index(item[0]))
+    ]
 
 
 _STATISTICS = ("mean", "max", *QUANTILES, "mean_kl", "flips", "infinite_kl")

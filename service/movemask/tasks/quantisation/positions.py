@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 import chess
 
@@ -18,7 +18,7 @@ from movemask.board.position import Position
 from movemask.errors import SourceError
 from movemask.inference.model import Model
 from movemask.tasks.bulk.samples import Choice, Skipped, samples
-from movemask.tasks.bulk.sources import check, chunks
+from movemask.tasks.bulk.sources import Sizes, check, read
 from movemask.tasks.probes import FILE, probes
 
 #: Positions wanted of each set. Judging takes the most, so that the noise of accuracy is well below its limit.
@@ -95,7 +95,7 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Known]]:
     check(list(files), None)
     rng = random.Random(_SEED)
     games: dict[tuple[str, int], list[Known]] = {}
-    for chunk in chunks(list(files), None, games=40, lines=2000, limit=None):
+    for chunk in chain.from_iterable(read(index, name, None, Sizes()) for index, name in enumerate(files)):
         found: dict[tuple[str, int], list[Known]] = {}
         for sample in samples(chunk, Choice(), skipped):
             played = {} if sample.played is None else {sample.played: 1}

@@ -1,0 +1,94 @@
+"""A Ray cluster whose nodes are processes of this machine, for the tests and the benchmark: Ray's own cluster utility.
+
+    python -m benchmarks.ray_nodes 3 --cpus 1
+
+writes a line of JSON with the cluster's address, then obeys lines on standard input: `kill` kills the newest node, with
+all its processes, `add` adds one. It ends, and the nodes with it, when standard input does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+_OBJECT_STORE = 200 << 20
+
+
+class Nodes:
+    """A running cluster: its address, and nodes that come and go."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self._process, self.address = process, address
+
+    def _tell(self, what: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(what, file=self._process.stdin, flush=True)
+        if not self._process.stdout.readline():
+            raise RuntimeError(f"the cluster has ended before it could {what} a node")
+
+    def kill(self) -> None:
+        """Kills the newest node and everything that runs on it; returns when it is dead."""
+        self._tell("kill")
+
+    def add(self) -> None:
+        """Adds a node."""
+        self._tell("add")
+
+
+@contextmanager
+def nodes(count: int, cpus: int = 1) -> Iterator[Nodes]:
+    """A cluster of so many nodes, the head included, with so many logical CPUs each."""
+    command = [sys.executable, "-m", "benchmarks.ray_nodes", str(count), "--cpus", str(cpus)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}{os.pathsep}{ROOT}"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError("the cluster could not be started")
+        try:
+            yield Nodes(process, json.loads(line)["address"])
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--cpus", type=int, default=1)
+    arguments = parser.parse_args()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    from ray.cluster_utils import Cluster
+
+    options = {"num_cpus": arguments.cpus, "object_store_memory": _OBJECT_STORE}
+    cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
+    try:
+        workers = [cluster.add_node(**options) for _ in range(arguments.count - 1)]
+        cluster.wait_for_nodes()
+        print(json.dumps({"address": cluster.address}), flush=True)
+        for line in sys.stdin:
+            if line.strip() == "kill":
+                cluster.remove_node(workers.pop(), allow_graceful=False)
+            elif line.strip() == "add":
+                workers.append(cluster.add_node(**options))
+            print("done", flush=True)
+    finally:
+        cluster.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""`movemask compare OUT OUT…`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from movemask.cli.audit import EXCEEDED
+from movemask.errors import AuditError
+
+_SHOWN = 10
+
+
+@click.command()
+@click.argument("outs", nargs=-1, required=True, metavar="OUT OUT…")
+def compare(outs: tuple[str, ...]) -> None:
+    """Compare the summaries of audits, by their folders OUT: exit with 3 if a figure differs.
+
+    Every figure must be the same to the last digit: of the same files and networks, it is, whether they were audited on
+    one machine or on many. The commands may differ.
+    """
+    if len(outs) < 2:
+        raise AuditError("compare: name two folders or more")
+    first, *others = ((out, _read(out)) for out in outs)
+    differing = 0
+    for out, summary in others:
+        found = list(_differences("", first[1], summary))
+        for where, one, other in found[:_SHOWN]:
+            click.echo(f"{where}: {one} in {first[0]}, {other} in {out}", err=True)
+        if len(found) > _SHOWN:
+            click.echo(f"{len(found) - _SHOWN} more differ", err=True)
+        differing += len(found)
+    if differing:
+        sys.exit(EXCEEDED)
+    positions = ", ".join(f"{name}: {one['positions']:,} positions" for name, one in first[1]["models"].items())
+    click.echo(f"{len(outs)} equal summaries; {positions}")
+
+
+def _read(out: str) -> dict[str, Any]:
+    """What two summaries must have in common."""
+    file = Path(out) / "summary.json"
+    try:
+        summary = json.loads(file.read_text())
+        return {name: summary[name] for name in ("files", "left_out", "models")}
+    except (OSError, ValueError, KeyError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not the summary of an audit"
+        raise AuditError(f"{file}: {why}") from None
+
+
+def _differences(where: str, one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The places where two values of JSON differ, and both values there."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in dict.fromkeys([*one, *other]):
+            yield from _differences(f"{where}.{name}".lstrip("."), one.get(name, "nothing"), other.get(name, "nothing"))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (mine, theirs) in enumerate(zip(one, other, strict=True)):
+            yield from _differences(f"{where}[{index}]", mine, theirs)
+    elif one != other or type(one) is not type(other):
+        yield where, one, other
