@@ -28,6 +28,7 @@ from movemask.store.store import Store
 BATCH = 2000
 MONTH = 30 * 86_400.0
 ASKED = 30  # times each question is asked
+FLUSH = (27, 3)  # positions with few kinds and with all: half a second of about sixty requests a second
 
 
 def main() -> None:
@@ -62,6 +63,9 @@ def main() -> None:
             print(f"| {name} | {statistics.median(took):.1f} | {max(took):.1f} |")
         print(f"| a write of {BATCH} positions, database empty | {first:.1f} | |")
         print(f"| a write of {BATCH} positions, database full | {last:.1f} | |")
+        print(
+            f"| a write of {sum(FLUSH)} positions, {FLUSH[1]} of them with all kinds (CPU time) | {_flush(store):.1f} | |"
+        )
         if not arguments.url:
             size = sum(file.stat().st_size for file in Path(folder).iterdir())
             print(f"\nThe file has {size / 1e6:.0f} MB, with the newest 1,000,000 single positions.")
@@ -76,7 +80,7 @@ def _fill(store: Store, positions: int, share: float) -> tuple[float, float]:
     batches = positions // BATCH
     for number in tqdm(range(batches), unit=" batches"):
         at = begin + MONTH * number / batches
-        records = _records(rng, at, MONTH / batches, everything=rng.random() < share)
+        records = _records(rng, BATCH, at, MONTH / batches, everything=rng.random() < share)
         took.append(_timed(lambda records=records: store.write(records)))  # type: ignore[misc]
         if number % 500 == 499:
             store.prune()
@@ -84,14 +88,29 @@ def _fill(store: Store, positions: int, share: float) -> tuple[float, float]:
     return statistics.median(took[:20]), statistics.median(took[-20:])
 
 
-def _records(rng: np.random.Generator, at: float, seconds: float, *, everything: bool) -> list[AuditRecord]:
+def _flush(store: Store) -> float:
+    """Median ms of CPU time of the writes of a service with few clients."""
+    rng = np.random.default_rng(1)
+    took = []
+    for number in range(25):
+        few, all_kinds = (
+            _records(rng, size, time.time() + number, 0.4, everything=everything)
+            for size, everything in zip(FLUSH, (False, True), strict=True)
+        )
+        started = time.thread_time()
+        store.write(few + all_kinds)
+        took.append(1e3 * (time.thread_time() - started))
+    return statistics.median(took)
+
+
+def _records(rng: np.random.Generator, count: int, at: float, seconds: float, *, everything: bool) -> list[AuditRecord]:
     """A batch of made-up positions, their leakage spread over nine powers of ten."""
     kinds = KINDS if everything else ALWAYS
-    leaked = 10 ** rng.uniform(-9, 0, (BATCH, len(kinds)))
+    leaked = 10 ** rng.uniform(-9, 0, (count, len(kinds)))
     phases, causes = list(Phase), list(Cause)
     records = []
     for row, (when, moves, elo) in enumerate(
-        zip(np.sort(rng.random(BATCH)), rng.integers(1, 60, BATCH), rng.integers(800, 2600, BATCH), strict=True)
+        zip(np.sort(rng.random(count)), rng.integers(1, 60, count), rng.integers(800, 2600, count), strict=True)
     ):
         own = leaked[row].tolist()
         records.append(
