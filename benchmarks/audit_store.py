@@ -63,9 +63,8 @@ def main() -> None:
             print(f"| {name} | {statistics.median(took):.1f} | {max(took):.1f} |")
         print(f"| a write of {BATCH} positions, database empty | {first:.1f} | |")
         print(f"| a write of {BATCH} positions, database full | {last:.1f} | |")
-        print(
-            f"| a write of {sum(FLUSH)} positions, {FLUSH[1]} of them with all kinds (CPU time) | {_flush(store):.1f} | |"
-        )
+        flush = f"{sum(FLUSH)} positions, {FLUSH[1]} of them with all kinds"
+        print(f"| a write of {flush} (CPU time) | {_flush(store):.1f} | |")
         if not arguments.url:
             size = sum(file.stat().st_size for file in Path(folder).iterdir())
             print(f"\nThe file has {size / 1e6:.0f} MB, with the newest 1,000,000 single positions.")

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from pathlib import Path
 
 import chess
 
@@ -67,7 +68,7 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
     """
     skipped = Skipped()
     if files:
-        groups, source = _of_files(files, skipped), ", ".join(files)
+        groups, source = _of_files(files, skipped), ", ".join(Path(name).name for name in files)
     else:
         groups, source = [[Known(p.position, p.elo, p.played)] for p in probes()], f"the shipped probes ({FILE})"
     random.Random(_SEED).shuffle(groups)
