@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import pickle
+import re
 import resource
 import subprocess
 import sys
@@ -275,9 +276,11 @@ def serving_on(count: int, cpus: int, replicas: int, folder: Path) -> Iterator[t
                 for _ in range(600):
                     if process.poll() is not None:
                         raise SystemExit((folder / "log.txt").read_text())
-                    if b"Deployed app" in (folder / "log.txt").read_bytes() or _asked(port, FENS[0]) is not None:
+                    if len(_replicas(port)) == replicas:
                         break
                     time.sleep(0.5)
+                else:
+                    raise SystemExit(f"not all of {replicas} replicas answer")
                 yield port, cluster
             finally:
                 process.terminate()
@@ -313,11 +316,15 @@ def killed(seconds: float) -> None:
         assert all(right.values())
         begun = time.perf_counter()
         outcomes: list[tuple[float, str]] = []
+        slowest = [0.0]
+        before = _replicas(port)
 
         def client(number: int) -> None:
             while time.perf_counter() < begun + seconds:
                 fen = FENS[number % len(FENS)]
+                asked_at = time.perf_counter()
                 moves = _asked(port, fen)
+                slowest[0] = max(slowest[0], time.perf_counter() - asked_at)
                 what = "failed" if moves is None else "right" if moves == right[fen] else "wrong"
                 outcomes.append((time.perf_counter() - begun, what))
 
@@ -330,11 +337,23 @@ def killed(seconds: float) -> None:
         for one in clients:
             one.join()
         failed = [when for when, what in outcomes if what == "failed"]
-        print("| requests | right | wrong | failed | first failure after the kill, s | last, s |")
-        print("|---|---|---|---|---|---|")
+        print("| requests | right | wrong | failed | first failure after the kill, s | last, s | slowest, s |")
+        print("|---|---|---|---|---|---|---|")
         counts = [sum(what == one for _, what in outcomes) for one in ("right", "wrong", "failed")]
         first, last = (f"{failed[0] - at:.1f}", f"{failed[-1] - at:.1f}") if failed else ("-", "-")
-        print(f"| {len(outcomes):,} | {counts[0]:,} | {counts[1]} | {counts[2]} | {first} | {last} |")
+        print(
+            f"| {len(outcomes):,} | {counts[0]:,} | {counts[1]} | {counts[2]} | {first} | {last} | {slowest[0]:.1f} |"
+        )
+        assert len(before) == 3, before
+
+
+def _replicas(port: int) -> set[str]:
+    """Those that have sent their metrics."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            return set(re.findall(r'replica="(\w+)"', answer.read().decode()))
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return set()
 
 
 def _asked(port: int, fen: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,6 +173,28 @@ def test_a_node_that_is_killed_is_done_without(folder: Path, cluster: Nodes, loc
         ended(process)
     cluster.add()
     compared(folder, local, "node")
+
+
+@pytest.mark.deep
+def test_twenty_thousand_games_are_the_same_on_one_machine_one_node_and_three_of_which_one_dies(
+    tmp_path: Path, folder: Path
+) -> None:
+    shutil.copytree(folder / "m", tmp_path / "m")
+    (tmp_path / "games.pgn").write_text("".join(map(game, range(20_000))))
+    options = ("--split-mb", "0.5", "--every", "10", "--kinds", "all")
+    done(tmp_path, command("local", *options, files=["games.pgn"]))
+    with nodes(1, cpus=2) as one:
+        done(tmp_path, command("one", *options, "--ray", one.address, files=["games.pgn"]))
+    with nodes(3) as three:
+        arguments = command("three", *options, "--ray", three.address, "--progress", "json", files=["games.pgn"])
+        with started(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+            parts = tmp_path / "three" / "parts"
+            until(lambda: len(list(parts.glob("*.parquet"))) > 50 or process.poll() is not None, "fifty parts", 900)
+            assert process.poll() is None
+            three.kill()
+            said, _ = process.communicate()
+            assert process.returncode == 0, said
+    compared(tmp_path, "local", "one", "three")
 
 
 def test_games_that_kill_their_process_are_named_and_stop_nothing(folder: Path, cluster: Nodes) -> None:
