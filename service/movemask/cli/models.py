@@ -196,6 +196,10 @@ def quantize_model(
     limits, weights = Limits(), weights_for(int(bits) if bits else None)
     click.echo(weights.reason)
     known = positions.sets(model, files)
+    for why, times in known.skipped.reasons.items():
+        click.echo(f"left out: {why}: {times:,}", err=True)
+    for example in known.skipped.examples[:5]:
+        click.echo(f"  {example}", err=True)
     result = run.quantised(model, file, known, weights, None if all_layers else limits, _show_step)
     click.echo(quantisation_table(result, limits))
     excess = result.excess(limits)
