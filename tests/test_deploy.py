@@ -81,6 +81,7 @@ def test_kuberay_serves_what_serve_yaml_says_with_the_pinned_ray() -> None:
         assert cluster["rayVersion"] == pinned
 
 
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`:DeprecationWarning")  # Ray's own schemas
 @pytest.mark.ray
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'movemask[ray]'")
 def test_ray_reads_serve_yaml() -> None:
