@@ -29,6 +29,7 @@ MovemaskError
 │   └── StoreUnreachable        the database server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
 ├── AuditError                  an audit of files that cannot continue with these arguments
+├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
 ├── MissingExtra                a command whose optional dependencies are not installed
 └── SettingsError               the service cannot start with its settings
 """
@@ -132,6 +133,9 @@ class SourceError(MovemaskError): ...
 
 
 class AuditError(MovemaskError): ...
+
+
+class KeysError(MovemaskError): ...
 
 
 class MissingExtra(MovemaskError): ...

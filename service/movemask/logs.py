@@ -33,7 +33,7 @@ _STANDARD_ERROR = 2
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 
 _access = logging.getLogger("access")
-_ACCESS = "%s %s %d ms=%.3f positions=%d request_id=%s"
+_ACCESS = "%s %s %d ms=%.3f positions=%d request_id=%s%s"
 
 #: The id of the current request, for its log lines and problems. Set by the middleware and never reset, since each
 #: request runs in its own task.
@@ -48,10 +48,21 @@ def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return f"{random.getrandbits(128):032x}"
 
 
-def access(method: str, route: str, status: int, seconds: float, positions: int, request: str, *, debug: bool) -> None:
-    """Logs one request, never its body or query."""
+def access(
+    method: str,
+    route: str,
+    status: int,
+    seconds: float,
+    positions: int,
+    request: str,
+    key: str | None = None,
+    *,
+    debug: bool,
+) -> None:
+    """Logs one request, with the name of its API key; never its body, query or headers."""
     level = logging.DEBUG if debug else logging.INFO
-    _access.log(level, _ACCESS, method, route, status, 1e3 * seconds, positions, request)
+    key = "" if key is None else f" key={key}"
+    _access.log(level, _ACCESS, method, route, status, 1e3 * seconds, positions, request, key)
 
 
 class TextFormatter(logging.Formatter):
@@ -77,9 +88,11 @@ class JsonFormatter(logging.Formatter):
             "pid": os.getpid(),
         }
         if record.name == _access.name and isinstance(record.args, tuple):
-            method, route, status, milliseconds, positions, request = record.args
+            method, route, status, milliseconds, positions, request, key = record.args
             out |= {"message": f"{method} {route} {status}", "method": method, "route": route, "status": status}
             out |= {"ms": round(cast(float, milliseconds), 3), "positions": positions, "request_id": request}
+            if key:
+                out["key"] = str(key).removeprefix(" key=")
         else:
             out["message"] = record.getMessage()
             current_id = request_id.get()

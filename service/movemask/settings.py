@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from movemask.errors import SettingsError
@@ -59,6 +59,13 @@ class Settings(BaseSettings):
     )
     log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
         "text", description="Format of log lines: text, or json, one object per line."
+    )
+
+    api_keys: SecretStr | None = Field(
+        None, description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, all is open."
+    )
+    api_keys_file: Path | None = Field(
+        None, description="File of hashes of API keys, read again when it changes (movemask keys new)."
     )
 
     models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
@@ -145,6 +152,8 @@ class Settings(BaseSettings):
 
 #: Defaults that depend on the machine or the models.
 _DEFAULTS_IN_WORDS = {
+    "api_keys": "none: everything is open",
+    "api_keys_file": "no file",
     "models_dir": "the shipped network's folder",
     "default_model": "the first served model by name",
     "threads": "the cores the process may use",

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response, Security
+from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
 from movemask.api import problems
+from movemask.api.access import Access
 from movemask.api.direct import Direct
 from movemask.api.disconnect import ClientGone
+from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
 from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
@@ -29,6 +32,9 @@ that an unmasked or wrongly masked softmax would have given to illegal ones. Err
 (RFC 9457), with a stable `type` and a `detail` that names the offending input.
 """
 
+#: Documents how keys are sent; `Access` checks them, for the routes of `Direct` too.
+_BEARER = HTTPBearer(auto_error=False, description="An API key, if the service has any.")
+
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
 
@@ -39,6 +45,7 @@ def create_app(
     own_process: bool = False,
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
+    exposition: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """The app. Models, store and threads are created in its lifespan.
 
@@ -48,8 +55,10 @@ def create_app(
     own_process : the app may configure the logs and the garbage collector of the process
     tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
     prepare : as in `runtime.running`
+    exposition : what /metrics answers; by default the metrics of this process and its fellow workers
     """
     settings = Settings.read() if settings is None else settings
+    keys = Keys.of(settings)
     metrics = Metrics()
     if own_process:
         logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
@@ -61,6 +70,7 @@ def create_app(
                 stack.callback(logs.finish)
             services = stack.enter_context(running_services(settings, metrics, prepare))
             app.state.services = services
+            app.state.exposition = exposition
             if own_process:
                 # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand
                 # small objects, none of them in a cycle.
@@ -86,14 +96,16 @@ def create_app(
             "operation_spans": False,
         },
     )
-    for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.router):
-        app.include_router(router)
+    for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.metrics_router):
+        app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403))
+    app.include_router(operations.router)
     problems.install(app, metrics.problem)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
     direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
+    app.add_middleware(Access, keys=keys, metrics=metrics)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 

@@ -13,6 +13,7 @@ from movemask import logs
 from movemask.api import problems, spans
 from movemask.api.direct import DirectRoute
 from movemask.api.metrics import Metrics
+from movemask.api.refusal import refuse
 from movemask.api.request_context import RequestContext, request_context
 from movemask.settings import Settings
 
@@ -43,14 +44,7 @@ class BodyGuard:
             if route is not None:
                 scope["route"] = route  # for the metrics and the log; nothing behind this sees the request
             self._metrics.problem(refused)
-            answer = problems.response(refused)
-            length = headers.get(b"content-length", "")
-            if length.isdigit() and int(length) <= self._limit:
-                while (await receive()).get("more_body"):  # drain: a client that is still sending does not read
-                    continue
-            else:
-                answer.headers["Connection"] = "close"  # the unread body makes the connection unusable
-            await answer(scope, receive, send)
+            await refuse(problems.response(refused), scope, receive, send, self._limit)
             return
         await self._app(scope, self._counted(receive, limit), send)
 
@@ -123,7 +117,7 @@ class Counted:
             self._metrics.requests.labels(route, method, str(status)).inc()
             self._metrics.request_seconds.labels(route).observe(seconds)
             probe = route in _PROBES and status < 400
-            logs.access(method, route, status, seconds, context.positions, request_id, debug=probe)
+            logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
 
 
 def _route(scope: Scope) -> str:

@@ -50,6 +50,8 @@ TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
 #: Problems without an error class.
 MALFORMED_JSON = (HTTPStatus.BAD_REQUEST, "malformed-json")
 INVALID_REQUEST = (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request")
+UNAUTHORIZED = (HTTPStatus.UNAUTHORIZED, "unauthorized")
+FORBIDDEN = (HTTPStatus.FORBIDDEN, "forbidden")
 BODY_TOO_LARGE = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body-too-large")
 UNSUPPORTED_MEDIA_TYPE = (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type")
 INTERNAL_ERROR = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error")
@@ -60,6 +62,8 @@ _MOST_ERRORS = 20
 
 _DESCRIPTIONS = {
     400: "The body is not JSON.",
+    401: "Keys are set, and the request has none that is valid.",
+    403: "The key lacks the scope of this route.",
     404: "No such model.",
     413: "The body is too large.",
     415: "The body is not sent as JSON.",

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from ray import serve
 from ray.serve import Application
 from ray.serve.handle import DeploymentHandle
@@ -62,7 +61,7 @@ class Replica:
             arguments = {**arguments, "models_dir": self._folder.name}
             poll = _settings(arguments).models_poll_seconds
             self._mirror = Mirror(source, Path(self._folder.name), poll or None)
-        self._app = create_app(_settings(arguments))
+        self._app = create_app(_settings(arguments), exposition=self._exposition)
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:  # uvicorn takes a method for ASGI 2
@@ -71,15 +70,11 @@ class Replica:
         return app
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The app, but for /metrics, which are those of all replicas."""
+        """The app, which tells Ray of the model that a request is routed by."""
         if scope["type"] == "http":
             model = serve.get_multiplexed_model_id()
             if model:
                 await self.route(model)
-            if scope["path"] == "/metrics" and scope["method"] in ("GET", "HEAD"):
-                await self._report()
-                await _respond(send, await self._metrics.exposition.remote())
-                return
         await self._app(scope, receive, send)
 
     @serve.multiplexed(max_num_models_per_replica=_ROUTED_MODELS)  # type: ignore[untyped-decorator,unused-ignore]
@@ -97,16 +92,16 @@ class Replica:
             raise RuntimeError("the thread that copies the models has stopped")
         await self._report()
 
+    async def _exposition(self) -> bytes:
+        """The metrics of all replicas."""
+        await self._report()
+        text: bytes = await self._metrics.exposition.remote()
+        return text
+
     async def _report(self) -> None:
         services: Services = self._app.state.services
         replica = serve.get_replica_context().replica_id.unique_id
         await self._metrics.report.remote(replica, services.metrics.exposition())
-
-
-async def _respond(send: Send, body: bytes) -> None:
-    headers = [(b"content-type", CONTENT_TYPE_LATEST.encode()), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _settings(arguments: Mapping[str, Any]) -> Settings:

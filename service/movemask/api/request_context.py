@@ -20,10 +20,11 @@ class NetworkRun:
 
 @dataclass(slots=True)
 class RequestContext:
-    """The number of positions answered, and the network runs if the request is traced."""
+    """The number of positions answered, the network runs if the request is traced, and the name of its API key."""
 
     positions: int = 0
     runs: list[NetworkRun] | None = None
+    key: str | None = None
 
 
 #: Set by the middleware and never reset, since each request runs in its own task.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from prometheus_client import multiprocess
 from movemask import logs
 from movemask.api.app import create_app
 from movemask.api.connections import Connection
+from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
 from movemask.inference.onnx import provider_named
@@ -47,11 +49,17 @@ def serve(settings: Settings) -> None:
     contract_files(settings.models_dir, settings.default_model)
     audit_plan(settings)
     provider_named(settings.provider)
+    keys = Keys.of(settings)
     listeners = listen(settings.host, settings.port)
     try:
         _prepare_database(settings.database_url)
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         log.info("listening on http://%s:%d", shown, listeners[0].getsockname()[1])
+        if keys is None and not all(map(_is_loopback, listeners)):
+            log.warning(
+                "NO API KEYS ARE SET: whoever reaches this address may use the service, read the positions that others "
+                "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
+            )
         if settings.workers == 1:
             asyncio.run(_run(settings, listeners, stopping))
         elif not stopping.is_set():
@@ -95,6 +103,10 @@ def listen(host: str, port: int) -> list[socket.socket]:
     if not listeners:
         raise SettingsError(f"MOVEMASK_HOST: {host!r} has no address of this machine")
     return listeners
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
 
 async def _run(

@@ -1,4 +1,4 @@
-"""`movemask serve | predict | calibrate | models … | audit`: thin commands over the pipeline of the web service."""
+"""`movemask serve | predict | calibrate | models … | keys … | audit`: thin commands over the service's pipeline."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from movemask.board.elo import Elo
 from movemask.board.move_codes import moves_of
 from movemask.cli.audit import audit
 from movemask.cli.compare import compare
+from movemask.cli.keys import keys
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
 from movemask.errors import ContractError, MovemaskError
 from movemask.inference.model import Model
@@ -190,6 +191,7 @@ def calibrate(
 main.add_command(models)
 main.add_command(audit)
 main.add_command(compare)
+main.add_command(keys)
 
 
 async def _evaluate(model: Model, query: Query, write: Callable[[Answer], str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from movemask.api import problems
+from movemask.api.access import may
+from movemask.api.keys import Scope
 from movemask.api.schemas.leakage import FreshnessOut, model_figures_out
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
 from movemask.api.services import AppServices, Services
@@ -25,11 +27,13 @@ async def models(services: AppServices) -> ModelsOut:
     response_model_exclude_unset=True,
     responses=problems.documented(404, 503),
 )
-async def model(name: str, services: AppServices) -> ModelEntryOut:
+async def model(name: str, request: Request, services: AppServices) -> ModelEntryOut:
     """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
-    the leakage of its answers so far."""
+    the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
     entry = services.registry.entry(name)
     out = _entry_out(entry, services)
+    if not may(request.scope, Scope.AUDIT):
+        return out
     out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
     for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
         out.leakage = model_figures_out(figures)

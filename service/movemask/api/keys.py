@@ -1,0 +1,221 @@
+"""API keys: who may use which routes. Only their SHA-256 hashes are kept, in memory and in the file.
+
+A key is 32 random bytes, so a plain hash is enough: there is nothing to guess. Lines of the file, which is read again
+when it changes, are `NAME SCOPE[,SCOPE…] sha256:HEX`; `movemask keys new` writes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from movemask.errors import KeysError, SettingsError
+from movemask.settings import Settings
+
+log = logging.getLogger(__name__)
+
+PREFIX = "mm_"
+
+#: Seconds between looks at the file.
+_LOOK_SECONDS = 1.0
+
+_MOST_BYTES = 1 << 20
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")  # RFC 6750's characters
+_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_LINE = re.compile(r"(\S+)\s+(\S+)\s+sha256:([0-9a-f]{64})")
+
+_STATE = tuple[int, int, int]
+
+
+class Scope(Enum):
+    """What a key may do."""
+
+    POLICY = "policy"  # ask for policies, moves, games and audits of one's own numbers
+    AUDIT = "audit"  # read the figures of the audit
+    POSITIONS = "positions"  # read the positions that others have asked about
+    METRICS = "metrics"  # read /metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: its name, which logs may show, the SHA-256 of its text, and its scopes."""
+
+    name: str
+    digest: bytes
+    scopes: frozenset[Scope]
+
+    @property
+    def line(self) -> str:
+        """Its line of the file."""
+        scopes = ",".join(scope.value for scope in Scope if scope in self.scopes)
+        return f"{self.name} {scopes} sha256:{self.digest.hex()}"
+
+
+class Keys:
+    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE. Raises SettingsError if either cannot be read.
+
+    A file that changes is read again. While it is missing or has an error, the keys read last are valid, and the log
+    says so: take a key away by deleting its line, not the file.
+    """
+
+    def __init__(self, given: Sequence[Key], file: Path | None) -> None:
+        self._given, self._file = tuple(given), file
+        self._state: _STATE | None = None
+        self._failure = ""
+        self._looked = time.monotonic()
+        self._keys = self._given
+        if file is not None:
+            try:
+                self._state = _state(file)
+                self._keys = _together(self._given, read_keys(file))
+            except KeysError as error:
+                raise SettingsError(f"MOVEMASK_API_KEYS_FILE: {error}") from None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Keys | None:
+        """The keys of the settings; None if they name none, and everyone may do everything."""
+        given = _given_keys(settings.api_keys.get_secret_value() if settings.api_keys else "")
+        if not given and settings.api_keys_file is None:
+            return None
+        return cls(given, settings.api_keys_file)
+
+    def find(self, token: str) -> Key | None:
+        """The key with this text. Takes the same time whichever it is, and if it is none."""
+        self._look()
+        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        found = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        return found
+
+    def _look(self) -> None:
+        """Reads the file again if it has changed, at most once a second."""
+        now = time.monotonic()
+        if self._file is None or now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        try:
+            state = _state(self._file)
+            if state == self._state and not self._failure:
+                return
+            self._keys = _together(self._given, read_keys(self._file))
+        except KeysError as error:
+            if str(error) != self._failure:
+                log.error("%s; the API keys read last stay valid", error)
+            self._failure = str(error)
+        else:
+            self._state, self._failure = state, ""
+            log.info("%d API keys are valid", len(self._keys))
+
+
+def new_key(name: str, scopes: Iterable[Scope]) -> tuple[Key, str]:
+    """A new random key, and its text, which is not kept anywhere. Raises KeysError for a name that cannot be one."""
+    if not _NAME.fullmatch(name):
+        raise KeysError(f"name: {name!r} must be up to 64 letters, digits and . _ @ -")
+    text = PREFIX + secrets.token_urlsafe(32)
+    return Key(name, hashlib.sha256(text.encode()).digest(), frozenset(scopes)), text
+
+
+def read_keys(file: Path) -> tuple[Key, ...]:
+    """The keys of a file; raises KeysError that names the line."""
+    try:
+        # Not blocking: a FIFO without a writer must not stop the service.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise KeysError(f"{file}: is not a file")
+            text = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(text) > _MOST_BYTES:
+        raise KeysError(f"{file}: more than {_MOST_BYTES} bytes")
+    keys: list[Key] = []
+    for number, raw in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
+        line = raw.partition("#")[0].strip()
+        if line:
+            keys.append(_key_of(line, f"{file}: line {number}"))
+    return _together((), keys)
+
+
+def write_keys(file: Path, keys: Sequence[Key]) -> None:
+    """Writes a file of keys in place of the old one, for its owner alone; raises OSError."""
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.writelines(f"{key.line}\n" for key in keys)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if file.exists():  # an owner or mode that lets the service's user read it stays
+            known = file.stat()
+            os.chmod(written, stat.S_IMODE(known.st_mode))
+            if (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(written, known.st_uid, known.st_gid)
+        os.replace(written, file)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _key_of(line: str, place: str) -> Key:
+    match = _LINE.fullmatch(line)
+    if match is None or not _NAME.fullmatch(match[1]):
+        # The line itself is not shown: it may be a key that was pasted in clear.
+        raise KeysError(f"{place}: is not `NAME SCOPE,SCOPE sha256:HEX`; `movemask keys new` writes such lines")
+    return Key(match[1], bytes.fromhex(match[3]), _scopes(match[2].split(","), place))
+
+
+def _given_keys(text: str) -> tuple[Key, ...]:
+    """The keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas."""
+    keys: list[Key] = []
+    for number, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
+        place = f"MOVEMASK_API_KEYS: key {number}"
+        token, colon, scopes = entry.partition(":")
+        if not _TOKEN.fullmatch(token):
+            raise SettingsError(f"{place}: must be 20 to 512 letters, digits and . _ ~ + / = -")
+        digest = hashlib.sha256(token.encode()).digest()
+        try:
+            chosen = _scopes(scopes.split("+"), place) if colon else frozenset(Scope)
+            keys = list(_together(keys, [Key(f"env-{number}", digest, chosen)]))
+        except KeysError as error:
+            raise SettingsError(str(error)) from None
+    return tuple(keys)
+
+
+def _scopes(names: Iterable[str], place: str) -> frozenset[Scope]:
+    known = {scope.value: scope for scope in Scope}
+    scopes = set()
+    for name in names:
+        if name not in known:
+            raise KeysError(f"{place}: there is no scope {name[:20]!r}; there are {', '.join(known)}")
+        scopes.add(known[name])
+    return frozenset(scopes)
+
+
+def _together(first: Sequence[Key], more: Sequence[Key]) -> tuple[Key, ...]:
+    """All keys; raises KeysError if two have one name or are the same."""
+    names, digests = {key.name for key in first}, {key.digest for key in first}
+    for key in more:
+        if key.name in names:
+            raise KeysError(f"two keys are named {key.name}")
+        if key.digest in digests:
+            raise KeysError(f"{key.name} is the same key as another")
+        names.add(key.name)
+        digests.add(key.digest)
+    return (*first, *more)
+
+
+def _state(file: Path) -> _STATE:
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,222 @@
+"""What an operator would lose: doors that stay closed to strangers, to keys without the scope and to keys taken
+away, on every route, however it is served."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fastapi.testclient import TestClient
+
+from movemask.api import keys as api_keys
+from movemask.api.access import OPEN, SCOPES
+from movemask.api.app import create_app
+from movemask.api.keys import Keys, read_keys
+from movemask.cli.main import main
+from movemask.errors import KeysError, SettingsError
+from movemask.settings import Settings
+from tests.conftest import Serve
+from tests.networks import write_fake
+from tests.processes import served, stopped
+
+SECRET = "a-secret-of-some-length-0123456789"
+#: Of each scope, a request that needs it.
+ASKED = {
+    "policy": ("POST", "/v1/policy"),
+    "audit": ("GET", "/v1/leakage"),
+    "positions": ("GET", "/v1/leakage/positions"),
+    "metrics": ("GET", "/metrics"),
+}
+
+
+def status(client: TestClient, method: str, path: str, key: str | None = None) -> int:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    body: Any = {"moves": []} if method == "POST" else None
+    return int(client.request(method, path, json=body, headers=headers).status_code)
+
+
+def new(file: Path, name: str, *scopes: str) -> str:
+    arguments = [part for scope in scopes for part in ("--scope", scope)]
+    result = CliRunner().invoke(main, ["keys", "new", name, "--file", str(file), *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout.strip()
+
+
+def test_each_scope_opens_its_routes_and_no_others(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
+    client = serve(api_keys_file=file)
+    for scope, text in texts.items():
+        for needed, (method, path) in ASKED.items():
+            assert status(client, method, path, text) == (200 if scope == needed else 403), (scope, path)
+
+
+def test_every_route_without_a_key_is_401_but_those_that_are_open(serve: Serve) -> None:
+    client = serve(api_keys=SECRET)
+    app: Any = client.app
+    routes = {path: {method.upper() for method in methods} for path, methods in app.openapi()["paths"].items()}
+    routes |= {route.path: {"GET"} for route in app.routes if hasattr(route, "path")}
+    assert len(routes) > 18
+    for path, methods in routes.items():
+        is_open = path.startswith(OPEN)
+        assert is_open or path.startswith(tuple(prefix for prefix, _ in SCOPES)), f"{path}: say who may use it"
+        for method in methods:
+            found = status(client, method, path.replace("{name}", "fake"))
+            assert (found == 401) == (not is_open), (method, path, found)
+    for path in ("/v1", "/v1/nothing", "/nothing", "//metrics", "/metrics/"):
+        assert status(client, "GET", path) == 401, path
+
+
+def test_a_refusal_is_a_problem_that_says_how_to_ask(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:policy")
+    answer = client.post("/v1/policy", json={"moves": []})
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == 'Bearer realm="movemask"'
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.json()["type"] == "urn:movemask:problem:unauthorized"
+    assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
+    for value in ("Bearer", "Basic dTpw", f"Bearer {SECRET}x", f"Bearer {SECRET[:-1]}", "Bearer \xff"):
+        answer = client.get("/v1/models", headers={b"Authorization": value.encode("latin-1")})
+        assert answer.status_code == 401, value
+        assert SECRET[:-1] not in answer.text
+    assert client.get("/v1/models", headers={"Authorization": f"bearer  {SECRET}"}).status_code == 200
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {SECRET}"})
+    assert answer.status_code == 403
+    assert 'error="insufficient_scope", scope="metrics"' in answer.headers["WWW-Authenticate"]
+    assert "env-1" in answer.json()["detail"]
+
+
+def test_a_stranger_learns_from_probes_only_whether_it_works(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:metrics")
+    assert client.get("/readyz").json() == {"status": "ready"}
+    assert "models" in client.get("/readyz", headers={"Authorization": f"Bearer {SECRET}"}).json()
+
+
+def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+audit")
+    assert status(client, "POST", "/v1/policy", SECRET) == 200
+    shown = [
+        "leakage" in client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
+        for key in (SECRET, SECRET + "2")
+    ]
+    assert shown == [False, True]
+
+
+def test_a_file_that_changes_is_followed_and_a_broken_one_changes_nothing(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api_keys, "_LOOK_SECONDS", 0)
+    file = tmp_path / "keys"
+    first = new(file, "first")
+    client = serve(api_keys_file=file)
+    second = new(file, "second")
+    assert [status(client, "GET", "/v1/models", key) for key in (first, second)] == [200, 200]
+    result = CliRunner().invoke(main, ["keys", "delete", "first", "--file", str(file)])
+    assert result.exit_code == 0
+    assert [status(client, "GET", "/v1/models", key) for key in (first, second)] == [401, 200]
+    with caplog.at_level(logging.ERROR):
+        for text in ("second policy", SECRET, "second nothing sha256:" + "0" * 64):
+            file.write_text(text)
+            assert status(client, "GET", "/v1/models", second) == 200
+        file.unlink()
+        os.mkfifo(file)
+        assert status(client, "GET", "/v1/models", second) == 200
+        file.unlink()
+        assert status(client, "GET", "/v1/models", second) == 200
+    assert "line 1" in caplog.text
+    assert "there is no scope 'nothing'" in caplog.text
+    assert SECRET not in caplog.text
+    file.write_text("")
+    assert status(client, "GET", "/v1/models", second) == 401
+
+
+def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture, serve: Serve) -> None:
+    file = tmp_path / "keys"
+    text = new(file, "one", "policy", "metrics")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert text not in file.read_text()
+    assert file.read_text() == f"one policy,metrics sha256:{hashlib.sha256(text.encode()).hexdigest()}\n"
+    with caplog.at_level(logging.DEBUG):
+        client = serve(api_keys_file=file, api_keys=SECRET)
+        for key in (text, SECRET, text + "x"):
+            status(client, "POST", "/v1/policy", key)
+            status(client, "POST", "/v1/nothing", key)
+    assert "key=one" in caplog.text
+    assert "key=env-1" in caplog.text
+    assert text not in caplog.text
+    assert SECRET not in caplog.text
+    assert SECRET not in repr(Settings.read(api_keys=SECRET))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("short", "key 1: must be 20 to 512"),
+        (f"{SECRET},{SECRET} x", "key 2: must be"),
+        (f"{SECRET}:root", "there is no scope 'root'; there are policy, audit, positions, metrics"),
+        (f"{SECRET},{SECRET}", "is the same key"),
+    ],
+)
+def test_wrong_keys_stop_the_start_and_are_not_shown(given: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said) as raised:
+        create_app(Settings.read(api_keys=given))
+    assert SECRET not in str(raised.value)
+
+
+def test_wrong_files_stop_the_start(tmp_path: Path) -> None:
+    for name, text in (("gone", None), ("text", SECRET), ("twice", f"a policy sha256:{'0' * 64}\n" * 2)):
+        file = tmp_path / name
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(SettingsError, match=f"MOVEMASK_API_KEYS_FILE: .*{name}|two keys are named a") as raised:
+            Keys.of(Settings.read(api_keys_file=file))
+        assert SECRET not in str(raised.value)
+    with pytest.raises(KeysError, match="cannot be read: Is a directory"):
+        read_keys(tmp_path)
+
+
+def test_names_are_given_once(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    new(file, "one")
+    for arguments in (["new", "one"], ["new", "two words"], ["delete", "two"]):
+        result = CliRunner().invoke(main, ["keys", *arguments, "--file", str(file)])
+        assert result.exit_code == 1
+        assert arguments[1] in result.output
+    listed = CliRunner().invoke(main, ["keys", "list", "--file", str(file)]).output
+    assert listed.split() == ["one", "policy"]
+
+
+def test_it_is_said_aloud_when_the_service_listens_elsewhere_without_keys(tmp_path: Path) -> None:
+    models = write_fake(tmp_path / "m").parent
+    with served(models, "--host", "0.0.0.0") as (process, _):
+        assert stopped(process) == 0
+    assert "NO API KEYS ARE SET" in (models / "log.txt").read_text()
+    (models / "log.txt").unlink()
+    with served(models, "--host", "0.0.0.0", "--api-keys", SECRET, "--workers", "2") as (process, port):
+
+        def asked(**headers: str) -> int:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/v1/policy",
+                json.dumps({"moves": []}).encode(),
+                {"Content-Type": "application/json", **headers},
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=30) as answer:
+                    return int(answer.status)
+            except urllib.error.HTTPError as error:
+                with error:
+                    return int(error.code)
+
+        assert {asked() for _ in range(8)} == {401}
+        assert {asked(Authorization=f"Bearer {SECRET}") for _ in range(8)} == {200}
+        assert stopped(process) == 0
+    assert "NO API KEYS" not in (models / "log.txt").read_text()
+    assert SECRET not in (models / "log.txt").read_text()
