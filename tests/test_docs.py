@@ -164,6 +164,7 @@ def test_every_problem_is_listed_with_its_status() -> None:
     others = (
         problems.MALFORMED_JSON,
         problems.INVALID_REQUEST,
+        problems.UNTRUSTED_HOST,
         problems.UNAUTHORIZED,
         problems.FORBIDDEN,
         problems.BODY_TOO_LARGE,

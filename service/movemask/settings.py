@@ -68,6 +68,15 @@ class Settings(BaseSettings):
         None, description="File of hashes of API keys, read again when it changes (movemask keys new)."
     )
 
+    trusted_hosts: str = Field(
+        "*", description="Host names that requests may be for, comma-separated; *.NAME for subdomains, * for any."
+    )
+    proxies: int = Field(
+        0, ge=0, le=10, description="Trusted proxies in front; clients are told apart by X-Forwarded-For if not 0."
+    )
+    tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
+    tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
+
     models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
     default_model: str | None = Field(None, description="Model for requests that name none; by default the first.")
     models_poll_seconds: float = Field(
@@ -154,6 +163,8 @@ class Settings(BaseSettings):
 _DEFAULTS_IN_WORDS = {
     "api_keys": "none: everything is open",
     "api_keys_file": "no file",
+    "tls_cert": "none: plain HTTP",
+    "tls_key": "in the certificate's file",
     "models_dir": "the shipped network's folder",
     "default_model": "the first served model by name",
     "threads": "the cores the process may use",

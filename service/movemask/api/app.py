@@ -13,7 +13,7 @@ from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
-from movemask.api import problems
+from movemask.api import problems, web
 from movemask.api.access import Access
 from movemask.api.direct import Direct
 from movemask.api.disconnect import ClientGone
@@ -99,13 +99,14 @@ def create_app(
     for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.metrics_router):
         app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403))
     app.include_router(operations.router)
-    problems.install(app, metrics.problem)
+    problems.install(app, metrics.problem, web.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
     direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)
+    app.add_middleware(web.Web, settings=settings, metrics=metrics)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from movemask import errors
 from movemask.errors import CapacityError, InvalidPosition, MovemaskError
@@ -50,6 +51,7 @@ TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
 #: Problems without an error class.
 MALFORMED_JSON = (HTTPStatus.BAD_REQUEST, "malformed-json")
 INVALID_REQUEST = (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request")
+UNTRUSTED_HOST = (HTTPStatus.BAD_REQUEST, "untrusted-host")
 UNAUTHORIZED = (HTTPStatus.UNAUTHORIZED, "unauthorized")
 FORBIDDEN = (HTTPStatus.FORBIDDEN, "forbidden")
 BODY_TOO_LARGE = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body-too-large")
@@ -161,8 +163,13 @@ def response(problem: Problem) -> JSONResponse:
     return JSONResponse(body, problem.status, headers, media_type=CONTENT_TYPE)
 
 
-def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
-    """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
+def install(
+    app: FastAPI, count: Callable[[Problem], None], headers: Callable[[Scope], list[tuple[bytes, bytes]]]
+) -> None:
+    """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each.
+
+    `headers` gives those that the middleware would add to the answer to an unexpected error, which bypasses it.
+    """
 
     def answered(problem: Problem) -> JSONResponse:
         count(problem)
@@ -198,8 +205,9 @@ def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         answer = answered(problem(INTERNAL_ERROR, "an error inside the service; its log says more"))
         current_id = request_id.get()
-        if current_id is not None:  # this response bypasses the middleware that sets the header
+        if current_id is not None:
             answer.headers["X-Request-ID"] = current_id
+        answer.raw_headers += headers(request.scope)
         return answer
 
     app.add_exception_handler(MovemaskError, ours)

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -50,11 +51,13 @@ def serve(settings: Settings) -> None:
     audit_plan(settings)
     provider_named(settings.provider)
     keys = Keys.of(settings)
+    _check_tls(settings)
     listeners = listen(settings.host, settings.port)
     try:
         _prepare_database(settings.database_url)
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
-        log.info("listening on http://%s:%d", shown, listeners[0].getsockname()[1])
+        scheme = "https" if settings.tls_cert else "http"
+        log.info("listening on %s://%s:%d", scheme, shown, listeners[0].getsockname()[1])
         if keys is None and not all(map(_is_loopback, listeners)):
             log.warning(
                 "NO API KEYS ARE SET: whoever reaches this address may use the service, read the positions that others "
@@ -105,6 +108,24 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
+def _check_tls(settings: Settings) -> None:
+    """Raises SettingsError if the certificate or its key cannot be used."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise SettingsError("MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT")
+        return
+
+    def no_password() -> str:
+        raise SettingsError("MOVEMASK_TLS_KEY: has a password; the service takes a key without one")
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, no_password)
+    except OSError as error:  # ssl's errors are OSErrors
+        name = "MOVEMASK_TLS_CERT"
+        raise SettingsError(f"{name}: {settings.tls_cert} and its key cannot be read: {error.strerror}") from None
+
+
 def _is_loopback(listener: socket.socket) -> bool:
     return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
 
@@ -124,7 +145,10 @@ async def _run(
         access_log=False,
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
+        proxy_headers=False,  # `Web` reads them, of as many proxies as there are
         http=Connection,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
     )
     async with app.router.lifespan_context(app):
         reporting = asyncio.create_task(_reporting(report)) if report else None

@@ -1,0 +1,147 @@
+"""What a browser's user or an operator behind a proxy would lose: answers that no other site can frame, sniff or keep,
+a name that only its owner serves, and the client's own address."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.api.metrics import Metrics
+from movemask.api.web import POLICIES, Web
+from movemask.settings import Settings
+from tests.conftest import Serve
+from tests.networks import write_fake
+from tests.ports import free_port
+from tests.processes import environment, started, until
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/models"),
+        ("POST", "/v1/policy"),
+        ("GET", "/nothing"),
+        ("DELETE", "/v1/policy"),
+        ("GET", "/docs"),
+        ("GET", "/livez"),
+        ("GET", "/metrics"),
+    ],
+)
+def test_every_answer_has_the_headers(client: TestClient, method: str, path: str) -> None:
+    answer = client.request(method, path)
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+    assert ("no-store" in answer.headers.get("Cache-Control", "")) == path.startswith(("/v1", "/metrics"))
+    assert "Strict-Transport-Security" not in answer.headers
+
+
+def test_an_unexpected_error_has_them_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: object) -> bytes:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Metrics, "exposition", broken)
+    answer = client.get("/metrics")
+    assert answer.status_code == 500
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_the_pages_load_what_their_policy_allows(client: TestClient) -> None:
+    for path in POLICIES:
+        page = client.get(path)
+        assert page.status_code == 200
+        assert not re.search(r"(src|href)=[\"']https?://", page.text)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("chess.example", 200),
+        ("CHESS.example:8443", 200),
+        ("a.b.example", 200),
+        ("b.example", 400),
+        ("evil.example", 400),
+        ("evilb.example", 400),
+        ("[::1]:8000", 200),
+        ("", 400),
+    ],
+)
+def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> None:
+    client = serve(trusted_hosts="chess.example, *.b.example,[::1]")
+    answer = client.get("/v1/models", headers={"Host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.json()["type"] == "urn:movemask:problem:untrusted-host"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
+    assert client.get("/readyz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "seen"),
+    [
+        (0, ["1.1.1.1"], "9.9.9.9"),
+        (1, ["1.1.1.1, 2.2.2.2"], "2.2.2.2"),
+        (2, ["1.1.1.1, 2.2.2.2"], "1.1.1.1"),
+        (2, ["6.6.6.6, 1.1.1.1", "2.2.2.2"], "1.1.1.1"),
+        (2, ["1.1.1.1"], "9.9.9.9"),
+        (1, ["2001:DB8::1"], "2001:db8::1"),
+        (1, ["nobody"], "9.9.9.9"),
+    ],
+)
+def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwarded: list[str], seen: str) -> None:
+    found: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        found.append((scope["client"][0], scope["scheme"]))
+
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded] + [(b"x-forwarded-proto", b"https")]
+    scope: Any = {"type": "http", "path": "/", "client": ("9.9.9.9", 1), "scheme": "http", "headers": headers}
+
+    async def nothing(*_: Any) -> Any:
+        raise AssertionError
+
+    asyncio.run(Web(app, Settings.read(proxies=proxies), Metrics())(scope, nothing, nothing))
+    assert found == [(seen, "https" if proxies else "http")]
+
+
+def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
+    models = write_fake(tmp_path / "m").parent
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    trusted = ssl.create_default_context(cafile=str(cert))
+    port = free_port()
+    serve = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
+
+    def asked(path: str) -> bytes:
+        try:
+            with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", timeout=30, context=trusted) as answer:
+                assert "max-age" in answer.headers["Strict-Transport-Security"]
+                return bytes(answer.read())
+        except OSError:
+            return b""
+
+    with started([*serve, "--tls-cert", str(cert), "--tls-key", str(key)], cwd=tmp_path):
+        until(lambda: bool(asked("/readyz")), "it answers")
+        assert json.loads(asked("/v1/models"))["models"]
+    for arguments, said in (
+        (["--tls-key", str(key)], "MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT"),
+        (["--tls-cert", str(tmp_path / "none")], "MOVEMASK_TLS_CERT: .*none and its key cannot be read: No such file"),
+        (["--tls-cert", str(key)], "MOVEMASK_TLS_CERT: .*cannot be read"),
+    ):
+        failed = subprocess.run([*serve, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        assert failed.returncode == 1
+        assert re.search(said, failed.stderr), failed.stderr
