@@ -12,6 +12,7 @@ MovemaskError
 │   ├── UnknownModel            no model of that name
 │   ├── UnknownKind             no leakage of that kind
 │   ├── InvalidParameter        a query parameter that cannot be read
+│   ├── InvalidSweep            ratings of a network that takes none, or the like
 │   ├── InvalidAudit            numbers to audit that fit no vocabulary, or are no policy
 │   └── LimitExceeded           more than a limit allows
 ├── CapacityError               the service cannot take it now; retry later
@@ -77,6 +78,9 @@ class UnknownKind(RequestError): ...
 
 
 class InvalidParameter(RequestError): ...
+
+
+class InvalidSweep(RequestError): ...
 
 
 class InvalidAudit(RequestError): ...

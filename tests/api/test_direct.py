@@ -8,18 +8,18 @@ import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from movemask.api.routers import audit, games, leakage, models, operations, policy
+from movemask.api.routers import audit, games, leakage, models, operations, policy, sweep
 
 
 def test_the_direct_routes_are_those_that_the_app_documents() -> None:
-    routers = (policy, games, audit, leakage, models, operations)
+    routers = (policy, sweep, games, audit, leakage, models, operations)
     documented = {
         (route.path, typing.get_type_hints(route.endpoint)["asked"], route.endpoint)
         for module in routers
         for route in module.router.routes
         if isinstance(route, APIRoute) and "POST" in (route.methods or ())
     }
-    direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
+    direct = (*policy.DIRECT, *sweep.DIRECT, *games.DIRECT, *audit.DIRECT)
     assert {(route.path, route.body, route.endpoint) for route in direct} == documented
 
 

@@ -62,6 +62,22 @@ def test_predict_takes_the_word_for_the_start_and_the_documented_default_of_min_
     assert said["fen"] == chess.STARTING_FEN
 
 
+def test_predict_sweeps_over_ratings_or_models_as_the_web_does(models: str) -> None:
+    asked = ("predict", "--sweep", "--models-dir", models, "--top", "2")
+    lines = run(*asked).output.splitlines()
+    assert lines[0] == chess.STARTING_FEN
+    assert lines[3].split() == ["%", *(str(rating) for rating in range(800, 2501, 100))]
+    assert [len(line.split()) for line in lines[4:6]] == [19, 19]
+    assert lines[6].startswith("18 more")
+    chosen = run(*asked, "--ratings", "1100,1900", "--vary", "self", "--elo", "1500", "1600", "--json").output
+    assert [point["elo"] for point in json.loads(chosen)["points"]] == [
+        {"self": 1100, "opponent": 1600},
+        {"self": 1900, "opponent": 1600},
+    ]
+    write_fake(Path(models), "other")
+    assert run(*asked, "--model", "rated", "--model", "other").output.splitlines()[3].split() == ["%", "rated", "other"]
+
+
 def test_predict_of_a_mate(models: str) -> None:
     mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
     assert "black to move, checkmate" in run("predict", mate, "--models-dir", models).output
@@ -72,6 +88,8 @@ def test_predict_of_a_mate(models: str) -> None:
     [
         (("predict", "x"), "Error: fen: 'x' is cut short"),
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
+        (("predict", "--model", "x", "--model", "y"), "several --model go with --sweep"),
+        (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),
         (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
         (("predict", "--temperature", "0"), "Invalid value for '--temperature'"),
         (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),

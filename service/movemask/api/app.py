@@ -21,7 +21,7 @@ from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
 from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
-from movemask.api.routers import audit, games, leakage, models, operations, policy
+from movemask.api.routers import audit, games, leakage, models, operations, policy, sweep
 from movemask.api.services import running_services
 from movemask.inference.model import Model
 from movemask.settings import Settings
@@ -96,13 +96,14 @@ def create_app(
             "operation_spans": False,
         },
     )
-    for router in (policy.router, games.router, audit.router, leakage.router, models.router, operations.metrics_router):
+    routers = (module.router for module in (policy, sweep, games, audit, leakage, models))
+    for router in (*routers, operations.metrics_router):
         app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403))
     app.include_router(operations.router)
     problems.install(app, metrics.problem, web.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
-    direct = (*policy.DIRECT, *games.DIRECT, *audit.DIRECT)
+    direct = (*policy.DIRECT, *sweep.DIRECT, *games.DIRECT, *audit.DIRECT)
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)

@@ -31,6 +31,7 @@ class BodyLimits:
 _FIELDS = 4_096  # bytes of all fields except lists, with room to spare
 _MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
 _NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
+_NAME = 256  # bytes of a model's name, or of a rating
 _ESCAPED = 6  # bytes of a character as \uXXXX
 _VALUES = 64  # values, containers and fields of one request or position, with room to spare
 
@@ -51,6 +52,12 @@ def batch_limits(settings: Settings) -> BodyLimits:
     size = most * (_FIELDS + _MOVE * settings.max_moves)
     values = most * _VALUES + settings.max_plies
     return BodyLimits(min(settings.max_body_bytes, size), values, containers=most * _VALUES, fields=_VALUES)
+
+
+def sweep_limits(settings: Settings) -> BodyLimits:
+    """Limits for one position and its ratings or models."""
+    size = _FIELDS + _MOVE * settings.max_moves + _NAME * settings.max_positions
+    return BodyLimits(min(settings.max_body_bytes, size), values=size, containers=_VALUES, fields=_VALUES)
 
 
 def games_limits(settings: Settings) -> BodyLimits:

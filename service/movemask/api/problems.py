@@ -38,6 +38,7 @@ TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
     (errors.UnknownModel, HTTPStatus.NOT_FOUND, "unknown-model"),
     (errors.UnknownKind, HTTPStatus.UNPROCESSABLE_ENTITY, "unknown-kind"),
     (errors.InvalidParameter, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-parameter"),
+    (errors.InvalidSweep, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-sweep"),
     (errors.InvalidAudit, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-audit"),
     (errors.LimitExceeded, HTTPStatus.UNPROCESSABLE_ENTITY, "limit-exceeded"),
     (errors.Overloaded, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),

@@ -11,7 +11,7 @@ import numpy as np
 from movemask.board.boards import Boards, Flags
 from movemask.board.move_codes import code_of
 from movemask.board.position import Position
-from movemask.numeric.ragged import Float, Index, restricted, row_lengths
+from movemask.numeric.ragged import Float, Index, indptr_of, restricted, row_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,19 @@ class Batch:
     def place_of(self, row: int, move: chess.Move) -> int:
         """The index of a legal move among those of its position; ValueError if it is not legal."""
         return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
+
+    def repeated(self, rows: Sequence[int], elo: Float) -> Batch:
+        """The positions `rows`, which may repeat, with the ratings `[len(rows), 2]`."""
+        spans = [self.legal(row) for row in rows]
+        return Batch(
+            [self.positions[row] for row in rows],
+            self.boards.rows(rows),
+            np.concatenate([self.codes[span] for span in spans]),
+            np.concatenate([self.slots[span] for span in spans]),
+            indptr_of([span.stop - span.start for span in spans]),
+            self.in_check[list(rows)],
+            elo,
+        )
 
     def rows(self, keep: Index) -> Batch:
         """The batch of the positions `keep`, which are in rising order."""

@@ -80,13 +80,21 @@ class Model:
         """The batch of all positions, and by row the errors of those that the vocabulary cannot express.
 
         The errors are MoveOutsideVocabulary or UnsupportedVariant; those rows of the batch must not be used. Positions
-        without a legal move are fine.
+        without a legal move are fine. A position that comes several times as the same object, as in a sweep over
+        ratings, is looked at once.
         """
+        distinct = list({id(position): position for position in positions}.values())
+        if len(distinct) < len(positions):
+            once, refused = self.batch(distinct, [None] * len(distinct), rules)
+            place_of = {id(position): place for place, position in enumerate(distinct)}
+            places = [place_of[id(position)] for position in positions]
+            errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
+            return once.repeated(places, self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(positions, boards, rules)
-        codes, slots, refused = self.vocabulary.slots(legal, boards)
+        codes, slots, outside = self.vocabulary.slots(legal, boards)
         batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos))
-        return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(refused).tolist()}
+        return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
 
     def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules) -> Batch:
         """As `batch`, but raises the first error."""

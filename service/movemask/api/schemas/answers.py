@@ -86,10 +86,13 @@ class DrawOut(BaseModel):
     )
 
 
-class _Head(BaseModel):
-    """The network and the position."""
-
+class Network(BaseModel):
     model: ModelOut
+
+
+class Where(BaseModel):
+    """The position."""
+
     fen: str
     turn: Literal["white", "black"]
     status: Literal["ongoing", "checkmate", "stalemate"] = Field(
@@ -108,7 +111,7 @@ class _Chosen(BaseModel):
     seed: int | None = Field(None, description="The seed that `sample` used.")
 
 
-class _Tail(BaseModel):
+class Tail(BaseModel):
     """Everything after the moves. Without a legal move there is no leakage, value or timing."""
 
     value: ValueOut | None = None
@@ -123,11 +126,11 @@ class _Tail(BaseModel):
 
 
 # Fields come in the order of the bases from right to left, so that the moves come before the rest.
-class PolicyOut(_Tail, _Moves, _Head):
+class PolicyOut(Tail, _Moves, Where, Network):
     """The move distribution of a position."""
 
 
-class MoveChosenOut(_Tail, _Chosen, _Head):
+class MoveChosenOut(Tail, _Chosen, Where, Network):
     """The move that was chosen."""
 
 
@@ -190,18 +193,18 @@ Json = dict[str, Any]
 
 def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
     """The JSON of a `PolicyOut`."""
-    return {**_head(answer), "moves": _moves(answer, include), **_tail(answer, include)}
+    return {**network_out(answer), **where_out(answer), "moves": _moves(answer, include), **tail_out(answer, include)}
 
 
 def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Json:
     """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
-    out = {**_head(answer), "move": None, "method": asked.method}
+    out = {**network_out(answer), **where_out(answer), "move": None, "method": asked.method}
     if answer.evaluated is not None:
         chosen = 0 if seed is None else answer.sample(seed)
         out["move"] = _moves(answer, asked.include, chosen)[0]
     if seed is not None:
         out["seed"] = seed
-    return out | _tail(answer, asked.include)
+    return out | tail_out(answer, asked.include)
 
 
 def game_out(report: GameReport, model: Model) -> GameOut:
@@ -248,10 +251,15 @@ def _played(report: MoveReport, model: Model) -> PlayedOut:
     )
 
 
-def _head(answer: Answer) -> Json:
+def network_out(answer: Answer) -> Json:
+    """The JSON of a `Network`."""
+    return {"model": {"name": answer.model.name, "digest": answer.model.digest}}
+
+
+def where_out(answer: Answer) -> Json:
+    """The JSON of a `Where`."""
     position = answer.position
     out: Json = {
-        "model": {"name": answer.model.name, "digest": answer.model.digest},
         "fen": position.fen,
         "turn": position.turn,
         "status": answer.status,
@@ -262,7 +270,8 @@ def _head(answer: Answer) -> Json:
     return out
 
 
-def _tail(answer: Answer, include: Sequence[Include]) -> Json:
+def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
+    """The JSON of a `Tail`."""
     out: Json = {}
     value = answer.value
     if value is not None:

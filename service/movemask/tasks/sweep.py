@@ -1,0 +1,91 @@
+"""Sweeps: one position at many ratings, or by many networks, read once and masked once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+import numpy as np
+
+from movemask.board.elo import Elo
+from movemask.board.position import Position
+from movemask.errors import InvalidSweep, MovemaskError
+from movemask.inference.contract import Contract
+from movemask.pipeline import Answer, Pipeline, Query
+from movemask.policy import Rule
+
+R = TypeVar("R")
+
+#: First, last and step of the ratings of a sweep that names none, as far as the network knows them.
+FIRST, LAST, STEP = 800, 2500, 100
+
+
+class Vary(Enum):
+    """Whose rating changes along a sweep."""
+
+    BOTH = "both"
+    SELF = "self"
+    OPPONENT = "opponent"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one network is asked in a sweep: the position at each of these ratings."""
+
+    pipeline: Pipeline
+    elos: Sequence[Elo | None]
+
+
+def usual_ratings(contract: Contract) -> list[float]:
+    """Every hundred from 800 to 2500, as far as the network's range goes."""
+    first, last = max(FIRST, contract.elo.minimum), min(LAST, contract.elo.maximum)
+    inner = np.arange(-(-first // STEP) * STEP, last + 1, STEP).tolist()
+    return sorted({float(first), *inner, float(last)}) if first <= last else [float(contract.elo.default)]
+
+
+def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary: Vary, fixed: Elo | None) -> list[Elo]:
+    """Both players' ratings at each point of a sweep.
+
+    Parameters
+    ----------
+    ratings : those that vary; `usual_ratings` if None
+    fixed : gives the rating of the side that does not vary; the network's default if None
+
+    Raises InvalidSweep for a network that takes no ratings.
+    """
+    if not contract.takes_elo:
+        raise InvalidSweep(
+            f"ratings: model {name!r} plays at one rating only; name several in `models` to compare ratings"
+        )
+    default = contract.elo.default
+    held = fixed or Elo(default, default)
+    return [
+        Elo(
+            held.self if vary is Vary.OPPONENT else rating,
+            held.opponent if vary is Vary.SELF else rating,
+        )
+        for rating in (usual_ratings(contract) if ratings is None else ratings)
+    ]
+
+
+async def sweep(parts: Sequence[Part], position: Position, rule: Rule, write: Callable[[Answer], R]) -> list[R]:
+    """`write(answer)` for every rating of every part, in order. Each network gets its ratings as one submission.
+
+    `write` runs on several threads at once, and the answers share their position: it must not play moves on its board,
+    as `board.san` does. Raises the first error of a point, and errors of the model and the queue.
+    """
+
+    async def asked(part: Part) -> Sequence[R | MovemaskError]:
+        queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
+        return await part.pipeline.evaluate(queries, write)
+
+    points: list[R] = []
+    for outcomes in await asyncio.gather(*map(asked, parts)):
+        for outcome in outcomes:
+            if isinstance(outcome, MovemaskError):
+                raise outcome
+            points.append(outcome)
+    return points
