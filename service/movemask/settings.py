@@ -42,6 +42,9 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
 
 _BATCH_CPU, _BATCH_GPU = 64, 512
 
+#: Of a web page: scheme, host and port, as browsers send it; no path.
+_ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
+
 
 class Settings(BaseSettings):
     """Each field is the variable MOVEMASK_NAME and the flag --name of `movemask serve`."""
@@ -90,6 +93,10 @@ class Settings(BaseSettings):
     )
     threads: int = Field(
         default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network, one thread each."
+    )
+
+    cors_origins: Annotated[str, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)?$")] = Field(
+        "", description="Origins whose pages may call the service, comma-separated, such as https://example.org; or *."
     )
 
     database_url: str = Field(
@@ -166,6 +173,7 @@ _DEFAULTS_IN_WORDS = {
     "tls_cert": "none: plain HTTP",
     "tls_key": "in the certificate's file",
     "models_dir": "the shipped network's folder",
+    "cors_origins": "none",
     "default_model": "the first served model by name",
     "threads": "the cores the process may use",
     "max_batch": "64, on a GPU 512",

@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, Request, Response, Security
 from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
@@ -108,6 +109,14 @@ def create_app(
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)
     app.add_middleware(web.Web, settings=settings, metrics=metrics)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins.split(","),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["Retry-After", "X-Request-ID", "Movemask-As-Of", "Movemask-Waiting"],
+        )
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 
