@@ -95,8 +95,8 @@ class Settings(BaseSettings):
         default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network, one thread each."
     )
 
-    cors_origins: Annotated[str, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)?$")] = Field(
-        "", description="Origins whose pages may call the service, comma-separated, such as https://example.org; or *."
+    cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
+        None, description="Origins whose pages may call the service, comma-separated: https://example.org; or *."
     )
 
     database_url: str = Field(
@@ -173,7 +173,7 @@ _DEFAULTS_IN_WORDS = {
     "tls_cert": "none: plain HTTP",
     "tls_key": "in the certificate's file",
     "models_dir": "the shipped network's folder",
-    "cors_origins": "none",
+    "cors_origins": "none: no other page",
     "default_model": "the first served model by name",
     "threads": "the cores the process may use",
     "max_batch": "64, on a GPU 512",
