@@ -77,6 +77,7 @@ def running(
         keep_seconds=settings.audit_keep_days * 86400,
         keep_positions=settings.audit_keep_positions,
         keep_worst=settings.audit_keep_worst,
+        positions=settings.audit_positions == "on",
     )
     recorder = Recorder(
         store,

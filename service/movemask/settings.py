@@ -118,6 +118,9 @@ class Settings(BaseSettings):
     )
     audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest time before an audit record is written.")
     audit_buffer: int = Field(100_000, ge=1, description="Audit records buffered while the database cannot be written.")
+    audit_positions: Annotated[str, Field(pattern="^(on|off)$")] = Field(
+        "on", description="Whether the audit keeps positions (FENs); off: figures alone."
+    )
     audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals stay.")
     audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions kept, the newest.")
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")

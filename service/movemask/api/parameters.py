@@ -27,7 +27,7 @@ TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FO
 async def span(since: TimeText = None, until: TimeText = None) -> Span:
     """The requested span of time; raises InvalidParameter."""
     now = time.time()
-    requested = Span(_time("since", since, now), _time("until", until, now))
+    requested = Span(time_of("since", since, now), time_of("until", until, now))
     if requested.since is not None and requested.until is not None and requested.since >= requested.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
     return requested
@@ -69,7 +69,8 @@ def _query_names(route: APIRoute) -> tuple[str, ...]:
     return tuple(field.alias for field in fields if isinstance(field.field_info, params.Query))
 
 
-def _time(name: str, given: str | None, now: float) -> float | None:
+def time_of(name: str, given: str | None, now: float) -> float | None:
+    """The time that a text says, in seconds since 1970; raises InvalidParameter that names the parameter."""
     if given is None:
         return None
     text = given.strip()

@@ -1,4 +1,4 @@
-"""`movemask serve | predict | calibrate | models … | keys … | audit`: thin commands over the service's pipeline."""
+"""The commands of `movemask`: thin ones over the pipeline of the web service."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from movemask.cli.audit import audit
 from movemask.cli.compare import compare
 from movemask.cli.keys import keys
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
+from movemask.cli.positions import positions
 from movemask.cli.predict import predict
 from movemask.errors import ContractError, MovemaskError
 from movemask.settings import PREFIX, Settings
@@ -123,3 +124,4 @@ main.add_command(models)
 main.add_command(audit)
 main.add_command(compare)
 main.add_command(keys)
+main.add_command(positions)

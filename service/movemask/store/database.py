@@ -98,6 +98,12 @@ class Database:
             kind = StoreUnreachable if unreachable else StoreError
             raise kind(f"{_VARIABLE}: {self.shown!r} cannot be opened: {self._reason(error)}") from None
 
+    def checkpointed(self) -> bool:
+        """Writes SQLite's write-ahead log into the database and empties it; False while others read."""
+        with self._store_errors("written"), self._prepared().raw_connection() as connection:
+            busy, *_ = connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not busy
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -218,6 +224,7 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
     cursor.execute(f"PRAGMA busy_timeout = {1000 * _LOCK_SECONDS}")
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = NORMAL")
+    cursor.execute("PRAGMA secure_delete = ON")  # positions that are deleted are overwritten
     cursor.close()
 
 

@@ -50,9 +50,13 @@ class Store:
     keep_seconds : how long single positions are kept; figures and the worst positions are kept for good
     keep_positions : how many of the newest single positions are kept
     keep_worst : how many of the worst positions are kept per model and kind
+    positions : whether positions are written at all, or figures alone
     """
 
-    def __init__(self, url: str, *, keep_seconds: float, keep_positions: int, keep_worst: int) -> None:
+    def __init__(
+        self, url: str, *, keep_seconds: float, keep_positions: int, keep_worst: int, positions: bool = True
+    ) -> None:
+        self._positions = positions
         self._keep_seconds = keep_seconds
         self._keep_positions = keep_positions
         self._keep_worst = keep_worst
@@ -74,9 +78,10 @@ class Store:
         with self.database.writing() as connection:
             for (name, digest), group in sorted(_by_model(records).items()):
                 model = _locked_model(connection, name, digest, group)
-                _write_rows(connection, POSITION, [_position_row(model, record) for record in group])
                 _add_cells(connection, model, group)
-                self._keep_the_worst(connection, model, group)
+                if self._positions:
+                    _write_rows(connection, POSITION, [_position_row(model, record) for record in group])
+                    self._keep_the_worst(connection, model, group)
 
     def prune(self) -> None:
         """Deletes single positions beyond their age or number, and merges old spans into longer ones."""

@@ -1,0 +1,126 @@
+"""What someone who asked would lose: the word that a position is not kept, or is gone once it is deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from movemask.cli.main import main
+from movemask.errors import StoreError
+from movemask.store.deletion import Deleted, delete
+from movemask.store.figures import Figures
+from movemask.store.store import Store
+from tests.conftest import Serve
+from tests.store.records import record
+
+DAY = 86_400
+
+
+def opened(url: str, *, positions: bool = True) -> Store:
+    return Store(url, keep_seconds=365 * DAY, keep_positions=1000, keep_worst=10, positions=positions)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    """Three positions of `old` and two of `net`, half of them a month old."""
+    store = opened(database_url)
+    now = time.time()
+    store.write(
+        [record(fen=f"old {days}", model="old", digest="sha256:b", at=now - days * DAY) for days in (1, 30, 40)]
+    )
+    store.write([record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
+    yield store
+    store.close()
+
+
+def left(store: Store) -> set[str]:
+    figures = Figures(store.database)
+    kept = {position.fen for position in figures.positions(100)}
+    worst = {position.fen for kind in ("raw", "multiplied") for position in figures.worst(kind, 100)}
+    assert worst == kept
+    return kept
+
+
+def counts(store: Store) -> dict[str, int]:
+    return {model.name: model.positions for model in Figures(store.database).models()}
+
+
+def test_positions_are_deleted_by_time_and_by_model_and_figures_stay(store: Store) -> None:
+    week = time.time() - 7 * DAY
+    assert delete(store.database, before=week, model=None, only_count=True) == Deleted(3, 6, 0)
+    assert len(left(store)) == 5
+    assert delete(store.database, before=week, model="old") == Deleted(2, 4, 0)
+    assert left(store) == {"old 1", "net 2", "net 31"}
+    assert delete(store.database, before=week, model=None) == Deleted(1, 2, 0)
+    assert delete(store.database, before=None, model="net") == Deleted(1, 2, 0)
+    assert left(store) == {"old 1"}
+    assert counts(store) == {"net": 2, "old": 3}
+
+
+def test_a_models_figures_are_deleted_when_asked(store: Store) -> None:
+    deleted = delete(store.database, before=None, model="old", figures=True)
+    assert deleted.positions == 3
+    assert deleted.figures > 0
+    assert counts(store).get("old", 0) == 0
+    assert counts(store)["net"] == 2
+    store.write([record(fen="again", model="old", digest="sha256:b")])
+    assert counts(store)["old"] == 1
+
+
+def test_an_unknown_model_is_named(store: Store) -> None:
+    with pytest.raises(StoreError, match="no model 'none'; there are net, old"):
+        delete(store.database, before=None, model="none")
+
+
+def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
+    store = opened(f"sqlite:///{tmp_path}/a.db")
+    store.write([record(fen=f"secret-{number}") for number in range(100)])
+    assert not delete(store.database, before=None, model=None).traces
+    store.close()
+    for file in tmp_path.iterdir():
+        assert b"secret-" not in file.read_bytes(), file.name
+
+
+def test_off_keeps_figures_alone(database_url: str) -> None:
+    store = opened(database_url, positions=False)
+    store.write([record(fen="kept nowhere") for _ in range(3)])
+    assert left(store) == set()
+    assert counts(store) == {"net": 3}
+    store.close()
+
+
+def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> None:
+    client = serve(audit_positions="off")
+    fen = "rnb1kbnr/pppp1ppp/8/4p3/4P2q/5P2/PPPP2PP/RNBQKBNR w KQkq - 1 3"
+    assert client.post("/v1/policy", json={"fen": fen}).status_code == 200
+    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 1
+    assert client.get("/v1/leakage/positions").json()["positions"] == []
+    assert client.get("/v1/leakage/worst").json()["positions"] == []
+    for file in tmp_path.glob("audit.db*"):
+        assert fen.split()[0].encode() not in file.read_bytes(), file.name
+
+
+def test_the_command_says_what_it_deletes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    store = opened(url)
+    store.write([record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
+    store.close()
+
+    def run(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(main, ["positions", "delete", "--database-url", url, *arguments])
+        return result.exit_code, result.output
+
+    assert run("--before", "7d", "--dry-run") == (
+        0,
+        "would be deleted: 1 positions, 2 of the worst, 0 rows of figures\n",
+    )
+    assert run("--before", "7d") == (0, "deleted: 1 positions, 2 of the worst, 0 rows of figures\n")
+    assert run("--all") == (0, "deleted: 1 positions, 2 of the worst, 0 rows of figures\n")
+    for arguments in ([], ["--all", "--model", "net"], ["--figures", "--before", "7d"], ["--before", "soon"]):
+        code, said = run(*arguments)
+        assert code == 1
+        assert said.startswith("Error: ")
