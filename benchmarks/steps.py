@@ -73,7 +73,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     weighed = [_weighed(one) for one in gathered]
     made = [_policies(batch, one.legal) for batch, one in zip(batches, gathered, strict=True)]
     answers, audited = _answered(model, texts)
-    plan, alone = Plan(), size == 1
+    plan = Plan()
     judged = list(zip(batches, made, strict=True))
     unmasked = list(zip(batches, weighed, strict=True))
     before = {
@@ -83,7 +83,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "legal moves by the vectorised rules": _timed(lambda: [legal_moves(*one, Rules.VECTORISED) for one in both]),
         "slots": _timed(lambda: [model.vocabulary.slots(*one) for one in zip(legal, boards, strict=True)]),
         "planes": _timed(lambda: [model.encoder.encode_all(*one) for one in both]),
-        "network": _timed(lambda: [model.evaluate(batch, alone=alone) for batch in batches]),
+        "network": _timed(lambda: [model.evaluate(batch) for batch in batches]),
         "policy": _timed(lambda: [_policies(batch, one.legal) for batch, one in unmasked]),
         "`raw` and `multiplied`": _timed(
             lambda: [
@@ -137,7 +137,7 @@ def _judge(batch: Batch) -> None:
 def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[Audited]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
     audited: list[Audited] = []
-    pipeline = Pipeline(model, audited.append, max_batch=max(SIZES), max_waiting=max(SIZES))
+    pipeline = Pipeline(model, audited.extend, max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
         results = [await pipeline.evaluate([Query(fen) for fen in part], lambda answer: answer) for part in texts]

@@ -101,11 +101,11 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
     return Model(name, "sha256:" + "1" * 64, terms, FixedSession(terms, logits))
 
 
-def no_audit(audited: Audited | None) -> None:
+def no_audit(audited: Sequence[Audited]) -> None:
     """Records nothing."""
 
 
-def pipeline(model: Model, record: Callable[[Audited | None], None] = no_audit, **settings: Any) -> Pipeline:
+def pipeline(model: Model, record: Callable[[Sequence[Audited]], None] = no_audit, **settings: Any) -> Pipeline:
     """A pipeline on a model; it audits nothing unless told where to."""
     usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}
     return Pipeline(model, record, **{**usual, **settings})

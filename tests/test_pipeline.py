@@ -87,9 +87,8 @@ def test_what_is_answered_is_expected_by_the_audit_before_its_caller_knows() -> 
     def write(answer: Answer) -> None:
         told.append("written")
 
-    def keep(audited: Audited | None) -> None:
-        assert audited is not None
-        told.append(f"audited {len(audited)}")
+    def keep(audited: Sequence[Audited]) -> None:
+        told.append(f"audited {sum(map(len, audited))}")
 
     asked = pipeline(fake_model(), keep, expect=lambda positions: told.append(f"expected {positions}"))
     asyncio.run(asked.evaluate([Query(), Query(fen="x"), Query(fen="7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")], write))
@@ -109,10 +108,10 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
     model = fake_model("broken")
     faults = [RuntimeError("out of memory")]
 
-    def network(batch: Batch, *, alone: bool = True) -> Outputs:
+    def network(batch: Batch) -> Outputs:
         if faults:
             raise faults.pop()
-        return model.evaluate(batch, alone=alone)
+        return model.evaluate(batch)
 
     async def story(asked: Pipeline) -> None:
         with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):

@@ -24,8 +24,8 @@ from movemask.policy import Policies, Rule, policies
 class Network(Protocol):
     """`Model.evaluate`, or a wrapper of it (`inference.cache`)."""
 
-    def __call__(self, batch: Batch, *, alone: bool = True) -> Outputs:
-        """The network's outputs for a batch; `alone` if nothing else runs at the same time."""
+    def __call__(self, batch: Batch) -> Outputs:
+        """The network's outputs for a batch."""
         ...
 
 
@@ -53,16 +53,14 @@ class Evaluated:
     unusable: Mapping[int, InvalidLogits]
 
 
-def evaluate(
-    model: Model, batch: Batch, rules: Sequence[Rule], network: Network | None = None, *, alone: bool = True
-) -> Evaluated:
+def evaluate(model: Model, batch: Batch, rules: Sequence[Rule], network: Network | None = None) -> Evaluated:
     """The results of a batch whose positions all have a legal move; one rule per position.
 
-    `network` replaces `model.evaluate`; `alone` as in `Session.run`. Raises InferenceFailed.
+    `network` replaces `model.evaluate`. Raises InferenceFailed.
     """
     started = time.perf_counter()
     try:
-        outputs = (network or model.evaluate)(batch, alone=alone)
+        outputs = (network or model.evaluate)(batch)
     except MovemaskError:
         raise
     except Exception as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -22,11 +23,12 @@ from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.errors import MovemaskError, ServedLeakage
 from movemask.evaluation import Evaluated, Network, evaluate
+from movemask.inference.batch import Batch
 from movemask.inference.model import Model
-from movemask.inference.queue import After, Delivery, Queue
+from movemask.inference.queue import Delivery, Queue
 from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
-from movemask.leakage.leakage import measure
+from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.served import check_answer, check_legal
 from movemask.policy import Rule, Statistics
 
@@ -144,6 +146,18 @@ class Answer:
         return self.evaluated.policies.sample(self.row, seed)
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A batch that was answered, as the follow-up needs it: `rows` are the answers of the evaluated batch."""
+
+    statuses: list[str]
+    evaluated: Evaluated | None = None
+    rows: Sequence[Answer | MovemaskError] = ()
+    waited: Sequence[float] = ()
+    waiting: int = 0
+    time: float = 0.0
+
+
 class Events:
     """Event observer. The base class ignores every event. All but `delivered` are called on the queue's threads."""
 
@@ -168,7 +182,7 @@ class Pipeline:
 
     Parameters
     ----------
-    record : takes what is to be audited, and returns at once; None if that could not be made
+    record : takes batches to be audited, and returns at once; none if they could not be made
     expect : called on the same thread before the answers go out, with how many positions `record` is about to get
     max_batch, max_waiting : limits of the queue, in positions
     max_moves : limit of `Query.moves`
@@ -181,7 +195,7 @@ class Pipeline:
     def __init__(
         self,
         model: Model,
-        record: Callable[[Audited | None], None],
+        record: Callable[[Sequence[Audited]], None],
         *,
         expect: Callable[[int], None] = lambda positions: None,
         max_batch: int,
@@ -203,8 +217,13 @@ class Pipeline:
         self._network = network or model.evaluate
         self._events = events
         self._random = random.Random()
-        self._queue = Queue[Query, Answer](
-            model.name, self._answer, threads=model.session.at_once, max_batch=max_batch, max_waiting=max_waiting
+        self._queue = Queue[Query, Answer, _Done](
+            model.name,
+            self._answer,
+            self._follow_up,
+            threads=model.session.at_once,
+            max_batch=max_batch,
+            max_waiting=max_waiting,
         )
 
     @property
@@ -241,10 +260,8 @@ class Pipeline:
         """Answers the waiting queries and accepts no more."""
         self._queue.close()
 
-    def _answer(
-        self, queries: Sequence[Query], waited: Sequence[float], *, alone: bool
-    ) -> tuple[list[Answer | MovemaskError], After]:
-        """An answer or an error for each query, and the work to do after the reply."""
+    def _answer(self, queries: Sequence[Query], waited: Sequence[float]) -> tuple[list[Answer | MovemaskError], _Done]:
+        """An answer or an error for each query, and what is left to do after the reply."""
         outcomes: dict[int, Answer | MovemaskError] = {}
         read: list[tuple[int, Position, Rule]] = []
         for place, query in enumerate(queries):
@@ -270,7 +287,7 @@ class Pipeline:
                     rows.append(row)
             if rows:
                 batch = batch.rows(np.array(rows, dtype=np.intp))
-                evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network, alone=alone)
+                evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network)
                 failed = {**evaluated.unusable, **self._check(evaluated)}
                 for kept, row in enumerate(rows):
                     place, position, rule = read[row]
@@ -290,22 +307,28 @@ class Pipeline:
 
         statuses = [one.status for one in answers if isinstance(one, Answer)]
         if evaluated is None:  # nothing to audit
-            self._events.answered(self.model.name, statuses)
-            return answers, lambda: None
+            return answers, _Done(statuses)
         self._expect(len(places))
+        audited = [answers[place] for place in places]
+        own = [waited[place] for place in places]
+        return answers, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time())
 
-        def after() -> None:
-            audited: Audited | None = None
-            try:
-                self._events.answered(self.model.name, statuses)
-                if evaluated.ran:
-                    own = [waited[place] for place in places]
-                    self._events.ran(self.model.name, evaluated.ran, evaluated.seconds, self._queue.waiting, own)
-                audited = self._audited(evaluated, [answers[place] for place in places])
-            finally:
-                self._record(audited)
-
-        return answers, after
+    def _follow_up(self, done: Sequence[_Done]) -> None:
+        """What is left to do once the replies are out: event counts, and the audit, many batches at once."""
+        audited: list[Audited] = []
+        try:
+            for one in done:
+                self._events.answered(self.model.name, one.statuses)
+                if one.evaluated is not None and one.evaluated.ran:
+                    ran, seconds = one.evaluated.ran, one.evaluated.seconds
+                    self._events.ran(self.model.name, ran, seconds, one.waiting, one.waited)
+            by_kinds: dict[tuple[str, ...], list[_Done]] = defaultdict(list)
+            for one in done:
+                if one.evaluated is not None:
+                    by_kinds[self._plan.drawn(self._random.random())].append(one)
+            audited = [self._audited(kinds, batches) for kinds, batches in by_kinds.items()]
+        finally:
+            self._record(audited)
 
     def _read(self, query: Query) -> tuple[Position, Rule]:
         """The position of a query, and its rule with the temperature resolved to a number."""
@@ -337,13 +360,15 @@ class Pipeline:
             self._events.judged(judged)
         return failed
 
-    def _audited(self, evaluated: Evaluated, answers: Sequence[Answer | MovemaskError]) -> Audited:
-        """What the audit needs of a batch. All that needs the logits is computed here, the rest by the recorder."""
-        model, batch, unmasked = self.model, evaluated.batch, evaluated.unmasked
-        kinds = self._plan.drawn(self._random.random())
+    def _audited(self, kinds: Sequence[str], done: Sequence[_Done]) -> Audited:
+        """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
+        evaluated = [one.evaluated for one in done if one.evaluated is not None]
+        batch = Batch.joined([one.batch for one in evaluated])
+        unmasked = Unmasked.joined([one.unmasked for one in evaluated])
+        model, answers = self.model, [answer for one in done for answer in one.rows]
         elos = [answer.query.elo if isinstance(answer, Answer) else None for answer in answers]
         return Audited(
-            times=[time.time()] * len(batch),
+            times=[one.time for one in done for _ in one.rows],
             model=model.name,
             digest=model.digest,
             trained_with_mask=model.trained_with_mask,

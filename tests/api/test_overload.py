@@ -52,11 +52,11 @@ class Gated:
     def outputs(self) -> tuple[TensorInfo, ...]:
         return self.session.outputs
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         self.sizes.append(len(feeds["planes"]))
         self.begun.release()
         assert self.open.wait(30)
-        return self.session.run(feeds, outputs, alone=alone)
+        return self.session.run(feeds, outputs)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
-from movemask.inference.queue import After, Queue
+from movemask.inference.queue import Queue
+from tests.processes import until
 
 
 class Gate:
@@ -20,30 +21,31 @@ class Gate:
         self.begun = threading.Semaphore(0)
         self.open = threading.Event()
         self.sizes: list[int] = []
-        self.alone: list[bool] = []
         self.waited: list[float] = []
-        self.finished: list[int] = []
+        self.followed_up: list[list[int]] = []
         self.error: Exception | None = None
         self.errors_after: list[Exception] = []
 
-    def __call__(
-        self, items: Sequence[int], waited: Sequence[float], /, *, alone: bool
-    ) -> tuple[list[int | MovemaskError], After]:
+    def __call__(self, items: Sequence[int], waited: Sequence[float], /) -> tuple[list[int | MovemaskError], int]:
         self.sizes.append(len(items))
-        self.alone.append(alone)
         self.waited += waited
         self.begun.release()
         assert self.open.wait(30)
         if self.error is not None:
             raise self.error
         answers: list[int | MovemaskError] = [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items]
-        return answers, lambda: self.after(len(items))
+        return answers, len(items)
 
-    def after(self, count: int) -> None:
+    def follow_up(self, sizes: Sequence[int]) -> None:
         """What is done once the answers are out."""
         if self.errors_after:
             raise self.errors_after.pop()
-        self.finished.append(count)
+        self.followed_up.append(list(sizes))
+
+    @property
+    def finished(self) -> int:
+        """Items that were followed up."""
+        return sum(map(sum, self.followed_up))
 
 
 @pytest.fixture
@@ -54,23 +56,23 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def queue(gate: Gate) -> Iterator[Queue[int, int]]:
-    made = Queue("gated", gate, threads=1, max_batch=8, max_waiting=16)
+def queue(gate: Gate) -> Iterator[Queue[int, int, int]]:
+    made = Queue("gated", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=16)
     yield made
     gate.open.set()
     made.close()
 
 
 @pytest.fixture
-def pair(gate: Gate) -> Iterator[Queue[int, int]]:
+def pair(gate: Gate) -> Iterator[Queue[int, int, int]]:
     """Two threads."""
-    made = Queue("pair", gate, threads=2, max_batch=8, max_waiting=64)
+    made = Queue("pair", gate, gate.follow_up, threads=2, max_batch=8, max_waiting=64)
     yield made
     gate.open.set()
     made.close()
 
 
-async def ask(queue: Queue[int, int], items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
+async def ask(queue: Queue[int, int, int], items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
     return (await queue.submit(items, write)).results
 
 
@@ -78,14 +80,14 @@ async def begun(gate: Gate) -> None:
     assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
 
 
-async def waiting(queue: Queue[int, int], count: int) -> None:
+async def waiting(queue: Queue[int, int, int], count: int) -> None:
     """Lets the loop run until `count` items wait."""
     while queue.waiting != count:
         await asyncio.sleep(0)
 
 
 def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(
-    gate: Gate, queue: Queue[int, int]
+    gate: Gate, queue: Queue[int, int, int]
 ) -> None:
     gate.open.set()
     assert asyncio.run(ask(queue, range(20), str)) == [str(2 * item) for item in range(20)]
@@ -94,7 +96,7 @@ def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order
     assert min(gate.waited) >= 0
 
 
-def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int]) -> None:
+def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int, int]) -> None:
     async def story() -> None:
         asked = asyncio.create_task(ask(pair, range(20)))
         await begun(gate)
@@ -106,33 +108,34 @@ def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int])
     asyncio.run(story())
 
 
-def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue[int, int]) -> None:
+def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue[int, int, int]) -> None:
     gate.open.set()
     assert asyncio.run(ask(pair, range(5))) == [0, 2, 4, 6, 8]
     assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
     assert sum(gate.sizes) == 5
 
 
-def test_a_lone_item_has_every_thread_and_two_share_them(gate: Gate, pair: Queue[int, int]) -> None:
+def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def story() -> None:
-        first = asyncio.create_task(ask(pair, [1]))
+        first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
-        second = asyncio.create_task(ask(pair, [2]))
-        await begun(gate)
+        second = asyncio.create_task(ask(queue, range(7)))
+        await waiting(queue, 7)
         gate.open.set()
         await asyncio.gather(first, second)
 
     asyncio.run(story())
-    assert gate.alone == [True, False]
+    queue.close()
+    assert gate.followed_up == [[1, 7]]
 
 
-def test_two_items_that_come_together_are_not_alone(gate: Gate, queue: Queue[int, int]) -> None:
+def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queue: Queue[int, int, int]) -> None:
     gate.open.set()
-    assert asyncio.run(ask(queue, [1, 2])) == [2, 4]
-    assert gate.alone == [False]
+    assert asyncio.run(ask(queue, [1])) == [2]
+    until(lambda: gate.followed_up == [[1]], "the follow-up of the answer")
 
 
-def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue[int, int]) -> None:
+def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def story() -> None:
         first = asyncio.create_task(queue.submit([1], int))
         await begun(gate)
@@ -147,7 +150,7 @@ def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, qu
     asyncio.run(story())
 
 
-def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue[int, int]) -> None:
+def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
@@ -160,7 +163,9 @@ def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue
     assert gate.sizes == [1, 5]
 
 
-def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate: Gate, queue: Queue[int, int]) -> None:
+def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(
+    gate: Gate, queue: Queue[int, int, int]
+) -> None:
     def write(answer: int) -> int:
         if answer == 6:
             raise ZeroDivisionError
@@ -185,7 +190,7 @@ def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate:
 
 
 def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
-    gate: Gate, queue: Queue[int, int]
+    gate: Gate, queue: Queue[int, int, int]
 ) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
@@ -202,7 +207,7 @@ def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any
     asyncio.run(story())
 
 
-def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue[int, int]) -> None:
+def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
@@ -219,7 +224,7 @@ def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Que
     assert gate.sizes == [1, 3]
 
 
-def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue[int, int]) -> None:
+def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def story() -> None:
         gate.error = RuntimeError("out of memory")
         gate.open.set()
@@ -231,22 +236,22 @@ def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate
 
     asyncio.run(story())
     queue.close()
-    assert sum(gate.finished) == 2  # nothing is left to do after a batch that failed
+    assert gate.finished == 2  # nothing is left to do after a batch that failed
 
 
 def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
-    gate: Gate, queue: Queue[int, int], caplog: pytest.LogCaptureFixture
+    gate: Gate, queue: Queue[int, int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
     gate.errors_after = [ZeroDivisionError()]
-    assert asyncio.run(ask(queue, [1])) == [2]
-    assert asyncio.run(ask(queue, [2])) == [4]
+    for _ in range(2):  # full batches, which are followed up at once
+        assert asyncio.run(ask(queue, range(8))) == [2 * item for item in range(8)]
     queue.close()
-    assert gate.finished == [1]
+    assert gate.followed_up == [[8]]
     assert "what follows the answers of model gated failed" in caplog.text
 
 
-def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue[int, int]) -> None:
+def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def leave() -> None:
         asyncio.create_task(ask(queue, [1]))  # noqa: RUF006
         await begun(gate)
@@ -256,12 +261,12 @@ def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queu
     assert asyncio.run(ask(queue, [2])) == [4]
 
 
-def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue[int, int]) -> None:
+def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue[int, int, int]) -> None:
     with pytest.raises(ValueError, match="items: nothing to answer"):
         asyncio.run(ask(queue, []))
 
 
-def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[int, int]) -> None:
+def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[int, int, int]) -> None:
     async def story() -> None:
         tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
         await begun(gate)
@@ -273,4 +278,4 @@ def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[
             await ask(queue, [1])
 
     asyncio.run(story())
-    assert sum(gate.finished) == 3
+    assert gate.finished == 3

@@ -226,7 +226,7 @@ def test_figures_say_how_fresh_they_are(store: Store, tmp_path: Path) -> None:
 def audited(*moves: str) -> Audited:
     """What a pipeline hands over for the positions after these first moves."""
     made: list[Audited] = []
-    asked = pipeline(fake_model(), lambda one: made.append(one) if one is not None else None)
+    asked = pipeline(fake_model(), made.extend)
     asyncio.run(asked.evaluate([Query(moves=(move,)) for move in moves], lambda answer: None))
     asked.close()
     (whole,) = made
@@ -242,7 +242,7 @@ def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(stor
     assert before <= fresh.as_of < recorder.freshness().as_of + 1
     assert recorder.freshness().as_of == fresh.as_of  # it stands still until they are there
     assert not recorder.flush(0.01)
-    recorder.audit(audited("e2e4", "d2d4"))
+    recorder.audit([audited("e2e4", "d2d4")])
     assert recorder.flush(30)
     assert recorder.freshness().as_of > fresh.as_of
     assert (count(store), recorder.freshness().waiting, recorder.dropped) == (2, 0, 0)
@@ -252,7 +252,7 @@ def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(stor
 def test_what_was_expected_and_could_not_be_made_is_dropped_and_counted(store: Store) -> None:
     recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
     recorder.expect(3)
-    recorder.audit(None)
+    recorder.audit([])
     assert recorder.flush(30)
     assert (recorder.dropped, recorder.waiting) == (3, 0)
     recorder.close()
@@ -261,7 +261,7 @@ def test_what_was_expected_and_could_not_be_made_is_dropped_and_counted(store: S
 def test_a_batch_of_which_every_answer_was_withheld_leaves_nothing_waiting(store: Store) -> None:
     recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
     recorder.expect(2)
-    recorder.audit(replace(audited("e2e4", "d2d4"), unanswered=frozenset({0, 1})))
+    recorder.audit([replace(audited("e2e4", "d2d4"), unanswered=frozenset({0, 1}))])
     assert recorder.flush(30)
     assert (count(store), recorder.dropped, recorder.waiting) == (0, 0, 0)
     recorder.close()
@@ -272,8 +272,8 @@ def test_batches_of_one_network_are_recorded_as_if_each_were_alone(store: Store)
     alone: list[AuditRecord] = []
     batches = [audited("e2e4", "d2d4"), audited("g1f3"), replace(audited("c2c4", "b1c3"), unanswered=frozenset({0}))]
     recorder = Recorder(store, flush_seconds=1.0, max_waiting=100, on_records=together.extend)
-    for batch in batches:
-        recorder.audit(batch)
+    recorder.audit(batches[:2])
+    recorder.audit(batches[2:])
     assert recorder.flush(30)
     recorder.close()
     for batch in batches:

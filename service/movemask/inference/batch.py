@@ -11,7 +11,7 @@ import numpy as np
 from movemask.board.boards import Boards, Flags
 from movemask.board.move_codes import code_of
 from movemask.board.position import Position
-from movemask.numeric.ragged import Float, Index, indptr_of, restricted, row_lengths
+from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, restricted, row_lengths
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,21 @@ class Batch:
             indptr_of([span.stop - span.start for span in spans]),
             self.in_check[list(rows)],
             elo,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Batch]) -> Batch:
+        """Batches, concatenated."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            [position for part in parts for position in part.positions],
+            Boards.joined([part.boards for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.slots for part in parts]),
+            joined_indptr([part.indptr for part in parts]),
+            np.concatenate([part.in_check for part in parts]),
+            np.concatenate([part.elo for part in parts]),
         )
 
     def rows(self, keep: Index) -> Batch:

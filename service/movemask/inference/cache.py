@@ -79,13 +79,13 @@ class CachedNetwork:
         self._model, self._cache, self._observe = model, cache, observe
         self._load = object()  # unique per load, so that a reload never hits stale entries
 
-    def __call__(self, batch: Batch, *, alone: bool = True) -> Outputs:
+    def __call__(self, batch: Batch) -> Outputs:
         keys = [(self._load, key_of(batch, row, self._model)) for row in range(len(batch))]
         entries = [self._cache.get(key) for key in keys]
         missing = [row for row, entry in enumerate(entries) if entry is None]
         self._observe(len(keys) - len(missing), len(missing))
         if missing:
-            fresh = self._model.evaluate(batch.rows(np.array(missing)), alone=alone)
+            fresh = self._model.evaluate(batch.rows(np.array(missing)))
             for fresh_row, row in enumerate(missing):
                 self._cache.put(keys[row], fresh, fresh_row)
             if len(missing) == len(keys):

@@ -111,14 +111,11 @@ class Model:
         ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]
         return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
-    def evaluate(self, batch: Batch, *, alone: bool = True) -> Outputs:
-        """The outputs for a batch of at least one; raises InferenceFailed if a shape is not the contract's.
-
-        `alone` as in `Session.run`.
-        """
+    def evaluate(self, batch: Batch) -> Outputs:
+        """The outputs for a batch of at least one; raises InferenceFailed if a shape is not the contract's."""
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
-        logits, *rest = self.session.run(self.feeds(batch), names, alone=alone)
+        logits, *rest = self.session.run(self.feeds(batch), names)
         if logits.shape != (len(batch), len(self.vocabulary)):
             raise InferenceFailed(
                 f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "

@@ -54,23 +54,18 @@ def provider_named(name: str) -> Provider:
 class OnnxSession:
     """One network in onnxruntime.
 
-    On the CPU, either `threads` runs at once with a thread each, or a lone run on all threads. A session's number of
-    threads is fixed, so this takes two sessions, and the weights are loaded twice. On a GPU, one session and two runs
-    at once.
+    On the CPU, `runs` at once with so many `threads` each; on a GPU, two runs at once.
     """
 
-    def __init__(self, file: Path, threads: int, provider: Provider = Provider.CPU) -> None:
-        gpu = provider is not Provider.CPU
-        self.at_once = _GPU_RUNS if gpu else threads
-        self._session = _opened(file, 1, provider)
-        self._alone = self._session if gpu or threads == 1 else _opened(file, threads, provider)
+    def __init__(self, file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> None:
+        self.at_once = runs if provider is Provider.CPU else _GPU_RUNS
+        self._session = _opened(file, threads, provider)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
-        session = self._alone if alone else self._session
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         try:
-            return list(session.run(list(outputs), dict(feeds)))
+            return list(self._session.run(list(outputs), dict(feeds)))
         except Exception as error:
             raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
 

@@ -27,20 +27,24 @@ A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+D = TypeVar("D")
+D_co = TypeVar("D_co", covariant=True)
 
-#: Work to do after the results have been delivered.
-After = Callable[[], None]
+#: A thread follows up what it has answered when nothing has arrived for so long …
+_QUIET = 0.005  # seconds
+#: … or the oldest of it is so old.
+_OLDEST = 0.1  # seconds
 
 
-class Worker(Protocol[Q_contra, A_co]):
+class Worker(Protocol[Q_contra, A_co, D_co]):
     """The function that the queue's threads call, several at a time."""
 
     def __call__(
-        self, items: Sequence[Q_contra], waited: Sequence[float], /, *, alone: bool
-    ) -> tuple[Sequence[A_co | MovemaskError], After]:
-        """An answer or an error for each item, and the work to do after delivery. Raises an error that concerns all.
+        self, items: Sequence[Q_contra], waited: Sequence[float], /
+    ) -> tuple[Sequence[A_co | MovemaskError], D_co]:
+        """An answer or an error for each item, and what the follow-up needs. Raises an error that concerns all.
 
-        `waited` is each item's time in the queue, in seconds; `alone` says that no other thread has work.
+        `waited` is each item's time in the queue, in seconds.
         """
         ...
 
@@ -79,20 +83,32 @@ class _Submission(Generic[Q, A, R]):
 _Part = tuple[_Submission[Any, Any, Any], int, Sequence[Any]]  # submission, first item, items
 
 
-class Queue(Generic[Q, A]):
+class Queue(Generic[Q, A, D]):
     """A bounded queue and the threads that answer its items.
 
     Parameters
     ----------
     name : of the model, for messages and threads
+    follow_up : called with what the worker returned for some batches that have been delivered, on the thread that
+        answered them: for up to `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
     max_waiting : items that may wait; a submission beyond it raises Overloaded, unless nothing waits
     """
 
-    def __init__(self, name: str, worker: Worker[Q, A], *, threads: int, max_batch: int, max_waiting: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        worker: Worker[Q, A, D],
+        follow_up: Callable[[Sequence[D]], None] = lambda done: None,
+        *,
+        threads: int,
+        max_batch: int,
+        max_waiting: int,
+    ) -> None:
         self.name = name
         self._worker = worker
+        self._follow_up = follow_up
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._wake = threading.Condition()
@@ -155,43 +171,45 @@ class Queue(Generic[Q, A]):
             thread.join()
 
     def _work(self) -> None:
+        done: list[D] = []  # batches to follow up
+        size, since = 0, 0.0  # items in them, and when the first was delivered
         while True:
-            parts, alone = self._next_batch()
-            if not parts:
-                return
-            items = [item for _, _, part in parts for item in part]
-            waited = [entry.waited for entry, _, part in parts for _ in part]
-            started = time.perf_counter()
-            after: After | None = None
-            try:
-                answers, after = self._worker(items, waited, alone=alone)
-            except Exception as error:  # a failing batch must not end the thread
-                self._fail(parts, error)
-            else:
-                self._deliver(parts, answers)
-            self._seconds_per_item = (time.perf_counter() - started) / len(items)
-            if after is not None:
+            parts = self._next_batch(None if not done else _QUIET)
+            if parts:
+                items = [item for _, _, part in parts for item in part]
+                waited = [entry.waited for entry, _, part in parts for _ in part]
+                started = time.perf_counter()
                 try:
-                    after()
+                    answers, one = self._worker(items, waited)
+                except Exception as error:  # a failing batch must not end the thread
+                    self._fail(parts, error)
+                else:
+                    self._deliver(parts, answers)
+                    since = since if done else started
+                    done.append(one)
+                    size += len(items)
+                self._seconds_per_item = (time.perf_counter() - started) / len(items)
+            elif not done:
+                return
+            if done and (not parts or size >= self._max_batch or time.perf_counter() - since > _OLDEST):
+                try:
+                    self._follow_up(done)
                 except Exception:  # a bug; the answers are out, and the thread goes on
                     log.exception("what follows the answers of model %s failed", self.name)
+                done, size = [], 0
             with self._wake:
                 self._idle += 1
 
-    def _next_batch(self) -> tuple[list[_Part], bool]:
-        """Waits for items and takes a share, in order of arrival; no parts if the queue is closed and empty.
-
-        The second value says that it is a lone item and no other thread has work.
+    def _next_batch(self, patience: float | None) -> list[_Part]:
+        """Waits for items and takes a share, in order of arrival. No parts if there are none within `patience` seconds,
+        or the queue is closed and empty. The thread counts as busy from then on.
         """
         with self._wake:
-            while not self._waiting and not self._closing:
-                self._wake.wait()
+            self._wake.wait_for(lambda: self._waiting or self._closing, patience)
             room = min(self._max_batch, -(-self._waiting // self._idle))  # split evenly among idle threads
             parts: list[_Part] = []
             now = time.perf_counter()
-            alone = self._waiting == 1 and self._idle == len(self._threads)
-            if room:
-                self._idle -= 1
+            self._idle -= 1
             while self._submissions and room:
                 entry = self._submissions[0]
                 if entry.taken == 0:
@@ -203,7 +221,7 @@ class Queue(Generic[Q, A]):
                 self._waiting -= len(part)
                 if entry.taken == len(entry.items):
                     self._submissions.popleft()
-            return parts, alone
+            return parts
 
     def _deliver(self, parts: Sequence[_Part], answers: Sequence[Any]) -> None:
         """Writes the results of each part, and wakes each event loop once for all complete submissions."""

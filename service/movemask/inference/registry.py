@@ -93,17 +93,17 @@ def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> M
     return _opened(file, read_contract(file), threads, provider)
 
 
-def _opened(file: Path, contract: Contract, threads: int, provider: Provider) -> Model:
-    session, digest = _session(file, contract, threads, provider)
+def _opened(file: Path, contract: Contract, threads: int, provider: Provider, runs: int = 1) -> Model:
+    session, digest = _session(file, contract, threads, provider, runs)
     return Model(file.stem, digest, contract, session)
 
 
-def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU) -> Entry:
+def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> Entry:
     """Loads and checks the model of a TOML file; a failure is recorded in the entry, not raised."""
     contract = None
     try:
         contract = read_contract(file)
-        model = _opened(file, contract, threads, provider)
+        model = _opened(file, contract, threads, provider, runs)
     except ModelError as error:
         return Entry(file.stem, contract, None, str(error))
     steps = check(model)
@@ -121,7 +121,7 @@ def network_file(file: Path, contract: Contract | None) -> Path | None:
     return file.with_name(contract.network.file or f"{file.stem}.onnx")
 
 
-def _session(file: Path, contract: Contract, threads: int, provider: Provider) -> tuple[Session, str]:
+def _session(file: Path, contract: Contract, threads: int, provider: Provider, runs: int) -> tuple[Session, str]:
     if contract.network.backend is Backend.FAKE:
         inputs, outputs = expected_tensors(contract)
         if contract.outputs.value is not None:
@@ -138,7 +138,7 @@ def _session(file: Path, contract: Contract, threads: int, provider: Provider) -
         raise ContractError(
             f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
         )
-    return OnnxSession(network, threads, provider), digest
+    return OnnxSession(network, threads, provider, runs), digest
 
 
 def _first_served(entries: Mapping[str, Entry]) -> str:

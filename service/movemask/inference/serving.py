@@ -59,7 +59,8 @@ class Serving(Generic[S]):
     Parameters
     ----------
     default : the model for requests that name none; the first served by name if None
-    threads, provider : as `OnnxSession` takes them
+    threads : batches that a model runs at once, a thread each
+    provider : what onnxruntime runs them on
     start : makes the runner of a model
     memory : limit of loaded network files, in bytes; None for no limit
     poll_seconds : interval between looks at the folder; None to never look
@@ -162,7 +163,7 @@ class Serving(Generic[S]):
             loaded.runner.close()
 
     def _entry(self, file: Path) -> Entry:
-        return load_entry(file, self._threads, self._provider)
+        return load_entry(file, 1, self._provider, runs=self._threads)
 
     def _acquire(self, name: str | None) -> _Loaded[S] | None:
         """The model with one more user; None if it is served but not loaded."""

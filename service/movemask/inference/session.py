@@ -36,11 +36,8 @@ class Session(Protocol):
     @property
     def outputs(self) -> tuple[TensorInfo, ...]: ...
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
-        """The named outputs for a batch of inputs; raises InferenceFailed on an error of the runtime.
-
-        `alone` says that no other run is going on, so that this one may use all threads.
-        """
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        """The named outputs for a batch of inputs; raises InferenceFailed on an error of the runtime."""
         ...
 
 
@@ -57,7 +54,7 @@ class FakeSession:
         self.at_once = 1
         self._scale = scale
 
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         slots = self.outputs[0].shape[1]
         assert slots is not None
         columns = [np.ascontiguousarray(feeds[info.name]) for info in self.inputs]

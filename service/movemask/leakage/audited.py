@@ -16,7 +16,7 @@ from movemask.leakage.leakage import Measured
 from movemask.leakage.reasons import Heavy, explained
 from movemask.leakage.record import AuditRecord, Figure, Leakage
 from movemask.leakage.traits import Traits
-from movemask.numeric.ragged import Index
+from movemask.numeric.ragged import Index, joined_indptr
 from movemask.vocabulary.vocabulary import Vocabulary
 
 
@@ -83,7 +83,6 @@ class Audited:
     @classmethod
     def _joined(cls, parts: Sequence[Audited]) -> Audited:
         starts = np.cumsum([0, *(len(part.positions) for part in parts)])
-        moves = np.cumsum([0, *(len(part.codes) for part in parts)])
         return replace(
             parts[0],
             times=[time for part in parts for time in part.times],
@@ -91,9 +90,7 @@ class Audited:
             boards=Boards.joined([part.boards for part in parts]),
             in_check=np.concatenate([part.in_check for part in parts]),
             codes=np.concatenate([part.codes for part in parts]),
-            indptr=np.concatenate(
-                [[0], *(part.indptr[1:] + start for part, start in zip(parts, moves, strict=False))]
-            ).astype(np.intp),
+            indptr=joined_indptr([part.indptr for part in parts]),
             measured={
                 kind: Measured(
                     np.concatenate([part.measured[kind].leaked for part in parts]),

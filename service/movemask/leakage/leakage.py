@@ -6,7 +6,7 @@ numbers (`1 - x`) is taken, so a leakage of 1e-300 is as precise as one of 0.5.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from movemask.leakage.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
 from movemask.leakage.reasons import Heavy
 from movemask.leakage.record import Figure
-from movemask.numeric.ragged import Float, Index, row_max, row_of_each, row_sum
+from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
 from movemask.vocabulary.vocabulary import Vocabulary
 
@@ -73,6 +73,23 @@ class Unmasked:
         self.log_legal = logsumexp(self.legal, indptr)
         self.top_legal = row_max(self.legal, indptr)
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Unmasked]) -> Unmasked:
+        """Batches of one network, concatenated with what was computed of them."""
+        if len(parts) == 1:
+            return parts[0]
+        whole = cls(
+            np.concatenate([part.logits for part in parts]),
+            np.concatenate([part.slots for part in parts]),
+            joined_indptr([part.indptr for part in parts]),
+            np.concatenate([part.legal for part in parts]),
+        )
+        if all("illegal" in vars(part) for part in parts):
+            whole.rest = np.concatenate([part.rest for part in parts])
+            log_sums, highest = zip(*(part.illegal for part in parts), strict=True)
+            whole.illegal = np.concatenate(log_sums), np.concatenate(highest)
+        return whole
 
     @cached_property
     def is_legal(self) -> NDArray[np.bool_]:

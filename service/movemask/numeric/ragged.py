@@ -16,11 +16,16 @@ def row_lengths(indptr: Index) -> Index:
     return indptr[1:] - indptr[:-1]
 
 
-def indptr_of(lengths: Sequence[int]) -> Index:
+def indptr_of(lengths: Sequence[int] | Index) -> Index:
     """The indptr of rows of these lengths: `[B]` → `[B + 1]`."""
     indptr = np.zeros(len(lengths) + 1, dtype=np.intp)
     np.cumsum(lengths, out=indptr[1:])
     return indptr
+
+
+def joined_indptr(parts: Sequence[Index]) -> Index:
+    """The indptr of the rows of all parts."""
+    return indptr_of(np.concatenate([row_lengths(part) for part in parts]))
 
 
 def row_of_each(indptr: Index) -> Index:

@@ -101,21 +101,26 @@ class Recorder:
         self._notify(lost)
 
     def expect(self, positions: int) -> None:
-        """Says that so many positions are being answered, which this thread hands to `audit` next: they count as
+        """Says that so many more positions are being answered, which this thread hands to `audit` next: they count as
         waiting, so that no figure claims to hold them yet."""
         with self._wake:
-            self._expected[threading.get_ident()] = time.time(), positions
+            since, before = self._expected.get(threading.get_ident(), (time.time(), 0))
+            self._expected[threading.get_ident()] = since, before + positions
 
-    def audit(self, audited: Audited | None) -> None:
-        """Takes a batch that was answered; the thread makes its records later, of many batches at once. Returns at
-        once. Without room for it, all of it is dropped; of None, all that was expected."""
+    def audit(self, audited: Sequence[Audited]) -> None:
+        """Takes batches that were answered; the thread makes their records later, of many at once. Returns at once.
+
+        What was expected and is missing is dropped; so is everything without room for it."""
         with self._wake:
             _, expected = self._expected.pop(threading.get_ident(), (0.0, 0))
-            lost = expected if audited is None else 0 if self.waiting < self._max_waiting else len(audited)
-            if audited is not None and not lost:
+            positions = sum(map(len, audited))
+            lost = max(0, expected - sum(len(one.positions) for one in audited))
+            if positions and self.waiting >= self._max_waiting:
+                lost += positions
+            elif audited:
                 idle = not self._audited and not self._waiting
-                self._audited.append(audited)
-                self._unmade += len(audited)
+                self._audited += audited
+                self._unmade += positions
                 if idle or self._unmade >= _PER_WRITE:  # in between the thread only lets them gather
                     self._wake.notify_all()
             if self._flushing:
