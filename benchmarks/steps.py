@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from movemask.api.schemas.answers import policy_out
+from movemask.api.schemas.writing import policy_out
 from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.inference.batch import Batch

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 
 from movemask.api import problems
+from movemask.api.schemas.problem import TYPE_PREFIX
 from movemask.board.position import Position
 from movemask.inference.model import Model
 from tests.conftest import Serve
@@ -24,7 +25,7 @@ def refused(answer: Any, status: int, name: str, *words: str) -> Any:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == problems.CONTENT_TYPE
     body = answer.json()
-    assert body["type"] == problems.TYPE_PREFIX + name
+    assert body["type"] == TYPE_PREFIX + name
     assert body["status"] == status
     assert body["title"]
     for word in words:
@@ -48,7 +49,7 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         ({"fen": "P3k3/8/8/8/8/8/8/4K3 w - - 0 1"}, 422, "invalid-position", "PAWNS_ON_BACKRANK"),
         ({"fen": "x" * 10_000}, 422, "invalid-request", "fen: String should have at most 200 characters"),
         ({"moves": ["e2e4", "e2e4"]}, 422, "illegal-move", "moves[1]: 'e2e4' is not legal"),
-        ({"moves": ["Nf3"]}, 422, "illegal-move", "moves[0]: 'Nf3' is not a UCI move"),
+        ({"moves": ["Nf4"]}, 422, "illegal-move", "moves[0]: 'Nf4' is not legal"),
         ({"moves": ["0000"]}, 422, "illegal-move", "moves[0]: '0000'"),
         ({"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 300}, 422, "limit-exceeded", "1200 moves, at most 1024"),
         ({"moves": "e2e4"}, 422, "invalid-request", "moves: Input should be a valid list, got 'e2e4'"),
@@ -90,7 +91,7 @@ def test_bytes_that_are_not_json_or_not_quite(
 ) -> None:
     answer = client.post("/v1/policy", content=body, headers=JSON)
     assert answer.status_code == status
-    assert answer.json()["type"].startswith(problems.TYPE_PREFIX + name)
+    assert answer.json()["type"].startswith(TYPE_PREFIX + name)
     assert word in answer.json()["detail"]
 
 

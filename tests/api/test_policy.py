@@ -253,7 +253,7 @@ class TestBatch:
             {"temperature": 0},
             {"moves": ["e2e5"]},
             {},
-            {"fen": mate, "elo": 5},
+            {"fen": mate, "elo": "5"},
         ]
         results = asked(client, "/v1/policy/batch", positions=positions)["results"]
         kinds = [result.get("error", {}).get("type", "ok").rpartition(":")[2] for result in results]
@@ -265,7 +265,7 @@ class TestBatch:
             "position: Input should be an object, got null",
             "fenn: no such field",
             "fen: is missing, as are moves: no position is named; give a FEN, or 'startpos'",
-            "elo: Input should be an object, got 5",
+            "elo: Input should be a rating, or an object of two: self and opponent, got '5'",
         ]
 
     def test_same_numbers_as_one_by_one(self, client: TestClient) -> None:
@@ -320,3 +320,42 @@ class TestMove:
         best = max(policy, key=lambda uci: policy[uci])
         share = drawn.count(best) / len(drawn)
         assert abs(share - policy[best]) < 4 * (policy[best] * (1 - policy[best]) / len(drawn)) ** 0.5
+
+
+def test_one_number_is_the_rating_of_both_players(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", elo=True)
+    client = serve(tmp_path / "m")
+    one, both = (asked(client, elo=elo) for elo in (1600, {"self": 1600, "opponent": 1600}))
+    assert one["elo"] == {"self": 1600, "opponent": 1600}
+    assert one["moves"] == both["moves"]
+    batch = asked(client, "/v1/policy/batch", positions=[{"moves": []}, {"moves": [], "elo": 900}], elo=1600)
+    assert [result["elo"]["self"] for result in batch["results"]] == [1600, 900]
+
+
+@pytest.mark.parametrize(
+    ("elo", "words"),
+    [
+        (-1, "elo: Input should be a rating from 0 to 5000, got -1"),
+        (1e9, "elo: Input should be a rating from 0 to 5000"),
+        (True, "elo: Input should be a rating, or an object of two: self and opponent, got true"),
+        ("1500", "elo: Input should be a rating, or an object of two"),
+        ({"self": 1500}, "elo.opponent: is missing"),
+    ],
+)
+def test_a_rating_that_is_none_is_refused_by_name(client: TestClient, elo: Any, words: str) -> None:
+    answer = client.post("/v1/policy", json={"moves": [], "elo": elo})
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+def test_moves_in_san_are_read_and_told(client: TestClient) -> None:
+    san, uci = asked(client, moves=["e4", "c5"]), asked(client, moves=["e2e4", "c7c5"])
+    assert (san.pop("notation"), uci.pop("notation")) == ("san", "uci")
+    del san["timing"], uci["timing"]
+    assert san == uci
+    assert "notation" not in asked(client)
+    (result,) = asked(client, "/v1/policy/batch", positions=[{"moves": ["e4", "c7c5"]}])["results"]
+    assert result["notation"] == "mixed"
+    assert asked(client, "/v1/move", moves=["e4"])["notation"] == "san"
+    checked = asked(client, "/v1/audit", moves=["e4"], policy={"e7e5": 1.0})
+    assert checked["notation"] == "san"

@@ -96,7 +96,13 @@ def test_chess960_castling_rights_are_pointed_out() -> None:
 
 @pytest.mark.parametrize(
     ("uci", "words"),
-    [("e2e5", "is not legal"), ("0000", "is not legal"), ("e2", "is not a UCI move"), ("", "is not a UCI")],
+    [
+        ("e2e5", "is not legal"),
+        ("0000", "is not legal"),
+        ("e2", "is not legal"),
+        ("xyz", "is not a move in UCI or SAN"),
+        ("--", "is not legal"),
+    ],
 )
 def test_a_bad_move_is_named_with_its_place(uci: str, words: str) -> None:
     with pytest.raises(IllegalMove, match=rf"moves\[1\]: '{uci}' {words}.* in '.* b KQkq e3 0 1'"):

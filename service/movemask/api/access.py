@@ -16,6 +16,7 @@ SCOPES: tuple[tuple[str, frozenset[keys.Scope]], ...] = (
     ("/v1/leakage/positions", frozenset({keys.Scope.POSITIONS})),
     ("/v1/leakage/worst", frozenset({keys.Scope.POSITIONS})),
     ("/v1/leakage", frozenset({keys.Scope.AUDIT})),
+    ("/v1/version", frozenset(keys.Scope)),
     ("/v1/models", frozenset({keys.Scope.POLICY, keys.Scope.AUDIT})),
     ("/v1", frozenset({keys.Scope.POLICY})),
     ("/metrics", frozenset({keys.Scope.METRICS})),

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from movemask import __version__, logs
 from movemask.api import problems, web
 from movemask.api.access import Access
+from movemask.api.compression import Compressed
 from movemask.api.direct import Direct
 from movemask.api.disconnect import ClientGone
 from movemask.api.keys import Keys
@@ -23,6 +24,7 @@ from movemask.api.metrics import Metrics
 from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, games, leakage, models, operations, policy, sweep
+from movemask.api.routing import operation_id
 from movemask.api.services import running_services
 from movemask.inference.model import Model
 from movemask.settings import Settings
@@ -88,6 +90,7 @@ def create_app(
         lifespan=lifespan,
         responses=problems.documented(422),
         dependencies=[Depends(known_parameters)],
+        generate_unique_id_function=operation_id,
         # Metrics go to Prometheus and logs to standard error; FastAPI's own spans are negligible beside the network's.
         telemetry={
             "tracer_provider": tracer_provider,
@@ -98,7 +101,7 @@ def create_app(
         },
     )
     routers = (module.router for module in (policy, sweep, games, audit, leakage, models))
-    for router in (*routers, operations.metrics_router):
+    for router in (*routers, operations.keyed_router):
         app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403))
     app.include_router(operations.router)
     problems.install(app, metrics.problem, web.headers)
@@ -115,8 +118,9 @@ def create_app(
             allow_origins=settings.cors_origins.split(","),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
-            expose_headers=["Retry-After", "X-Request-ID", "Movemask-As-Of", "Movemask-Waiting"],
+            expose_headers=["Retry-After", "X-Request-ID", "Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"],
         )
+    app.add_middleware(Compressed)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 

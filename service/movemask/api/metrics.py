@@ -17,8 +17,8 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
 from movemask.api import problems
-from movemask.api.problems import Problem
 from movemask.api.request_context import NetworkRun, request_context
+from movemask.api.schemas.problem import Problem
 from movemask.errors import MovemaskError
 from movemask.inference.queue import Delivery
 from movemask.leakage.record import AuditRecord, Figure, Leakage

@@ -15,6 +15,7 @@ from movemask.api.direct import DirectRoute
 from movemask.api.metrics import Metrics
 from movemask.api.refusal import refuse
 from movemask.api.request_context import RequestContext, request_context
+from movemask.api.schemas.problem import Problem
 from movemask.settings import Settings
 
 #: Routes polled every few seconds; logged at debug unless they fail.
@@ -48,7 +49,7 @@ class BodyGuard:
             return
         await self._app(scope, self._counted(receive, limit), send)
 
-    def _refused(self, headers: dict[bytes, str], limit: int) -> problems.Problem | None:
+    def _refused(self, headers: dict[bytes, str], limit: int) -> Problem | None:
         length = headers.get(b"content-length", "")
         if length.isdigit() and int(length) > limit:
             return self._too_large(f"{length} bytes", limit)
@@ -73,7 +74,7 @@ class BodyGuard:
 
         return counted
 
-    def _too_large(self, size: str, limit: int) -> problems.Problem:
+    def _too_large(self, size: str, limit: int) -> Problem:
         why = "MOVEMASK_MAX_BODY_BYTES" if limit == self._limit else "what a request of this route can need"
         return problems.problem(problems.BODY_TOO_LARGE, f"body: {size}, at most {limit} are taken ({why})")
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from movemask.api.schemas.leakage import AuditedOut
+from movemask.api.times import rfc3339
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.store.figures import StoredPosition
 
 _PLAIN = (
-    *("time", "model", "digest", "trained_with_mask"),
+    *("time", "time_utc", "model", "digest", "trained_with_mask"),
     *("fen", "chess960", "turn", "phase", "in_check", "legal_moves", "elo"),
 )
 
@@ -31,7 +32,7 @@ def csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
     """A header, then one line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
     yield _line(COLUMNS)
     for position in positions:
-        plain = [getattr(position, name) for name in _PLAIN]
+        plain = [rfc3339(position.time) if name == "time_utc" else getattr(position, name) for name in _PLAIN]
         columns = {"raw": position.raw, "multiplied": position.multiplied, "served": position.served}
         leaked = [position.figures[kind].leaked if kind in position.figures else columns.get(kind) for kind in KINDS]
         causes = [position.causes.get(cause.value) for cause in Cause]

@@ -11,19 +11,17 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from movemask import errors
+from movemask.api.schemas.problem import TYPE_PREFIX, FieldError, Problem
 from movemask.errors import CapacityError, InvalidPosition, MovemaskError
 from movemask.logs import request_id
 
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
-TYPE_PREFIX = "urn:movemask:problem:"
-
 SERVED_LEAKAGE = "served-leakage"
 
 #: Error class → status and name, subclasses first. Any other error is a 500 `internal-error`.
@@ -80,30 +78,6 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses of these statuses."""
     schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
     return {status: {"description": _DESCRIPTIONS[status], "content": {CONTENT_TYPE: schema}} for status in statuses}
-
-
-class FieldError(BaseModel):
-    """One field of the body or query that is wrong."""
-
-    field: str
-    message: str
-
-
-class Problem(BaseModel):
-    """RFC 9457 problem details. `type` is stable; `detail` names the offending input."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: str = Field(examples=[TYPE_PREFIX + "invalid-fen"])
-    title: str = Field(examples=["Invalid FEN"])
-    status: int = Field(examples=[422])
-    detail: str = Field(examples=["fen: 'x y z' is cut short: no en-passant square"])
-    request_id: str | None = Field(None, description="As in X-Request-ID and the log; absent from items of a batch.")
-
-    @property
-    def name(self) -> str:
-        """The last part of `type`."""
-        return self.type.removeprefix(TYPE_PREFIX)
 
 
 class ProblemError(HTTPException):

@@ -10,6 +10,7 @@ import chess
 from movemask.board.boards import Boards
 from movemask.board.fen import board_of, is_plain
 from movemask.board.line import Line, SamePosition
+from movemask.board.notation import Notation, read_move
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: The required fields of a FEN, in order; only the two counters may be left out, as in EPD.
@@ -35,7 +36,7 @@ class Known(NamedTuple):
 class Position:
     """A valid position with the known moves that led to it."""
 
-    __slots__ = ("_board", "_fen", "_line", "_ply", "black")
+    __slots__ = ("_board", "_fen", "_line", "_ply", "black", "notation")
 
     def __init__(self, board: chess.Board) -> None:
         """From a valid board; its move stack is the game that led to it."""
@@ -44,6 +45,7 @@ class Position:
         self._fen: str | None = None
         self._line: Line | None = None  # made from the board's move stack on first use
         self._ply = len(board.move_stack)
+        self.notation: Notation | None = None  # of the moves that `read` was given; None without any
 
     def __repr__(self) -> str:
         return f"Position({self.fen!r})"
@@ -64,7 +66,7 @@ class Position:
         chess960: bool = False,
         max_moves: int | None = None,
     ) -> Position:
-        """The position after `moves` (UCI) from `fen`, or from the start position.
+        """The position after `moves` (UCI or SAN) from `fen`, or from the start position.
 
         Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves` moves.
         """
@@ -77,17 +79,18 @@ class Position:
                 position._fen = fen
             return position
         line = Line(board, keep=_HISTORY)
-        for ply, uci in enumerate(moves):
+        notation: Notation | None = None
+        for ply, text in enumerate(moves):
             try:
-                move = line.last.parse_uci(uci)
-                if not move:  # python-chess lets the null move, 0000, pass as legal
-                    raise chess.IllegalMoveError
+                move, written = read_move(line.last, text)
             except ValueError as error:
-                why = "is not a UCI move" if isinstance(error, chess.InvalidMoveError) else "is not legal"
                 where = line.last.fen(en_passant="fen")
-                raise IllegalMove(f"moves[{ply}]: {uci!r} {why} in {where!r}") from None
+                raise IllegalMove(f"moves[{ply}]: {text!r} {error} in {where!r}") from None
+            notation = written if notation is None else notation.with_(written)
             line.play(move)
-        return cls.along(line.ended(), line.plies)
+        position = cls.along(line.ended(), line.plies)
+        position.notation = notation
+        return position
 
     @property
     def board(self) -> chess.Board:

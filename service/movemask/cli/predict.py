@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from movemask.api.schemas.answers import policy_out
-from movemask.api.schemas.requests import Include
+from movemask.api.schemas.answers import Include
 from movemask.api.schemas.sweep import Point, point_of, sweep_out
+from movemask.api.schemas.writing import policy_out
 from movemask.board.elo import Elo
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api import problems
 from movemask.api.bodies import audit_limits
 from movemask.api.direct import DirectRoute
+from movemask.api.routing import Router
 from movemask.api.schemas.audit import AuditIn, VerdictOut, verdict_out
 from movemask.api.services import AppServices
 from movemask.board.position import Position
@@ -18,7 +19,7 @@ from movemask.leakage.foreign import audited_logits, audited_policy, audited_pro
 from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
 from movemask.vocabulary.vocabulary import Vocabulary
 
-router = APIRouter(tags=["leakage"])
+router = Router(tags=["leakage"])
 
 
 @router.post(

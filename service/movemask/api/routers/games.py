@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api import problems
@@ -13,14 +13,16 @@ from movemask.api.bodies import games_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON, error_out
-from movemask.api.schemas.answers import GamesOut, game_out
+from movemask.api.routing import Router
+from movemask.api.schemas.games import GamesOut
 from movemask.api.schemas.requests import GamesIn
+from movemask.api.schemas.writing import game_out
 from movemask.api.services import AppServices, Services
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.tasks.games import GameReport, report_games
 
-router = APIRouter(tags=["games"])
+router = Router(tags=["games"])
 
 
 @router.post(

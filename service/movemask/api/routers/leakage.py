@@ -9,31 +9,30 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from movemask.api import problems
 from movemask.api.parameters import SpanParameters
 from movemask.api.positions_text import blocks, csv_lines, ndjson_lines
-from movemask.api.schemas.leakage import (
-    HistoryOut,
-    LeakageFiguresOut,
-    PositionsOut,
-    WorstOut,
-    history_out,
-    model_figures_out,
-)
+from movemask.api.routing import Router
+from movemask.api.schemas.figures import history_out, model_figures_out
+from movemask.api.schemas.leakage import HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.services import AppServices, Services
+from movemask.api.times import rfc3339
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.kinds import RANKED, SERVED, UNNORMALISED
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
+ModelName = Annotated[
+    str | None, Query(description="Name of a model in `/v1/models`; all if left out.", examples=["maia-1500"])
+]
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
-router = APIRouter(tags=["leakage"])
+router = Router(tags=["leakage"])
 
 
 @router.get(
@@ -43,7 +42,10 @@ router = APIRouter(tags=["leakage"])
     responses=problems.documented(404, 422, 503),
 )
 async def figures(
-    services: AppServices, span: SpanParameters, model: str | None = None, by: By | None = None
+    services: AppServices,
+    span: SpanParameters,
+    model: ModelName = None,
+    by: Annotated[By | None, Query(description="Adds the figures of each group.", examples=["phase"])] = None,
 ) -> Response:
     """Leakage of the positions answered so far, by model and kind.
 
@@ -71,7 +73,13 @@ async def figures(
     responses=problems.documented(404, 422, 503),
 )
 async def history(
-    services: AppServices, span: SpanParameters, model: str | None = None, bucket: Literal["10m", "1h", "1d"] = "1h"
+    services: AppServices,
+    span: SpanParameters,
+    model: ModelName = None,
+    bucket: Annotated[
+        Literal["10m", "1h", "1d"],
+        Query(description="Length of a bucket: ten minutes, an hour or a day.", examples=["1h"]),
+    ] = "1h",
 ) -> Response:
     """The figures over time. Ten-minute buckets are kept for six hours, hours for three days, days for good, so
     older figures come in longer buckets than requested; each gives its length in `seconds`."""
@@ -93,9 +101,9 @@ async def history(
 async def worst(
     services: AppServices,
     span: SpanParameters,
-    kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.")] = "raw",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 10,
-    model: str | None = None,
+    kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.", examples=["raw"])] = "raw",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most positions.", examples=[10])] = 10,
+    model: ModelName = None,
 ) -> Response:
     """The positions with the most leakage of a kind, worst first, each with the illegal moves that plain softmax
     prefers. `since` and `until` choose among those that are kept."""
@@ -116,17 +124,25 @@ async def worst(
     },
 )
 async def positions(
+    request: Request,
     services: AppServices,
     span: SpanParameters,
-    model: str | None = None,
-    limit: Annotated[int | None, Query(ge=1, description="As JSON at most 1,000, 100 if left out.")] = None,
-    cursor: Annotated[str | None, Query(max_length=20, description="`next` of the page before.")] = None,
-    format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Wins over Accept.")] = None,
-    accept: Annotated[str, Header()] = "application/json",
+    model: ModelName = None,
+    limit: Annotated[
+        int | None, Query(ge=1, description="Most positions; as JSON at most 1,000, 100 if left out.", examples=[100])
+    ] = None,
+    cursor: Annotated[
+        str | None, Query(max_length=20, description="`next` of the page before.", examples=["4711"])
+    ] = None,
+    format: Annotated[
+        Literal["json", "ndjson", "csv"] | None,
+        Query(description="Form of the answer; wins over Accept.", examples=["csv"]),
+    ] = None,
+    accept: Annotated[str, Header(description="The type of the answer.", examples=[_CSV])] = "application/json",
 ) -> Response:
     """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
     shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
-    `Movemask-As-Of` and `Movemask-Waiting`."""
+    `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
     before = _cursor(cursor)
     name = _model_name(services, model)
     chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
@@ -144,7 +160,13 @@ async def positions(
     fresh = services.recorder.freshness()
     rows = islice(services.figures.all_positions(before=before, model=name, span=span), limit)
     lines, media_type = (csv_lines(rows), _CSV) if chosen == "csv" else (ndjson_lines(rows), _NDJSON)
-    headers = {"Movemask-As-Of": repr(fresh.as_of), "Movemask-Waiting": str(fresh.waiting)}
+    headers = {
+        "Movemask-As-Of": repr(fresh.as_of),
+        "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
+        "Movemask-Waiting": str(fresh.waiting),
+    }
+    if request.method == "HEAD":  # reads nothing: the rows may be millions
+        return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.readers.stream(blocks(lines)), headers=headers, media_type=media_type)
 
 

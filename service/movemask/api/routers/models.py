@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from typing import Annotated
+
+from fastapi import Path, Request
 
 from movemask.api import problems
 from movemask.api.access import may
 from movemask.api.keys import Scope
-from movemask.api.schemas.leakage import FreshnessOut, model_figures_out
+from movemask.api.routing import Router
+from movemask.api.schemas.figures import model_figures_out
+from movemask.api.schemas.leakage import FreshnessOut
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
 from movemask.api.services import AppServices, Services
 from movemask.inference.registry import Entry
 
-router = APIRouter(tags=["models"])
+ModelName = Annotated[str, Path(description="Name of a model.", examples=["maia-1500"])]
+
+router = Router(tags=["models"])
 
 
 @router.get("/v1/models", summary="The networks", response_model_exclude_unset=True)
@@ -27,7 +33,7 @@ async def models(services: AppServices) -> ModelsOut:
     response_model_exclude_unset=True,
     responses=problems.documented(404, 503),
 )
-async def model(name: str, request: Request, services: AppServices) -> ModelEntryOut:
+async def model(name: ModelName, request: Request, services: AppServices) -> ModelEntryOut:
     """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
     the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
     entry = services.registry.entry(name)

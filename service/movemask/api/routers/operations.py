@@ -1,32 +1,37 @@
-"""`GET /livez`, `/readyz`, `/metrics`: for operators. The probes answer HEAD too."""
+"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version`: for operators."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from movemask import __version__
 from movemask.api import problems
 from movemask.api.access import may
 from movemask.api.keys import Scope
+from movemask.api.routing import Router
+from movemask.api.schemas.operations import AliveOut, AuditStateOut, ReadyOut, VersionOut
 from movemask.api.services import AppServices
 
-router = APIRouter(tags=["operations"])
-metrics_router = APIRouter(tags=["operations"])  # the only one of them that needs a key, if there are any
+router = Router(tags=["operations"])
+keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
 
 
-@router.head("/livez", include_in_schema=False)
 @router.get("/livez", summary="Alive")
-async def livez() -> dict[str, str]:
+async def livez() -> AliveOut:
     """Whether the process answers."""
-    return {"status": "alive"}
+    return AliveOut(status="alive")
 
 
-@router.head("/readyz", response_model=None, include_in_schema=False)
-@router.get("/readyz", summary="Able to answer", response_model=None, responses=problems.documented(503))
-async def readyz(request: Request, services: AppServices) -> dict[str, Any] | Response:
+@router.get(
+    "/readyz",
+    summary="Able to answer",
+    response_model=ReadyOut,
+    response_model_exclude_unset=True,
+    responses=problems.documented(503),
+)
+async def readyz(request: Request, services: AppServices) -> ReadyOut | Response:
     """Whether positions can be answered now, and the state of the audit, which never stops answers. If keys are set,
     only a key with the scope `metrics` sees more than the status."""
     reasons, told = services.unready(), may(request.scope, Scope.METRICS)
@@ -34,20 +39,26 @@ async def readyz(request: Request, services: AppServices) -> dict[str, Any] | Re
         detail = "; ".join(reasons) if told else "the default model cannot answer"
         return problems.response(problems.problem(problems.NOT_READY, detail))
     if not told:
-        return {"status": "ready"}
+        return ReadyOut(status="ready")
     recorder = services.recorder
-    return {
-        "status": "ready",
-        "models": {entry.name: "served" if entry.served else "failed its check" for entry in services.registry},
-        "audit": {"waiting": recorder.waiting, "dropped": recorder.dropped, "failure": recorder.failure},
-    }
+    return ReadyOut(
+        status="ready",
+        models={entry.name: "served" if entry.served else "failed its check" for entry in services.registry},
+        audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=recorder.failure),
+    )
 
 
-@metrics_router.get(
+@keyed_router.get("/v1/version", summary="Versions of the service and of the API")
+async def version(services: AppServices) -> VersionOut:
+    """The version of the service and of the API, and the default model."""
+    return VersionOut(name="movemask", version=__version__, api="v1", model=services.registry.default)
+
+
+@keyed_router.get(
     "/metrics",
     summary="Prometheus metrics",
     response_class=Response,
-    responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}},
+    responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request, services: AppServices) -> Response:
     """Prometheus metrics, of all worker processes."""

@@ -6,16 +6,18 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.bodies import batch_limits, position_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.disconnect import while_connected
-from movemask.api.problems import Problem
-from movemask.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, move_out, policy_out
+from movemask.api.routing import Router
+from movemask.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut
+from movemask.api.schemas.problem import Problem
 from movemask.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
+from movemask.api.schemas.writing import move_out, policy_out
 from movemask.api.services import AppServices, Services
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query
@@ -25,7 +27,7 @@ JSON, NDJSON = "application/json", "application/x-ndjson"
 #: Positions of a streamed batch that are evaluated together; small, so that the first lines come soon.
 _STREAMED_TOGETHER = 64
 
-router = APIRouter(tags=["policy"])
+router = Router(tags=["policy"])
 
 _PROBLEMS = problems.documented(400, 404, 413, 415, 422, 502, 503)
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import ParamSpec, TypeVar
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api import problems
@@ -15,6 +15,7 @@ from movemask.api.bodies import sweep_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON
+from movemask.api.routing import Router
 from movemask.api.schemas.requests import query_of
 from movemask.api.schemas.sweep import SweepIn, SweepOut, point_of, sweep_out
 from movemask.api.services import AppServices
@@ -27,7 +28,7 @@ R = TypeVar("R")
 #: Most moves and points that are read and written on the event loop; takes a millisecond at most.
 _SMALL = 64
 
-router = APIRouter(tags=["policy"])
+router = Router(tags=["policy"])
 
 
 @router.post(

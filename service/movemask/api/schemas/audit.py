@@ -8,8 +8,10 @@ import chess
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from movemask.api.bodies import MAX_SLOTS
+from movemask.api.schemas.answers import TURN
+from movemask.api.schemas.fields import Fen, Moves, counted
 from movemask.api.schemas.leakage import FigureOut, IllegalMoveOut
-from movemask.api.schemas.requests import Fen, Moves, check_position_named, counted
+from movemask.api.schemas.requests import check_position_named
 from movemask.board.position import Position
 from movemask.leakage.foreign import Verdict
 from movemask.vocabulary.forms import Castling
@@ -26,27 +28,39 @@ class AuditIn(BaseModel):
     """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
 
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
-        None, description="`startpos` is the start position."
+        None, description="`startpos` is the start position.", examples=[chess.STARTING_FEN]
     )
-    moves: Moves = Field([], description="UCI, played from `fen`; without it, from the start position.")
-    chess960: bool = False
-    vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
+    moves: Moves = Field(
+        [], description="UCI or SAN, played from `fen`; without it, from the start position.", examples=[["e2e4"]]
+    )
+    chess960: bool = Field(False, description="Read the FEN as Chess960.", examples=[False])
+    vocabulary: str | None = Field(
+        None, max_length=40, description="Which slots `logits` or `probabilities` are for.", examples=["lc0-1858"]
+    )
     logits: Annotated[list[Number] | None, _counted("logits")] = Field(
-        None, fail_fast=True, description="`[A]`; null stands for -infinity."
+        None, fail_fast=True, description="`[A]`, in nats; null stands for -infinity.", examples=[[0.1, None, -2.5]]
     )
     probabilities: Annotated[list[float] | None, _counted("probabilities")] = Field(
         None,
         fail_fast=True,
         description="`[A]`, each from 0 to 1. If the sum is below 1, figures are shares of it.",
+        examples=[[0.5, 0.0, 0.5]],
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
-        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; no vocabulary."
+        None,
+        max_length=MAX_SLOTS,
+        description="UCI moves and their probabilities; no vocabulary.",
+        examples=[{"e2e4": 0.6, "d2d4": 0.4}],
     )
     castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
-        None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
+        None,
+        description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted.",
+        examples=["king_two_squares"],
     )
-    threshold: float = Field(0, ge=0, le=1, description="Least share of an illegal move that is listed.")
-    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves listed.")
+    threshold: float = Field(
+        0, ge=0, le=1, description="Least share of an illegal move that is listed, 0 to 1.", examples=[0.001]
+    )
+    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves listed: a number of moves.", examples=[20])
 
     model_config = ConfigDict(
         extra="forbid",
@@ -76,31 +90,42 @@ class AuditIn(BaseModel):
 
 
 class TopOut(BaseModel):
-    uci: str
-    legal: bool
+    """The most probable move."""
+
+    uci: str = Field(description="The move in UCI.", examples=["e2e4"])
+    legal: bool = Field(description="Whether it can be played.", examples=[True])
 
 
 class PatternOut(BaseModel):
     """A known mistake that the numbers resemble."""
 
-    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"]
-    share: float = Field(description="Probability that the mistake accounts for.")
-    detail: str
+    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"] = Field(
+        description="The mistake.", examples=["multiplied"]
+    )
+    share: float = Field(description="Probability that the mistake accounts for.", examples=[0.05])
+    detail: str = Field(
+        description="What was found, for people.", examples=["1,800 illegal slots have the same probability"]
+    )
 
 
 class VerdictOut(BaseModel):
     """What leaks: how much, to which moves, and why they are illegal."""
 
-    fen: str
-    turn: Literal["white", "black"]
-    legal_moves: int
+    fen: str = Field(description="The position, after `moves`.", examples=[chess.STARTING_FEN])
+    turn: Literal["white", "black"] = TURN
+    notation: Literal["uci", "san", "mixed"] | None = Field(
+        None, description="How the request's `moves` were read; null without any.", examples=["uci"]
+    )
+    legal_moves: int = Field(description="Number of legal moves.", examples=[20])
     kinds: dict[str, FigureOut] = Field(
         description="For logits, every kind; for probabilities `given`: the illegal share of their sum."
     )
-    sum: float | None = Field(description="Of the probabilities; null for logits.")
+    sum: float | None = Field(description="Sum of the probabilities; null for logits.", examples=[1.0])
     top: TopOut = Field(description="The most probable move.")
-    missing: list[str] = Field(description="Legal moves with no probability at all.")
-    causes: dict[str, float] = Field(description="The whole illegal share, by cause.")
+    missing: list[str] = Field(description="Legal moves with no probability at all, in UCI.", examples=[["a2a3"]])
+    causes: dict[str, float] = Field(
+        description="The whole illegal share by cause: probabilities.", examples=[{"wrong_geometry": 0.2}]
+    )
     illegal: list[IllegalMoveOut] = Field(
         description="Most probable first, at most `limit`. A slot is named by its own squares: in `lc0-1858` e1h1 is "
         "castling, and e1g1 another slot."
@@ -113,6 +138,7 @@ def verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
     return VerdictOut(
         fen=position.fen,
         turn=position.turn,
+        notation=None if position.notation is None else position.notation.value,
         legal_moves=position.board.legal_moves.count(),
         kinds=verdict.figures,
         sum=verdict.total,

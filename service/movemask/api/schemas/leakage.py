@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
-from pydantic import BaseModel, ConfigDict, Field
+from movemask.api.schemas.answers import FEN, MODEL_DIGEST, TRAINED_WITH_MASK, TURN
+from movemask.api.times import rfc3339
 
-from movemask.leakage.kinds import RAW
-from movemask.store.cells import CAUSE
-from movemask.store.figures import Bucket, Kinds, ModelFigures, positions_of
+_TIME = "2026-11-22T08:07:30.125Z"
+_POSITIONS = Field(description="Number of positions.", examples=[123])
+_KINDS = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+_FRESHNESS = Field(description="How fresh the figures are.")
 
 
 class FreshnessOut(BaseModel):
@@ -17,9 +19,15 @@ class FreshnessOut(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
     as_of: float = Field(
-        description="Everything this worker answered before this time is counted, in seconds since 1970."
+        description="Everything this worker answered before this time is counted, in seconds since 1970.",
+        examples=[1795334850.125],
     )
-    waiting: int = Field(description="Audit records of this worker that are not written yet.")
+    waiting: int = Field(description="Number of audit records of this worker that are not written yet.", examples=[0])
+
+    @computed_field(description="`as_of` in RFC 3339.", examples=[_TIME])  # type: ignore[prop-decorator]
+    @property
+    def as_of_utc(self) -> str:
+        return rfc3339(self.as_of)
 
 
 class KindOut(BaseModel):
@@ -27,84 +35,123 @@ class KindOut(BaseModel):
     smallest that at least this share of the positions do not exceed) and at most 2 % above it. With by=cause, figures
     that are not measured per cause are left out."""
 
-    count: int
-    unmeasured: int | None = Field(None, description="Positions where the kind could not be measured.")
-    mean: float | None
-    max: float | None
-    p50: float | None
-    p95: float | None
-    p99: float | None
-    p999: float | None
-    flips: int | None = Field(None, description="Positions whose top move the mistake would have changed.")
-    mean_kl: float | None = Field(
-        None, description="Mean divergence from the correct policy where it is finite, in nats."
+    count: int = Field(description="Number of positions where the kind was measured.", examples=[120])
+    unmeasured: int | None = Field(
+        None, description="Number of positions where the kind could not be measured.", examples=[0]
     )
-    infinite_kl: int | None = Field(None, description="Positions where a legal move would have had no probability.")
+    mean: float | None = Field(
+        description="Mean leaked probability, 0 to 1; null without a position.", examples=[0.0049]
+    )
+    max: float | None = Field(
+        description="Highest leaked probability, 0 to 1; null without a position.", examples=[0.63]
+    )
+    p50: float | None = Field(description="Median of the leaked probability, 0 to 1.", examples=[0.0011])
+    p95: float | None = Field(description="95th percentile of the leaked probability, 0 to 1.", examples=[0.02])
+    p99: float | None = Field(description="99th percentile of the leaked probability, 0 to 1.", examples=[0.08])
+    p999: float | None = Field(description="99.9th percentile of the leaked probability, 0 to 1.", examples=[0.3])
+    flips: int | None = Field(
+        None, description="Number of positions whose top move the mistake would have changed.", examples=[2]
+    )
+    mean_kl: float | None = Field(
+        None, description="Mean divergence from the correct policy where it is finite, in nats.", examples=[0.006]
+    )
+    infinite_kl: int | None = Field(
+        None, description="Number of positions where a legal move would have had no probability.", examples=[0]
+    )
 
 
 class GroupOut(BaseModel):
     """Positions of one group."""
 
-    positions: int
-    share: float | None = Field(None, description="With by=cause: this cause's share of all `raw` mass.")
-    kinds: dict[str, KindOut]
+    positions: int = _POSITIONS
+    share: float | None = Field(
+        None, description="With by=cause: this cause's share of all `raw` mass, 0 to 1.", examples=[0.41]
+    )
+    kinds: dict[str, KindOut] = _KINDS
 
 
 class ModelLeakageOut(BaseModel):
     """Figures of one network; `raw`, `unnormalised` and `unmirrored` mean nothing if it was trained with the mask."""
 
-    digest: str
-    positions: int
-    trained_with_mask: bool
-    kinds: dict[str, KindOut]
+    digest: str = MODEL_DIGEST
+    positions: int = _POSITIONS
+    trained_with_mask: bool = TRAINED_WITH_MASK
+    kinds: dict[str, KindOut] = _KINDS
     since: int | None = Field(
-        None, description="With since or until: start of the counted span, in seconds since 1970."
+        None,
+        description="With since or until: start of the counted span, in seconds since 1970.",
+        examples=[1795334400],
     )
-    until: int | None = Field(None, description="End of the counted span.")
+    since_utc: str | None = Field(None, description="`since` in RFC 3339.", examples=[_TIME])
+    until: int | None = Field(
+        None, description="End of the counted span, in seconds since 1970.", examples=[1795338000]
+    )
+    until_utc: str | None = Field(None, description="`until` in RFC 3339.", examples=[_TIME])
     by: dict[str, dict[str, GroupOut]] | None = Field(None, description="With `by`: dimension, then group.")
 
 
 class LeakageFiguresOut(BaseModel):
-    models: dict[str, ModelLeakageOut]
-    freshness: FreshnessOut
+    """Figures of all networks."""
+
+    models: dict[str, ModelLeakageOut] = Field(description="By the name of the network.")
+    freshness: FreshnessOut = _FRESHNESS
 
 
 class BucketOut(BaseModel):
     """One span of time."""
 
-    start: int = Field(description="Seconds since 1970.")
-    seconds: int
-    positions: int
-    kinds: dict[str, KindOut]
+    start: int = Field(description="Its start, in seconds since 1970.", examples=[1795334400])
+    seconds: int = Field(description="Its length, in seconds.", examples=[3600])
+    positions: int = _POSITIONS
+    kinds: dict[str, KindOut] = _KINDS
+
+    @computed_field(description="`start` in RFC 3339.", examples=[_TIME])  # type: ignore[prop-decorator]
+    @property
+    def start_utc(self) -> str:
+        return rfc3339(self.start)
 
 
 class ModelHistoryOut(BaseModel):
-    digest: str
-    trained_with_mask: bool
-    buckets: list[BucketOut]
+    """Figures of one network over time."""
+
+    digest: str = MODEL_DIGEST
+    trained_with_mask: bool = TRAINED_WITH_MASK
+    buckets: list[BucketOut] = Field(description="In order of time; spans without a position are left out.")
 
 
 class HistoryOut(BaseModel):
-    models: dict[str, ModelHistoryOut]
-    freshness: FreshnessOut
+    """Figures of all networks over time."""
+
+    models: dict[str, ModelHistoryOut] = Field(description="By the name of the network.")
+    freshness: FreshnessOut = _FRESHNESS
 
 
 class IllegalMoveOut(BaseModel):
+    """An illegal move that gets probability."""
+
     model_config = ConfigDict(from_attributes=True)
 
-    uci: str
-    probability: float
-    cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")
+    uci: str = Field(description="The move in UCI.", examples=["e1g1"])
+    probability: float = Field(description="Probability of the move, 0 to 1.", examples=[0.08])
+    cause: str | None = Field(
+        description="Why the move is illegal; null if an older version did not store it.", examples=["castling_path"]
+    )
 
 
 class FigureOut(BaseModel):
-    """One kind for one position; `kl` is null where it is infinite or not measured."""
+    """One kind for one position."""
 
     model_config = ConfigDict(from_attributes=True)
 
-    leaked: float | None
-    flipped: bool
-    kl: float | None
+    leaked: float | None = Field(
+        description="Probability that illegal moves would get, 0 to 1; null if it cannot be measured.",
+        examples=[0.0031],
+    )
+    flipped: bool = Field(description="Whether the mistake would have changed the top move.", examples=[False])
+    kl: float | None = Field(
+        description="Divergence from the correct policy, in nats; null where it is infinite or not measured.",
+        examples=[0.0031],
+    )
 
 
 class AuditedOut(BaseModel):
@@ -112,79 +159,51 @@ class AuditedOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    fen: str
-    chess960: bool
-    model: str
-    digest: str
-    trained_with_mask: bool
-    time: float = Field(description="Seconds since 1970.")
-    turn: str
-    phase: str | None
-    in_check: bool | None
-    legal_moves: int
-    elo: float | None = Field(description="Rating of the side to move, if one was given.")
-    raw: float | None
-    multiplied: float
-    served: float
-    kinds: dict[str, FigureOut] = Field(validation_alias="figures")
-    causes: dict[str, float] = Field(description="`raw` mass by cause, of moves above the threshold.")
+    fen: str = Field(description="The position.", examples=[FEN])
+    chess960: bool = Field(description="Whether its castling is Chess960's.", examples=[False])
+    model: str = Field(description="Name of the network that answered.", examples=["maia-1500"])
+    digest: str = MODEL_DIGEST
+    trained_with_mask: bool = TRAINED_WITH_MASK
+    time: float = Field(description="When it was answered, in seconds since 1970.", examples=[1795334850.125])
+    turn: str = TURN
+    phase: str | None = Field(description="`opening`, `middlegame` or `endgame`.", examples=["opening"])
+    in_check: bool | None = Field(description="Whether the side to move is in check.", examples=[False])
+    legal_moves: int = Field(description="Number of legal moves.", examples=[20])
+    elo: float | None = Field(
+        description="Rating of the side to move in Elo points, if one was given.", examples=[1500.0]
+    )
+    raw: float | None = Field(
+        description="Probability that plain softmax gives to illegal moves; null if it cannot be measured.",
+        examples=[0.0031],
+    )
+    multiplied: float = Field(
+        description="Probability that softmax(logits * mask) gives to illegal moves.", examples=[0.91]
+    )
+    served: float = Field(description="Probability that the answer gave to illegal moves; always 0.", examples=[0.0])
+    kinds: dict[str, FigureOut] = Field(
+        validation_alias=AliasChoices("figures", "kinds"), description=_KINDS.description
+    )
+    causes: dict[str, float] = Field(
+        description="`raw` mass by cause, of moves above the threshold: probabilities.", examples=[{"blocked": 0.002}]
+    )
     illegal: list[IllegalMoveOut] = Field(description="Illegal moves that plain softmax gives most, heaviest first.")
+
+    @computed_field(description="`time` in RFC 3339.", examples=[_TIME])  # type: ignore[prop-decorator]
+    @property
+    def time_utc(self) -> str:
+        return rfc3339(self.time)
 
 
 class WorstOut(BaseModel):
-    positions: list[AuditedOut]
-    freshness: FreshnessOut
+    """The positions that leak most."""
+
+    positions: list[AuditedOut] = Field(description="Worst first.")
+    freshness: FreshnessOut = _FRESHNESS
 
 
 class PositionsOut(BaseModel):
-    positions: list[AuditedOut]
-    next: str | None = Field(description="The `cursor` of the next page; null after the last.")
-    freshness: FreshnessOut
+    """A page of audited positions."""
 
-
-def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakageOut:
-    """The JSON of one model's figures."""
-    out: dict[str, Any] = {}
-    if model.covered is not None:
-        out["since"], out["until"] = model.covered
-    if by is not None and model.groups is not None:
-        total = model.kinds[RAW].sum if RAW in model.kinds else 0.0
-        out["by"] = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
-    return ModelLeakageOut(
-        digest=model.digest,
-        positions=model.positions,
-        trained_with_mask=model.trained_with_mask,
-        kinds=_kinds_out(model.kinds),
-        **out,
-    )
-
-
-def history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
-    """The JSON of one model's history."""
-    return ModelHistoryOut(
-        digest=model.digest,
-        trained_with_mask=model.trained_with_mask,
-        buckets=[
-            BucketOut(
-                start=bucket.start,
-                seconds=bucket.seconds,
-                positions=bucket.positions,
-                kinds=_kinds_out(bucket.kinds),
-            )
-            for bucket in buckets
-        ],
-    )
-
-
-def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
-    out: dict[str, Any] = {}
-    if by == CAUSE:
-        out["share"] = sum(cell.sum for cell in kinds.values()) / total if total else None
-        figures = {name: KindOut(**cell.mass_figures()) for name, cell in kinds.items()}
-    else:
-        figures = _kinds_out(kinds)
-    return GroupOut(positions=positions_of(kinds), kinds=figures, **out)
-
-
-def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:
-    return {name: KindOut(**cell.figures()) for name, cell in kinds.items()}
+    positions: list[AuditedOut] = Field(description="Newest first.")
+    next: str | None = Field(description="The `cursor` of the next page; null after the last.", examples=["4711"])
+    freshness: FreshnessOut = _FRESHNESS

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import chess
 from pydantic import (
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
@@ -23,90 +20,89 @@ from pydantic_core import PydanticCustomError
 
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN
+from movemask.api.schemas.fields import (
+    Fen,
+    In,
+    Includes,
+    Moves,
+    NormalizerName,
+    Ratings,
+    Share,
+    Temperature,
+    counted,
+)
+from movemask.api.schemas.problem import Problem
 from movemask.board.elo import Elo
-from movemask.board.fen import MAX_LENGTH
 from movemask.board.position import START_WORD
 from movemask.errors import LimitExceeded
 from movemask.pipeline import Query
-from movemask.policy import CALIBRATED, Normalizer, Rule
-from movemask.settings import Settings
-
-
-def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
-    """A validator that limits the length of a list before its items are validated; raises LimitExceeded. `most` gives
-    the limit from the settings, which are the validation's context."""
-
-    def within(value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
-            raise LimitExceeded(f"{field}: {len(value)} {unit}, at most {limit} are taken")
-        return value
-
-    return BeforeValidator(within)
-
-
-Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
-Rating = Annotated[float, Field(ge=0, le=5000, allow_inf_nan=False)]
-Temperature = Annotated[
-    float,
-    Field(gt=0, allow_inf_nan=False),
-    WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
-]
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-Include = Literal["san", "logit", "statistics"]
-Includes = Annotated[list[Include], Field(fail_fast=True), counted("include", "items", lambda _: 16)]
-Moves = Annotated[
-    list[Annotated[str, Field(max_length=8)]],
-    Field(fail_fast=True),
-    counted("moves", "moves", lambda settings: settings.max_moves),
-]
-NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+from movemask.policy import Normalizer, Rule
 
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
 PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
 
+_MODEL = Field(
+    None, description="Name of a model in `/v1/models`; the default model if left out.", examples=["maia-1500"]
+)
+_ELO = Field(
+    None,
+    description="Ratings in Elo points, as an object or as one number for both players; the network's default if left "
+    "out. Networks without ratings ignore them, and say so in `ignored`.",
+    examples=[{"self": 1500, "opponent": 1600}, 1500],
+)
+_INCLUDE: Any = Field(
+    [], description="What to add to the answer: `san`, `logit` of each move, `statistics` of the distribution.",
+    examples=[["san", "statistics"]],
+)  # fmt: skip
+_CHESS960 = "Read the FEN, and write castling (king takes rook), as Chess960."
 
-class _In(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
 
-
-class EloIn(_In):
-    """Ratings of the side to move and of its opponent."""
-
-    own: Rating = Field(alias="self")
-    opponent: Rating
-
-
-class RuleIn(_In):
+class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
     temperature: Temperature | None = Field(
-        None, description="1, the network's own distribution, if left out; `calibrated` takes the contract's."
+        None,
+        description="Logits are divided by it. 1, the network's own distribution, if left out; `calibrated` takes the "
+        "contract's.",
+        examples=[0.7, "calibrated"],
     )
-    normalizer: NormalizerName | None = Field(None, description="softmax if left out.")
+    normalizer: NormalizerName | None = Field(
+        None, description="The function from logits to probabilities; softmax if left out.", examples=["softmax"]
+    )
     alpha: Annotated[float, Field(ge=1, le=2, allow_inf_nan=False)] | None = Field(
-        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax."
+        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax. No unit.", examples=[1.3]
     )
-    top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves.")
+    top_k: int | None = Field(
+        None, ge=1, description="Keep the k most probable moves: a number of moves.", examples=[5]
+    )
     top_p: Share | None = Field(
-        None, description="Keep the fewest most probable moves whose probabilities sum to at least this."
+        None,
+        description="Keep the fewest most probable moves whose probabilities sum to at least this, 0 to 1.",
+        examples=[0.9],
     )
     min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
-        None, description="Keep moves with at least this share of the best's probability; 0 keeps all."
+        None,
+        description="Keep moves with at least this share of the best's probability, 0 to 1; 0 keeps all.",
+        examples=[0.05],
     )
 
 
 class PositionIn(RuleIn):
-    """A position: `fen`, or `moves` in UCI from the start position, or both: `moves` are then played from `fen`."""
+    """A position: `fen`, or `moves` from the start position, or both: `moves` are then played from `fen`."""
 
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None,
         description="`startpos` is the start position.",
         examples=[chess.STARTING_FEN],
     )
-    moves: Moves = Field([], description="Without `fen`, from the start position.", examples=[["e2e4", "e7e5"]])
-    chess960: bool | None = Field(None, description="Read the FEN, and write castling, as Chess960.")
-    elo: EloIn | None = None
+    moves: Moves = Field(
+        [],
+        description="In UCI or SAN, from `fen`; without it, from the start position. The answer's `notation` says "
+        "which was read.",
+        examples=[["e2e4", "e7e5"], ["e4", "e5"]],
+    )
+    chess960: bool | None = Field(None, description=f"{_CHESS960} No if left out.", examples=[False])
+    elo: Ratings | None = _ELO
 
     @model_validator(mode="after")
     def _names_a_position(self) -> Self:
@@ -117,14 +113,15 @@ class PositionIn(RuleIn):
 class PolicyIn(PositionIn):
     """A request for one position."""
 
-    model: str | None = Field(None, description="The default model if left out.")
-    include: Includes = Field([], description="What to add to the answer.")
+    model: str | None = _MODEL
+    include: Includes = _INCLUDE
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [
                 {"fen": chess.STARTING_FEN},
                 {"moves": ["e2e4", "e7e5"], "elo": {"self": 1500, "opponent": 1500}, "include": ["san"]},
+                {"moves": ["e4", "e5", "Nf3"], "elo": 1500},
                 {"fen": MATE},
                 {"fen": START_WORD, "normalizer": "softmax_one", "top_k": 5, "include": ["statistics"]},
             ]
@@ -135,9 +132,15 @@ class PolicyIn(PositionIn):
 class MoveIn(PolicyIn):
     """A request for one move."""
 
-    method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn.")
+    method: Literal["greedy", "sample"] = Field(
+        "greedy", description="The most probable move, or one drawn by its probability.", examples=["sample"]
+    )
     seed: int | None = Field(
-        None, ge=0, lt=2**63, description="With `sample`, and only there; the same seed draws the same move."
+        None,
+        ge=0,
+        lt=2**63,
+        description="With `sample`, and only there; the same seed draws the same move. No unit.",
+        examples=[7],
     )
 
     model_config = ConfigDict(
@@ -159,7 +162,7 @@ class MoveIn(PolicyIn):
 class InvalidItem(BaseModel):
     """Takes the place of an invalid position in a batch, so that the others are still answered."""
 
-    problem: problems.Problem
+    problem: Problem
 
 
 def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -178,11 +181,15 @@ class BatchIn(RuleIn):
     positions: Annotated[
         list[Annotated[PositionIn, WrapValidator(_captured)]],
         counted("positions", "positions", lambda settings: settings.max_positions),
-    ] = Field(min_length=1)
-    model: str | None = None
-    chess960: bool = False
-    elo: EloIn | None = None
-    include: Includes = []
+    ] = Field(
+        min_length=1,
+        description="At most MOVEMASK_MAX_POSITIONS; each may set a rule and ratings of its own.",
+        examples=[[{"fen": START_WORD}, {"moves": ["d4"]}]],
+    )
+    model: str | None = _MODEL
+    chess960: bool = Field(False, description=_CHESS960, examples=[False])
+    elo: Ratings | None = _ELO
+    include: Includes = _INCLUDE
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -191,14 +198,18 @@ class BatchIn(RuleIn):
     )
 
 
-class GamesIn(_In):
+class GamesIn(In):
     """A request to judge the moves of games."""
 
     pgn: str = Field(
-        max_length=MAX_PGN, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
+        max_length=MAX_PGN,
+        description="One game or several. Ratings are taken from WhiteElo and BlackElo.",
+        examples=[PGN],
     )
-    model: str | None = Field(None, description="The default model if left out.")
-    temperature: Temperature = 1.0
+    model: str | None = _MODEL
+    temperature: Temperature = Field(
+        1.0, description="Logits are divided by it; `calibrated` takes the contract's.", examples=[1.0]
+    )
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
 

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 import chess
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from movemask.api.schemas.answers import Json, Network, Tail, Where, network_out, tail_out, where_out
-from movemask.api.schemas.requests import PositionIn, Rating, counted
+from movemask.api.schemas.answers import Network, Tail, Where
+from movemask.api.schemas.fields import Rating, counted
+from movemask.api.schemas.requests import PositionIn
+from movemask.api.schemas.writing import Json, network_out, tail_out, where_out
 from movemask.board.move_codes import moves_of, uci_of
 from movemask.board.position import Position
 from movemask.pipeline import Answer
@@ -31,18 +33,24 @@ class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
     ratings: Ratings | None = Field(
-        None, description="If left out, every hundred from 800 to 2500, as far as the network's range goes."
+        None,
+        description="In Elo points; if left out, every hundred from 800 to 2500, as far as the network's range goes.",
+        examples=[[1100, 1500, 1900]],
     )
     vary: Literal["both", "self", "opponent"] | None = Field(
-        None, description="Whose rating changes; both if left out. `elo` has the other's."
+        None, description="Whose rating changes; both if left out. `elo` has the other's.", examples=["self"]
     )
-    model: str | None = Field(None, description="The default model if left out.")
+    model: str | None = Field(
+        None, description="Name of a model in `/v1/models`; the default model if left out.", examples=["maia-1500"]
+    )
     models: Names | None = Field(
-        None, description="In place of `ratings`: one answer by each, for networks of one rating."
+        None,
+        description="In place of `ratings`: one answer by each, for networks of one rating.",
+        examples=[["maia-1100", "maia-1900"]],
     )
     include: Annotated[
         list[Literal["san", "statistics"]], Field(fail_fast=True), counted("include", "items", lambda _: 16)
-    ] = Field([], description="What to add to the answer.")
+    ] = Field([], description="What to add to the answer.", examples=[["san"]])
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -70,9 +78,14 @@ class PointOut(Tail, Network):
 
 
 class SweptOut(BaseModel):
-    uci: str
-    san: str | None = Field(None, description="On request.")
-    probabilities: list[float] = Field(description="At each point; 0 where the filters drop the move.")
+    """A legal move along the sweep."""
+
+    uci: str = Field(description="The move in UCI.", examples=["e7e5"])
+    san: str | None = Field(None, description="The move in SAN; on request.", examples=["e5"])
+    probabilities: list[float] = Field(
+        description="Probability of the move at each point, 0 to 1; 0 where the filters drop it.",
+        examples=[[0.31, 0.36, 0.41]],
+    )
 
 
 class SweepOut(Where):

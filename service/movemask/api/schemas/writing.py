@@ -1,0 +1,158 @@
+"""Writes answers and reports as the JSON that `answers` and `games` describe."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from movemask.api.schemas.answers import Include, LeakageOut
+from movemask.api.schemas.games import GameOut, PlayedOut, SideOut
+from movemask.api.schemas.requests import MoveIn
+from movemask.board.move_codes import moves_of, uci_of
+from movemask.inference.model import Model
+from movemask.pipeline import Answer
+from movemask.policy import Normalizer
+from movemask.tasks.games import GameReport, MoveReport, SideReport
+
+#: A JSON object. Answers are plain dicts, which are faster to make than the models above; those document the shape.
+Json = dict[str, Any]
+
+
+def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
+    """The JSON of a `PolicyOut`."""
+    return {**network_out(answer), **where_out(answer), "moves": _moves(answer, include), **tail_out(answer, include)}
+
+
+def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Json:
+    """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
+    out = {**network_out(answer), **where_out(answer), "move": None, "method": asked.method}
+    if answer.evaluated is not None:
+        chosen = 0 if seed is None else answer.sample(seed)
+        out["move"] = _moves(answer, asked.include, chosen)[0]
+    if seed is not None:
+        out["seed"] = seed
+    return out | tail_out(answer, asked.include)
+
+
+def game_out(report: GameReport, model: Model) -> GameOut:
+    """The report on a game as JSON."""
+    first = report.moves[0]
+    out: dict[str, Any] = {}
+    if first.elo is not None:
+        mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
+        out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
+    return GameOut(
+        headers=report.game.headers,
+        chess960=report.game.chess960,
+        ignored=sorted({name for move in report.moves for name in move.ignored}),
+        white=_side(report.white),
+        black=_side(report.black),
+        moves=[_played(move, model) for move in report.moves],
+        **out,
+    )
+
+
+def _side(side: SideReport | None) -> SideOut | None:
+    if side is None:
+        return None
+    figures = dataclasses.asdict(side)
+    return SideOut(**{**figures, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
+
+
+def _finite(value: float) -> float | None:
+    """The value, or None for infinity and NaN, which JSON lacks."""
+    return value if math.isfinite(value) else None
+
+
+def _played(report: MoveReport, model: Model) -> PlayedOut:
+    position = report.position
+    return PlayedOut(
+        ply=report.ply,
+        turn=position.turn,
+        uci=report.move.uci(),
+        san=position.board.san(report.move),
+        probability=report.probability,
+        rank=report.rank,
+        surprise=_finite(report.surprise),
+        leakage=LeakageOut(**_leakage(report.raw, report.multiplied, model)),
+    )
+
+
+def network_out(answer: Answer) -> Json:
+    """The JSON of a `Network`."""
+    return {"model": {"name": answer.model.name, "digest": answer.model.digest}}
+
+
+def where_out(answer: Answer) -> Json:
+    """The JSON of a `Where`."""
+    position = answer.position
+    out: Json = {"fen": position.fen, "turn": position.turn, "status": answer.status}
+    if position.notation is not None:
+        out["notation"] = position.notation.value
+    draw = answer.draw
+    if draw is not None:
+        out["draw"] = {"reason": draw.value, "claimable": draw.claimable}
+    return out
+
+
+def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
+    """The JSON of a `Tail`."""
+    out: Json = {}
+    value = answer.value
+    if value is not None:
+        out["value"] = _value(value)
+    if answer.evaluated is not None:
+        out["leakage"] = _leakage(answer.raw, answer.multiplied, answer.model)
+        if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+            out["abstention"] = answer.abstention
+        if "statistics" in include:
+            out["statistics"] = dataclasses.asdict(answer.statistics())
+        out["temperature"] = answer.rule.temperature
+    if answer.elo is not None:
+        out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
+    out["ignored"] = list(answer.ignored)
+    out["rules"] = answer.rules.value
+    if answer.timing is not None:
+        timing = answer.timing
+        out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}
+    return out
+
+
+def _value(value: tuple[float, ...]) -> Json:
+    """The JSON of a value: win, draw and loss, or the score alone."""
+    if len(value) == 1:
+        return {"win": None, "draw": None, "loss": None, "score": value[0]}
+    win, draw, loss = value
+    return {"win": win, "draw": draw, "loss": loss, "score": win + draw / 2}
+
+
+def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Json]:
+    """The moves of a policy, or only the one at an index."""
+    codes, probabilities = answer.policy
+    span = slice(None) if only is None else slice(only, only + 1)
+    codes, probabilities = codes[span], probabilities[span]
+    moves: list[Json]
+    if "san" in include:
+        board = answer.position.board
+        moves = [
+            {"uci": move.uci(), "san": board.san(move), "probability": p}
+            for move, p in zip(moves_of(codes), probabilities, strict=True)
+        ]
+    else:
+        moves = [{"uci": name, "probability": p} for name, p in zip(uci_of(codes), probabilities, strict=True)]
+    if "logit" in include:
+        for move_json, logit in zip(moves, answer.logits[span], strict=True):
+            move_json["logit"] = logit
+    return moves
+
+
+def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
+    """The JSON of an answer's leakage. `served` is 0, since any other answer is withheld."""
+    return {
+        "raw": raw,
+        "multiplied": multiplied,
+        "served": 0.0,
+        "trained_with_mask": model.trained_with_mask,
+    }

@@ -1,0 +1,99 @@
+"""What a client's author would lose: a document from which the API can be used without reading the code."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.api.app import create_app
+from movemask.api.bodies import BodyLimits, read
+from movemask.api.schemas import audit, requests, sweep
+from movemask.settings import Settings
+
+DOCUMENT: dict[str, Any] = create_app().openapi()
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+#: How the description of a number says what it counts or is measured in.
+UNITS = re.compile(
+    r"probabilit|nats|0 to 1|elo points|milliseconds|seconds|number of|\bnumber\b|plies|status code|no unit|median|mean"
+    r"|percentile|place of the move|divided by|expected score|coefficient|entropy|most ",
+    re.I,
+)
+
+
+def fields() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, schema in SCHEMAS.items():
+        for field, found in schema.get("properties", {}).items():
+            yield f"{name}.{field}", found
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            for parameter in operation.get("parameters", []):
+                yield f"{method} {path} {parameter['name']}", {**parameter["schema"], **parameter}
+
+
+def referred(field: dict[str, Any]) -> list[str]:
+    """Names of the schemas that a field is made of; they describe themselves."""
+    return re.findall(r"#/components/schemas/(\w+)", json.dumps(field))
+
+
+def is_number(field: dict[str, Any]) -> bool:
+    kinds = [field, *field.get("anyOf", [])]
+    return any(kind.get("type") in ("number", "integer") for kind in kinds)
+
+
+def test_every_field_and_parameter_has_a_description_an_example_and_numbers_a_unit() -> None:
+    found = list(fields())
+    assert len(found) > 240
+    undescribed = [name for name, field in found if not field.get("description") and not referred(field)]
+    without_example = [name for name, field in found if not field.get("examples") and not referred(field)]
+    unitless = [name for name, field in found if is_number(field) and not UNITS.search(field.get("description", ""))]
+    assert (undescribed, without_example, unitless) == ([], [], [])
+    assert [name for name, schema in SCHEMAS.items() if not schema.get("description")] == []
+
+
+def test_the_examples_of_bodies_are_valid() -> None:
+    limits = BodyLimits(10**6, 10**4, 10**4, 10**4)
+    for model in (requests.PolicyIn, requests.MoveIn, requests.BatchIn, requests.GamesIn, audit.AuditIn, sweep.SweepIn):
+        for example in SCHEMAS[model.__name__]["examples"]:
+            read(json.dumps(example).encode(), model, limits, Settings.read())
+
+
+def test_operations_have_short_names_of_their_own() -> None:
+    names = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
+    assert len(set(names)) == len(names)
+    assert {"policy", "policyBatch", "move", "leakageWorst", "models", "model", "version"} <= set(names)
+    assert all(re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", name) for name in names)
+
+
+GETS = [path for path, methods in DOCUMENT["paths"].items() if "get" in methods] + ["/openapi.json"]
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_head_answers_as_get_without_the_body(client: TestClient, path: str) -> None:
+    url = path.replace("{name}", "fake")
+    got, head = client.get(url), client.head(url)
+    assert (got.status_code, head.status_code, head.content) == (200, 200, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert client.head(url + "?zzz=1").status_code == (200 if path == "/openapi.json" else 422)
+
+
+def test_head_of_a_stream_reads_no_rows(client: TestClient) -> None:
+    head = client.head("/v1/leakage/positions?format=csv")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["movemask-as-of-utc"].endswith("Z")
+
+
+def test_the_version_is_told(client: TestClient) -> None:
+    found = client.get("/v1/version").json()
+    assert found == {"name": "movemask", "version": DOCUMENT["info"]["version"], "api": "v1", "model": "fake"}
+
+
+def test_the_probe_of_readiness_has_a_schema(client: TestClient) -> None:
+    documented = DOCUMENT["paths"]["/readyz"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert documented == {"$ref": "#/components/schemas/ReadyOut"}
+    assert set(client.get("/readyz").json()) == set(SCHEMAS["ReadyOut"]["properties"])
