@@ -29,6 +29,7 @@ from movemask.inference.queue import Delivery, Queue
 from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
 from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.reasons import Explained, explained
 from movemask.leakage.served import check_answer, check_legal
 from movemask.policy import Rule, Statistics
 
@@ -93,6 +94,11 @@ class Answer:
         return self.model.ignored(self.position, self.query.elo)
 
     @property
+    def legal_moves(self) -> int:
+        """How many legal moves there are, before any filter."""
+        return 0 if self.evaluated is None else int(self.evaluated.batch.counts[self.row])
+
+    @property
     def policy(self) -> tuple[list[int], list[float]]:
         """The moves (`move_codes`) and their probabilities, most probable first."""
         if self.evaluated is None:
@@ -139,6 +145,16 @@ class Answer:
         """Statistics of the distribution."""
         assert self.evaluated is not None
         return self.evaluated.policies.statistics(self.row)
+
+    def illegal(self, named: int) -> Explained:
+        """What plain softmax gives to illegal moves: the heaviest `named`, and all of it by cause."""
+        assert self.evaluated is not None
+        batch, row = self.evaluated.batch, self.row
+        slots = batch.slots[batch.legal(row)]
+        own = Unmasked(self.evaluated.unmasked.logits[row : row + 1], slots, np.array([0, len(slots)]))
+        legal = [batch.codes[batch.legal(row)]]
+        (found,) = explained(own.heavy(0.0), batch.boards.rows([row]), self.model.vocabulary, legal, named)
+        return found
 
     def sample(self, seed: int) -> int:
         """Index in `policy` of a randomly drawn move; the same seed draws the same move."""

@@ -359,3 +359,20 @@ def test_moves_in_san_are_read_and_told(client: TestClient) -> None:
     assert asked(client, "/v1/move", moves=["e4"])["notation"] == "san"
     checked = asked(client, "/v1/audit", moves=["e4"], policy={"e7e5": 1.0})
     assert checked["notation"] == "san"
+
+
+def test_the_illegal_mass_is_all_of_raw_with_its_causes(serve: Serve, tmp_path: Path) -> None:
+    write_fake(tmp_path / "m", "leela", planes="lc0-112", vocabulary="lc0-1858")
+    client = serve(tmp_path / "m")
+    for fen in ("startpos", "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", "8/P6k/8/8/8/8/7K/8 w - - 0 1"):
+        answer = asked(client, fen=fen, include=["illegal"])
+        illegal = answer["illegal"]
+        assert illegal["slots"] == 1858 - len(answer["moves"])
+        assert sum(illegal["causes"].values()) == pytest.approx(answer["leakage"]["raw"], rel=1e-9)
+        assert len(illegal["moves"]) == 20
+        shares = [move["probability"] for move in illegal["moves"]]
+        assert shares == sorted(shares, reverse=True)
+        assert not {move["uci"] for move in illegal["moves"]} & {move["uci"] for move in answer["moves"]}
+        assert {move["cause"] for move in illegal["moves"]} <= set(illegal["causes"])
+        few = asked(client, fen=fen, include=["illegal"], top_k=1)
+        assert few["illegal"] == illegal  # leakage is the network's, whatever the rule

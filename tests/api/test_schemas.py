@@ -19,7 +19,7 @@ from tests.networks import ONNX_TOML, FixedSession, write_fake, write_onnx
 
 MATE = "7k/6Q1/5K2/8/8/8/8/8 b - - 0 1"
 DRAWN = "8/8/4k3/8/8/3RK3/8/8 w - - 150 120"
-EVERYTHING = {"include": ["san", "logit", "statistics"], "elo": {"self": 1500, "opponent": 1600}}
+EVERYTHING = {"include": ["san", "logit", "statistics", "illegal"], "elo": {"self": 1500, "opponent": 1600}}
 ASKED: list[dict[str, Any]] = [
     {"moves": []},
     {"fen": MATE, **EVERYTHING},

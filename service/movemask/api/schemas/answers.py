@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from movemask.api.schemas.problem import Problem
 
-Include = Literal["san", "logit", "statistics"]
+Include = Literal["san", "logit", "statistics", "illegal"]
 RulesName = Literal["python-chess", "vectorised"]
 Turn = Literal["white", "black"]
 
@@ -86,6 +86,28 @@ class StatisticsOut(BaseModel):
     maximum: float = Field(description="The highest probability, 0 to 1.", examples=[0.35])
 
 
+class IllegalMoveOut(BaseModel):
+    """An illegal move that gets probability."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    uci: str = Field(description="The move in UCI.", examples=["e1g1"])
+    probability: float = Field(description="Probability of the move, 0 to 1.", examples=[0.08])
+    cause: str | None = Field(
+        description="Why the move is illegal; null if an older version did not store it.", examples=["castling_path"]
+    )
+
+
+class IllegalOut(BaseModel):
+    """What plain softmax, without a mask, gives to illegal moves."""
+
+    slots: int = Field(description="Number of slots of the vocabulary that are no legal move here.", examples=[1850])
+    moves: list[IllegalMoveOut] = Field(description="The heaviest first, at most 20.")
+    causes: dict[str, float] = Field(
+        description="All of it by cause, as probabilities, the largest first.", examples=[{"blocked": 0.02}]
+    )
+
+
 class TimingOut(BaseModel):
     """Where the time went."""
 
@@ -148,6 +170,7 @@ class Tail(BaseModel):
         None, description="With `softmax_one`: the probability of no move.", examples=[0.02]
     )
     statistics: StatisticsOut | None = Field(None, description="On request.")
+    illegal: IllegalOut | None = Field(None, description="On request.")
     temperature: float | None = Field(
         None, description="What the logits were divided by; `calibrated` as a number.", examples=[1.0]
     )

@@ -8,9 +8,9 @@ import chess
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from movemask.api.bodies import MAX_SLOTS
-from movemask.api.schemas.answers import TURN
+from movemask.api.schemas.answers import TURN, IllegalMoveOut
 from movemask.api.schemas.fields import Fen, Moves, counted
-from movemask.api.schemas.leakage import FigureOut, IllegalMoveOut
+from movemask.api.schemas.leakage import FigureOut
 from movemask.api.schemas.requests import check_position_named
 from movemask.board.position import Position
 from movemask.leakage.foreign import Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
-from movemask.api.schemas.answers import FEN, MODEL_DIGEST, TRAINED_WITH_MASK, TURN
+from movemask.api.schemas.answers import FEN, MODEL_DIGEST, TRAINED_WITH_MASK, TURN, IllegalMoveOut
 from movemask.api.times import rfc3339
 
 _TIME = "2026-11-22T08:07:30.125Z"
@@ -124,18 +124,6 @@ class HistoryOut(BaseModel):
 
     models: dict[str, ModelHistoryOut] = Field(description="By the name of the network.")
     freshness: FreshnessOut = _FRESHNESS
-
-
-class IllegalMoveOut(BaseModel):
-    """An illegal move that gets probability."""
-
-    model_config = ConfigDict(from_attributes=True)
-
-    uci: str = Field(description="The move in UCI.", examples=["e1g1"])
-    probability: float = Field(description="Probability of the move, 0 to 1.", examples=[0.08])
-    cause: str | None = Field(
-        description="Why the move is illegal; null if an older version did not store it.", examples=["castling_path"]
-    )
 
 
 class FigureOut(BaseModel):

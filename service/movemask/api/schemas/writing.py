@@ -19,6 +19,9 @@ from movemask.tasks.games import GameReport, MoveReport, SideReport
 #: A JSON object. Answers are plain dicts, which are faster to make than the models above; those document the shape.
 Json = dict[str, Any]
 
+#: Most illegal moves that an answer names.
+_NAMED_ILLEGAL = 20
+
 
 def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
     """The JSON of a `PolicyOut`."""
@@ -109,6 +112,8 @@ def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
             out["abstention"] = answer.abstention
         if "statistics" in include:
             out["statistics"] = dataclasses.asdict(answer.statistics())
+        if "illegal" in include:
+            out["illegal"] = _illegal(answer)
         out["temperature"] = answer.rule.temperature
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
@@ -118,6 +123,16 @@ def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
         timing = answer.timing
         out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}
     return out
+
+
+def _illegal(answer: Answer) -> Json:
+    """The JSON of an `IllegalOut`."""
+    moves, causes = answer.illegal(_NAMED_ILLEGAL)
+    return {
+        "slots": len(answer.model.vocabulary) - answer.legal_moves,
+        "moves": [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in moves],
+        "causes": {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])},
+    }
 
 
 def _value(value: tuple[float, ...]) -> Json:
