@@ -95,6 +95,7 @@ class Settings(BaseSettings):
         default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network, one thread each."
     )
 
+    page: bool = Field(True, description="Whether GET / is the page with the board and the dashboard.")
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
         None, description="Origins whose pages may call the service, comma-separated: https://example.org; or *."
     )

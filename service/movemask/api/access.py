@@ -22,8 +22,8 @@ SCOPES: tuple[tuple[str, frozenset[keys.Scope]], ...] = (
     ("/metrics", frozenset({keys.Scope.METRICS})),
 )
 
-#: Paths that need no key: probes, and documentation that is the same everywhere.
-OPEN = ("/livez", "/readyz", "/docs", "/redoc", "/openapi.json", "/static-offline-docs")
+#: Paths that need no key: probes, and documentation and a page that are the same everywhere.
+OPEN = ("/page", "/livez", "/readyz", "/docs", "/redoc", "/openapi.json", "/static-offline-docs")
 
 _KEY = "movemask.key"
 _REALM = 'Bearer realm="movemask"'
@@ -52,7 +52,7 @@ class Access:
             context = request_context.get()
             if context is not None:
                 context.key = key.name
-        if not _under(path, OPEN):
+        if path != "/" and not _under(path, OPEN):
             needed = next((scopes for prefix, scopes in SCOPES if _under(path, (prefix,))), None)
             if key is None:
                 wanted = problems.problem(problems.UNAUTHORIZED, fault)

@@ -23,7 +23,7 @@ from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
 from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
-from movemask.api.routers import audit, games, leakage, models, operations, policy, sweep
+from movemask.api.routers import audit, games, leakage, models, operations, page, policy, sweep
 from movemask.api.routing import operation_id
 from movemask.api.services import running_services
 from movemask.inference.model import Model
@@ -104,6 +104,8 @@ def create_app(
     for router in (*routers, operations.keyed_router):
         app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403))
     app.include_router(operations.router)
+    if settings.page:
+        app.include_router(page.router)
     problems.install(app, metrics.problem, web.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body

@@ -38,7 +38,7 @@ SpanParameters = Annotated[Span, Depends(span)]
 
 async def known_parameters(request: Request) -> None:
     """Refuses query parameters that the route does not take, or that are repeated; raises InvalidParameter."""
-    if not request.query_params:
+    if not request.query_params or request.url.path == "/":  # a link to the page may have been decorated on its way
         return
     known = _query_names(request.scope["route"])
     names = [name for name, _ in request.query_params.multi_items()]

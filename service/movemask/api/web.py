@@ -17,7 +17,12 @@ _INLINE = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-POLICIES: dict[str, str] = {"/docs": _INLINE, "/redoc": _INLINE}
+#: The page: its own files, and what they ask of the service.
+_PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "require-trusted-types-for 'script'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+POLICIES: dict[str, str] = {"/": _PAGE, "/docs": _INLINE, "/redoc": _INLINE}
 
 #: The Content-Security-Policy of everything else: nothing in it is a page.
 NOTHING = "default-src 'none'; frame-ancestors 'none'"

@@ -1,0 +1,222 @@
+// The board that one plays on: by clicks, by dragging, and by the keyboard. It offers the moves it is given, no others.
+
+import { byId, element, svg } from "./dom.js";
+import { FILES, arrow, drawing, pieceName, piecesOf, place, squareAt } from "./squares.js";
+
+const DRAG_FROM = 5; // pixels
+const PROMOTIONS = "qrbn";
+
+export class Board {
+  #root;
+  #onMove;
+  #squares = new Map(); // name → button
+  #pieces = new Map();
+  #legal = new Map(); // from-square → moves of the answer
+  #flip = false;
+  #chosen = null;
+  #focus = "e2";
+  #press = null;
+  #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
+
+  /** Fills `root`; `onMove` gets the UCI of a move that the player has made. */
+  constructor(root, onMove) {
+    this.#root = root;
+    this.#onMove = onMove;
+    root.setAttribute("role", "grid");
+    root.setAttribute("aria-label", "Chess board");
+    root.addEventListener("keydown", (event) => this.#key(event));
+    root.addEventListener("pointerdown", (event) => this.#pressed(event));
+    root.addEventListener("pointermove", (event) => this.#dragged(event));
+    root.addEventListener("pointerup", (event) => this.#released(event));
+    root.addEventListener("pointercancel", () => this.#let());
+    this.#lay();
+  }
+
+  /** Shows a position with its legal moves, the move that led to it, and arrows. */
+  show({ fen, flip, moves, last, arrows, check }) {
+    if (flip !== this.#flip) {
+      this.#flip = flip;
+      this.#lay();
+    }
+    this.#pieces = piecesOf(fen);
+    this.#legal = Map.groupBy(moves, (move) => move.uci.slice(0, 2));
+    this.#chosen = null;
+    for (const [name, square] of this.#squares) this.#draw(name, square, last, check);
+    this.draw(arrows);
+    this.#mark();
+  }
+
+  /** Replaces the arrows. */
+  draw(arrows) {
+    this.#arrows.replaceChildren(...arrows.map((one) => arrow(one, this.#flip)));
+  }
+
+  /** Lights the arrow of a move up. */
+  light(uci) {
+    for (const one of this.#arrows.children) one.classList.toggle("lit", one.dataset.uci === uci);
+  }
+
+  /** Moves a piece at once, until the service's answer has the whole position. */
+  nudge(uci) {
+    const [from, to] = [uci.slice(0, 2), uci.slice(2, 4)];
+    const moved = this.#squares.get(from)?.querySelector("svg");
+    if (!moved || from === to) return;
+    this.#squares.get(to).querySelector("svg")?.remove();
+    this.#squares.get(to).append(moved);
+    this.#arrows.replaceChildren();
+    this.#legal = new Map();
+    this.#chosen = null;
+    this.#mark();
+  }
+
+  #lay() {
+    const rows = [];
+    for (let row = 0; row < 8; row++) {
+      const cells = [];
+      for (let column = 0; column < 8; column++) {
+        const name = squareAt(column, row, this.#flip);
+        const square = element("button", { type: "button", role: "gridcell", tabIndex: -1, className: "square" });
+        square.dataset.square = name;
+        square.classList.add((FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light");
+        if (row === 7) square.dataset.file = name[0];
+        if (column === 0) square.dataset.rank = name[1];
+        square.addEventListener("click", (event) => event.detail === 0 && this.#choose(name)); // Enter and Space
+        this.#squares.set(name, square);
+        cells.push(square);
+      }
+      rows.push(element("div", { role: "row", className: "rank" }, ...cells));
+    }
+    this.#root.replaceChildren(...rows, this.#arrows);
+    this.#squares.get(this.#focus).tabIndex = 0;
+  }
+
+  #draw(name, square, last, check) {
+    const piece = this.#pieces.get(name);
+    const shown = square.dataset.piece ?? "";
+    if (shown !== (piece ?? "") || square.childElementCount !== (piece ? 1 : 0)) {
+      square.replaceChildren(...(piece ? [drawing(piece, { class: "piece" })] : []));
+      square.dataset.piece = piece ?? "";
+    } else if (piece) square.firstElementChild.removeAttribute("style");
+    square.classList.toggle("moved", Boolean(last) && (last.startsWith(name) || last.slice(2, 4) === name));
+    square.classList.toggle("check", check !== undefined && piece === check);
+    square.classList.toggle("movable", this.#legal.has(name));
+  }
+
+  /** The moves of the chosen piece, by where it goes. */
+  #targets() {
+    return Map.groupBy(this.#legal.get(this.#chosen) ?? [], (move) => move.uci.slice(2, 4));
+  }
+
+  #mark() {
+    const targets = this.#targets();
+    for (const [name, square] of this.#squares) {
+      const piece = this.#pieces.get(name);
+      const chosen = name === this.#chosen, target = targets.has(name);
+      square.classList.toggle("chosen", chosen);
+      square.classList.toggle("target", target);
+      const words = [name, piece ? pieceName(piece) : "empty"];
+      if (chosen) words.push("chosen");
+      if (target) words.push(`move here: ${targets.get(name).map((move) => move.san).join(" or ")}`);
+      else if (this.#legal.has(name) && !this.#chosen) words.push("can move");
+      square.setAttribute("aria-label", words.join(", "));
+      square.setAttribute("aria-selected", chosen);
+    }
+  }
+
+  async #choose(name) {
+    const moves = this.#targets().get(name);
+    if (moves) {
+      const move = moves.length > 1 ? await promoted(moves) : moves[0];
+      this.#chosen = null;
+      this.#mark();
+      if (move) this.#onMove(move.uci);
+      return;
+    }
+    this.#chosen = this.#chosen !== name && this.#legal.has(name) ? name : null;
+    this.#mark();
+  }
+
+  #at(event) {
+    const box = this.#root.getBoundingClientRect();
+    const column = Math.floor((8 * (event.clientX - box.left)) / box.width);
+    const row = Math.floor((8 * (event.clientY - box.top)) / box.height);
+    return column >= 0 && column < 8 && row >= 0 && row < 8 ? squareAt(column, row, this.#flip) : null;
+  }
+
+  #pressed(event) {
+    const name = event.button === 0 ? this.#at(event) : null;
+    if (!name) return;
+    this.#go(name, false);
+    const taken = this.#chosen === name;
+    const target = this.#targets().has(name);
+    if (!target && !taken) this.#choose(name);
+    this.#press = { name, taken, target, x: event.clientX, y: event.clientY, moving: false };
+    if (this.#legal.has(name)) this.#root.setPointerCapture(event.pointerId);
+  }
+
+  #dragged(event) {
+    const press = this.#press;
+    if (!press || press.target || !this.#legal.has(press.name)) return;
+    const [x, y] = [event.clientX - press.x, event.clientY - press.y];
+    if (!press.moving && Math.hypot(x, y) < DRAG_FROM) return;
+    if (!press.moving && this.#chosen !== press.name) this.#choose(press.name);
+    press.moving = true;
+    const piece = this.#squares.get(press.name).firstElementChild;
+    piece?.classList.add("dragged");
+    if (piece) piece.style.transform = `translate(${x}px, ${y}px)`;
+  }
+
+  #released(event) {
+    const press = this.#press, name = this.#at(event);
+    this.#let();
+    if (!press) return;
+    if (press.moving) {
+      if (name && this.#targets().has(name)) this.#choose(name);
+    } else if (name === press.name && (press.target || press.taken)) this.#choose(name);
+  }
+
+  #let() {
+    const piece = this.#press && this.#squares.get(this.#press.name).firstElementChild;
+    piece?.classList.remove("dragged");
+    piece?.style.removeProperty("transform");
+    this.#press = null;
+  }
+
+  #key(event) {
+    const [column, row] = place(this.#focus, this.#flip);
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (event.key === "Escape" && this.#chosen) this.#choose(this.#chosen);
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const [x, y] = [column + step[0], row + step[1]];
+    if (x >= 0 && x < 8 && y >= 0 && y < 8) this.#go(squareAt(x, y, this.#flip), true);
+  }
+
+  #go(name, focus) {
+    this.#squares.get(this.#focus).tabIndex = -1;
+    this.#focus = name;
+    const square = this.#squares.get(name);
+    square.tabIndex = 0;
+    if (focus) square.focus();
+  }
+}
+
+/** The promotion that the player picks among those of the answer; undefined if none. */
+function promoted(moves) {
+  const dialog = byId("promotion");
+  const by = new Map(moves.map((move) => [move.uci.slice(4), move]));
+  const colour = moves[0].uci[3] === "8" ? "w" : "b";
+  return new Promise((resolve) => {
+    const buttons = [...PROMOTIONS].filter((letter) => by.has(letter)).map((letter) => {
+      const piece = colour + letter;
+      const button = element("button", { type: "button", "aria-label": pieceName(piece) }, drawing(piece));
+      button.addEventListener("click", () => dialog.close(letter));
+      return button;
+    });
+    dialog.replaceChildren(...buttons);
+    dialog.returnValue = "";
+    dialog.addEventListener("close", () => resolve(by.get(dialog.returnValue)), { once: true });
+    dialog.showModal();
+  });
+}

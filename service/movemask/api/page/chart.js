@@ -1,0 +1,87 @@
+// Line charts in SVG: names at the lines' ends, a rule under the pointer, and the same figures as a table.
+
+import { element, percent, svg } from "./dom.js";
+
+const HEIGHT = 300;
+const LEFT = 44, TOP = 12, BOTTOM = 34;
+const LETTER = 7.5; // of a name at the end of a line
+export const COLOURS = 7; // .series-0 to .series-6 in style.css
+
+/**
+ * Draws `series`, each with a name and a value (0 to 1, or null) for every x.
+ * `marks` are labelled rules across the chart, `label` says what a screen reader is told.
+ */
+export function lineChart(root, { xs, names = xs.map(String), series, marks = [], label, axis }) {
+  const top = niceTop(Math.max(0.02, ...series.flatMap((one) => one.values.filter((value) => value !== null))));
+  const width = Math.min(720, Math.max(320, root.clientWidth || 640)); // so that letters keep their size
+  const right = 16 + LETTER * Math.max(...series.map((one) => one.name.length));
+  const [low, high] = [xs[0], xs[xs.length - 1]];
+  const x = (value) => (high === low ? LEFT + (width - LEFT - right) / 2 : LEFT + ((value - low) / (high - low)) * (width - LEFT - right));
+  const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
+
+  for (let step = 0; step <= 4; step++) {
+    const value = (top * step) / 4;
+    picture.append(svg("path", { class: "grid", d: `M${LEFT},${y(value)}H${width - right}` }),
+      svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, `${Number((100 * value).toPrecision(3))}\u00a0%`));
+  }
+  const every = Math.max(1, Math.ceil(xs.length / ((width - LEFT - right) / 50)));
+  xs.forEach((value, index) => {
+    if (index % every) return;
+    picture.append(svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, names[index]));
+  });
+  picture.append(svg("text", { x: (LEFT + width - right) / 2, y: HEIGHT - 3, "text-anchor": "middle", class: "axis" }, axis));
+  for (const mark of marks) {
+    picture.append(svg("path", { class: "mark", d: `M${x(mark.at)},${TOP}V${HEIGHT - BOTTOM}` }, svg("title", {}, mark.name)));
+  }
+
+  const ends = [];
+  series.forEach((one, index) => {
+    const points = xs.map((value, place) => [x(value), one.values[place]]).filter(([, value]) => value !== null);
+    if (!points.length) return;
+    const colour = `series series-${index % COLOURS} ${one.emphasis ? "emphasis" : ""}`;
+    picture.append(svg("path", { class: colour, d: points.map(([px, value], place) => `${place ? "L" : "M"}${px.toFixed(1)},${y(value).toFixed(1)}`).join("") }));
+    if (points.length < 3) picture.append(...points.map(([px, value]) => svg("circle", { class: `${colour} dot`, cx: px, cy: y(value), r: 3 })));
+    const [, lastValue] = points[points.length - 1];
+    ends.push({ at: y(lastValue), name: one.name, colour });
+  });
+  spread(ends, 13, TOP + 4, HEIGHT - BOTTOM);
+  for (const end of ends) picture.append(svg("text", { x: width - right + 6, y: end.at + 4, class: `end ${end.colour}` }, end.name));
+
+  const rule = svg("path", { class: "rule", hidden: "" });
+  picture.append(rule);
+  const told = element("p", { className: "told quiet", "aria-hidden": "true" }, "\u00a0");
+  picture.addEventListener("pointermove", (event) => {
+    const box = picture.getBoundingClientRect();
+    const px = ((event.clientX - box.left) / box.width) * width;
+    const nearest = xs.reduce((best, value, index) => (Math.abs(x(value) - px) < Math.abs(x(xs[best]) - px) ? index : best), 0);
+    rule.removeAttribute("hidden");
+    rule.setAttribute("d", `M${x(xs[nearest])},${TOP}V${HEIGHT - BOTTOM}`);
+    told.textContent = `${names[nearest]}: ${series.map((one) => `${one.name} ${percent(one.values[nearest])}`).join(", ")}`;
+  });
+  picture.addEventListener("pointerleave", () => {
+    rule.setAttribute("hidden", "");
+    told.textContent = "\u00a0";
+  });
+  root.replaceChildren(picture, told);
+}
+
+/** The next round number above, so that the axis has four even steps. */
+function niceTop(value) {
+  return [0.02, 0.04, 0.08, 0.12, 0.2, 0.4, 0.6, 0.8, 1].find((top) => value <= top) ?? 1;
+}
+
+/** Moves labels apart until each has `room`. */
+function spread(labels, room, top, bottom) {
+  labels.sort((one, other) => one.at - other.at);
+  let least = top;
+  for (const label of labels) {
+    label.at = Math.max(label.at, least);
+    least = label.at + room;
+  }
+  let most = bottom;
+  for (const label of [...labels].reverse()) {
+    label.at = Math.min(label.at, most);
+    most = label.at - room;
+  }
+}

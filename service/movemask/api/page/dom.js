@@ -1,0 +1,54 @@
+// Elements in one call, and numbers as text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const byId = (id) => document.getElementById(id);
+
+/** An HTML element. Properties are set as such; those with a dash, and `role` and `for`, as attributes. */
+export function element(tag, properties = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined) continue;
+    if (name.includes("-") || name === "role" || name === "for") made.setAttribute(name, value);
+    else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made[name] = value;
+  }
+  made.append(...children);
+  return made;
+}
+
+/** An SVG element with attributes. */
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+/** A table with a caption that only screen readers show; cells of the first column are headings. */
+export function table(caption, heads, rows) {
+  return element("table", {},
+    element("caption", { className: "spoken" }, caption),
+    element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+    element("tbody", {}, ...rows.map(([first, ...rest]) => element("tr", {},
+      element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", {}, cell))))));
+}
+
+/** A probability as text: two digits that matter, "0 %" only for nothing at all. */
+export function percent(share) {
+  if (share === null || share === undefined) return "–";
+  const value = 100 * share;
+  if (value === 0) return "0\u00a0%";
+  if (value >= 9.95) return `${value.toFixed(value > 99.9 && value < 100 ? 2 : 1)}\u00a0%`;
+  if (value >= 0.095) return `${value.toFixed(value >= 0.995 ? 1 : 2)}\u00a0%`;
+  return `${value.toPrecision(1)}\u00a0%`;
+}
+
+/** Runs `work` once, `wait` ms after the last call. */
+export function settled(work, wait) {
+  let timer;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...given), wait);
+  };
+}

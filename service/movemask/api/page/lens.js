@@ -1,0 +1,95 @@
+// The lens: what the network would say without the mask, and with a wrong one, beside the right policy.
+
+import { remembered } from "./api.js";
+import { byId, element, percent } from "./dom.js";
+import { bar } from "./moves.js";
+import { miniature } from "./squares.js";
+import { elo, position, state } from "./state.js";
+
+const LEGAL = 5, ILLEGAL = 6, ARROWS = 5;
+
+export const CAUSES = {
+  impossible_slot: "no piece moves like that",
+  empty_square: "the square is empty",
+  enemy_piece: "the piece is the opponent's",
+  wrong_geometry: "the piece does not move like that",
+  blocked: "the way is blocked",
+  own_piece_on_target: "an own piece stands there",
+  leaves_king_in_check: "it leaves the king in check",
+  castling_right: "the right to castle is gone",
+  castling_path: "the castling path is occupied or attacked",
+  en_passant: "en passant is too late",
+  promotion_form: "the promotion piece is wrong",
+};
+
+/** The answer with illegal moves: of the chosen model, or of another. */
+export const lensAnswer = (turn, model) =>
+  remembered("v1/policy", { ...position(), elo: elo(turn), include: ["san", "illegal"], ...(model ? { model } : {}) });
+
+/** Legal moves blue, illegal ones red. */
+export function lensArrows(answer) {
+  const illegal = (answer.illegal?.moves ?? []).filter((move) => move.probability >= 0.005).slice(0, ARROWS);
+  const raw = answer.leakage?.raw ?? 0;
+  const legal = answer.moves.filter((move) => move.probability >= 0.05).slice(0, 3)
+    .map((move) => ({ uci: move.uci, probability: move.probability * (1 - raw), kind: "legal" }));
+  return [...legal, ...illegal.map((move) => ({ ...move, kind: "illegal" }))];
+}
+
+/** Shows the answers of one model, or of two beside each other. */
+export function showLenses(answers, flip) {
+  byId("lenses").classList.toggle("two", answers.length > 1);
+  byId("lenses").replaceChildren(...answers.map((answer) => card(answer, flip, answers.length > 1)));
+}
+
+function card(answer, flip, withBoard) {
+  const name = answer.model.name;
+  if (!answer.illegal) {
+    return element("article", { "aria-label": name }, element("h3", {}, name), element("p", {}, "The game is over, so nothing can leak."));
+  }
+  const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
+  const parts = [element("h3", {}, name), ...sentences(answer)];
+  if (withBoard) parts.push(miniature(answer.fen, { flip, arrows: lensArrows(answer), label: `${name}: ${describe(answer)}` }));
+  if (masked) parts.push(element("p", { className: "quiet" }, "It was trained with the mask, so what it gives to illegal moves without one means nothing."));
+  parts.push(comparison(answer, raw, multiplied), illegalList(answer));
+  return element("article", { "aria-label": name }, ...parts);
+}
+
+/** What the reader looks at, in two sentences. */
+function sentences(answer) {
+  const { raw, multiplied } = answer.leakage;
+  const heaviest = answer.illegal.moves[0];
+  const worst = heaviest ? `, most of all ${written(heaviest.uci)} with ${percent(heaviest.probability)} (${CAUSES[heaviest.cause] ?? heaviest.cause})` : "";
+  const first = raw === null
+    ? "Without the mask this network's softmax does not exist here, because the score of an illegal move is not a finite number."
+    : `Without the mask ${percent(raw)} of the probability goes to moves that cannot be played${worst}.`;
+  const second = `The right policy gives them nothing; scores multiplied by the mask, a mistake that others shipped, would give them ${percent(multiplied)}, spread evenly.`;
+  return [element("p", { className: "sentence" }, first), element("p", { className: "sentence" }, second)];
+}
+
+/** The right policy and the two mistakes, side by side. Both mistakes keep the proportions of the legal moves. */
+function comparison(answer, raw, multiplied) {
+  const shown = answer.moves.slice(0, LEGAL);
+  const rest = answer.moves.slice(LEGAL).reduce((sum, move) => sum + move.probability, 0);
+  const cell = (share, kind) => element("td", {}, bar(share ?? 0, kind), percent(share));
+  const row = (name, share, kind = "") => element("tr", {}, element("th", { scope: "row" }, name),
+    cell(share, kind), cell(raw === null ? null : share * (1 - raw), kind), cell(share * (1 - multiplied), kind));
+  const rows = shown.map((move) => row(move.san, move.probability));
+  if (answer.moves.length > LEGAL) rows.push(row(`${answer.moves.length - LEGAL} others`, rest));
+  rows.push(element("tr", { className: "illegal" }, element("th", { scope: "row" }, "illegal"), cell(0, "illegal"), cell(raw, "illegal"), cell(multiplied, "illegal")));
+  return element("table", { className: "comparison" },
+    element("caption", { className: "spoken" }, "The right policy, softmax without a mask, and softmax of scores multiplied by the mask"),
+    element("thead", {}, element("tr", {}, element("td"), ...["Right", "No mask (raw)", "Multiplied"].map((head) => element("th", { scope: "col" }, head)))),
+    element("tbody", {}, ...rows));
+}
+
+function illegalList(answer) {
+  const { moves, slots } = answer.illegal;
+  const items = moves.slice(0, ILLEGAL).map((move) => element("li", {},
+    element("strong", {}, written(move.uci)), ` ${percent(move.probability)} `, element("span", { className: "quiet" }, CAUSES[move.cause] ?? move.cause)));
+  return element("div", {}, element("h4", {}, "Illegal moves without the mask"), element("ol", { className: "illegal-moves" }, ...items),
+    element("p", { className: "quiet" }, `${answer.moves.length} of the network's ${answer.moves.length + slots} slots are legal moves here.`));
+}
+
+const written = (uci) => `${uci.slice(0, 2)}–${uci.slice(2)}`;
+
+const describe = (answer) => `illegal moves ${answer.illegal.moves.slice(0, 3).map((move) => `${written(move.uci)} ${percent(move.probability)}`).join(", ")}`;

@@ -1,0 +1,76 @@
+// Bars of the moves with their probabilities, the forecast beside the board, and the line that was played.
+
+import { element, percent } from "./dom.js";
+
+const SHOWN = 8;
+
+let all = false;
+
+/** A bar of a share, from 0 to 1. */
+export function bar(share, kind = "") {
+  const filled = element("span", { className: `fill ${kind}` });
+  filled.style.width = `${(100 * Math.min(1, share)).toFixed(2)}%`;
+  return element("span", { className: "bar", "aria-hidden": "true" }, filled);
+}
+
+/** The moves of an answer as buttons, most probable first. */
+export function showBars(root, moves, { onMove, onLight, next }) {
+  const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
+    const button = element("button", { type: "button", className: "move", onclick: () => onMove(move.uci),
+      onpointerenter: () => onLight(move.uci), onpointerleave: () => onLight(null),
+      onfocus: () => onLight(move.uci), onblur: () => onLight(null) },
+    element("span", { className: "rank" }, `${index + 1}.`), element("span", { className: "san" }, move.san),
+    bar(move.probability), element("span", { className: "number" }, percent(move.probability)));
+    if (move.uci === next) button.setAttribute("aria-current", "true");
+    return element("li", {}, button);
+  });
+  const list = element("ol", {}, ...rows);
+  const rest = moves.slice(SHOWN);
+  const more = rest.length ? [element("button", { type: "button", className: "more", "aria-expanded": all, onclick: () => {
+    all = !all;
+    showBars(root, moves, { onMove, onLight, next });
+  } }, all ? "Fewer" : `${rest.length} more, ${percent(rest.reduce((sum, move) => sum + move.probability, 0))} in all`)] : [];
+  root.replaceChildren(list, ...more);
+}
+
+/** The forecast for White, Black and a draw as a bar whose White part is on White's side. */
+export function showValue(root, answer, flip) {
+  const value = answer.value;
+  root.replaceChildren();
+  root.classList.toggle("flipped", flip);
+  if (!value) {
+    root.setAttribute("aria-label", answer.status === "ongoing" ? "This network forecasts no result" : "The game is over");
+    return;
+  }
+  const ours = answer.turn === "white";
+  const shares = value.win === null
+    ? [["white", ours ? value.score : 1 - value.score], ["black", ours ? 1 - value.score : value.score]]
+    : [["white", ours ? value.win : value.loss], ["draw", value.draw], ["black", ours ? value.loss : value.win]];
+  for (const [kind, share] of shares) {
+    const part = element("span", { className: kind, title: `${kind} ${percent(share)}` });
+    part.style.flexGrow = share;
+    root.append(part);
+  }
+  const said = shares.map(([kind, share]) => (kind === "draw" ? `draw ${percent(share)}` : `${kind === "white" ? "White" : "Black"} wins ${percent(share)}`));
+  root.setAttribute("aria-label", `Forecast: ${said.join(", ")}`);
+}
+
+/** The moves of the line as buttons; `reports` says how surprised the model was. */
+export function showLine(root, { reports, at, first, goTo }) {
+  const items = reports.map((report, index) => {
+    const ply = first + index;
+    const number = ply % 2 ? (index === 0 ? `${(ply + 1) / 2}…` : "") : `${ply / 2 + 1}.`;
+    const button = element("button", { type: "button", onclick: () => goTo(index + 1) },
+      ...(number ? [element("span", { className: "quiet" }, `${number} `)] : []), report.san);
+    if (report.probability !== undefined) {
+      button.title = `${percent(report.probability)}, choice ${report.rank}`;
+      button.classList.add(report.probability >= 0.2 ? "expected" : report.probability >= 0.05 ? "rare" : "surprising");
+    }
+    if (index + 1 === at) button.setAttribute("aria-current", "true");
+    return element("li", {}, button);
+  });
+  root.replaceChildren(...items);
+  const current = root.querySelector("[aria-current]");
+  if (current) root.scrollTop = current.offsetTop - root.offsetTop - root.clientHeight / 2;
+  else root.scrollTop = 0;
+}

@@ -1,0 +1,66 @@
+// Moves by rating: the sweep over ratings, or over networks of one rating each.
+
+import { remembered } from "./api.js";
+import { lineChart } from "./chart.js";
+import { byId, element, percent, table } from "./dom.js";
+import { reports } from "./line.js";
+import { elo, position, state } from "./state.js";
+
+const SHOWN = 6;
+
+/** Asks for the sweep of the position and shows it; `current` says whether it is still wanted. */
+export async function showRatings(answer, models, current) {
+  const chart = byId("chart");
+  if (!answer.moves.length) return empty(chart, "The game is over: there is no move to compare.");
+  const chosen = models.find((model) => model.name === answer.model.name);
+  const others = models.filter((model) => model.served && !takesRatings(model)).map((model) => model.name);
+  const byModel = !takesRatings(chosen);
+  if (byModel && others.length < 2) {
+    return empty(chart, `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
+  }
+  const asked = { ...position(), include: ["san"] };
+  if (byModel) asked.models = others.toSorted();
+  else {
+    asked.model = chosen.name;
+    asked.vary = state.vary;
+    if (state.vary !== "both") asked.elo = elo(answer.turn);
+  }
+  const sweep = await remembered("v1/policy/sweep", asked);
+  if (!current()) return;
+  const next = reports()[state.at];
+  const shown = sweep.moves.slice(0, SHOWN);
+  const playedMove = next && sweep.moves.find((move) => move.uci === next.uci);
+  if (playedMove && !shown.includes(playedMove)) shown.push(playedMove);
+  const side = state.vary === "opponent" ? "opponent" : "self";
+  const names = sweep.points.map((point) => (byModel ? point.model.name : String(point.elo[side])));
+  const xs = byModel ? names.map((_, index) => index) : sweep.points.map((point) => point.elo[side]);
+  const who = { both: "both players", self: answer.turn, opponent: answer.turn === "white" ? "black" : "white" }[state.vary];
+  lineChart(chart, {
+    xs, names,
+    series: shown.map((move) => ({ name: move.san, values: move.probabilities, emphasis: move === playedMove })),
+    marks: byModel ? [] : [{ at: Math.min(Math.max(elo(answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "the rating chosen above" }],
+    axis: byModel ? "network" : `rating of ${who}`,
+    label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${byModel ? "network" : `rating of ${who}`}`,
+  });
+  byId("chart-table").replaceChildren(table("Moves by rating", ["Move", ...names],
+    shown.map((move) => [move.san, ...move.probabilities.map(percent)])));
+  byId("surprise").textContent = surprise(next, answer, sweep, playedMove, names);
+}
+
+/** Whether a network has ratings among its inputs. */
+export const takesRatings = (model) => Boolean(model?.contract?.inputs.elo_self || model?.contract?.inputs.elo_opponent);
+
+function surprise(next, answer, sweep, playedMove, names) {
+  if (!next || !playedMove) return `The likeliest move is ${answer.moves[0].san}, at ${percent(answer.moves[0].probability)}.`;
+  const move = answer.moves.find((one) => one.uci === next.uci);
+  const rank = answer.moves.indexOf(move) + 1;
+  const nats = -Math.log(move.probability);
+  const best = names[playedMove.probabilities.indexOf(Math.max(...playedMove.probabilities))];
+  return `${move.san} was played: choice ${rank} of ${answer.moves.length}, at ${percent(move.probability)}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
+}
+
+function empty(chart, text) {
+  chart.replaceChildren(element("p", { className: "quiet" }, text));
+  byId("chart-table").replaceChildren();
+  byId("surprise").textContent = "";
+}

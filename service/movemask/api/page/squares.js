@@ -1,0 +1,72 @@
+// Squares, pieces and arrows as they are drawn. Which moves there are, only the service says.
+
+import { svg } from "./dom.js";
+
+const PIECES = new URL("pieces.svg", import.meta.url).href;
+const NAMES = { p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king" };
+
+export const FILES = "abcdefgh";
+
+/** Column and row of a square, seen from White's side or from Black's. */
+export function place(square, flip) {
+  const column = FILES.indexOf(square[0]), row = 8 - Number(square[1]);
+  return flip ? [7 - column, 7 - row] : [column, row];
+}
+
+export function squareAt(column, row, flip) {
+  return flip ? FILES[7 - column] + (row + 1) : FILES[column] + (8 - row);
+}
+
+/** The pieces of a FEN by square, such as "wk". */
+export function piecesOf(fen) {
+  const found = new Map();
+  fen.split(" ")[0].split("/").forEach((row, index) => {
+    let column = 0;
+    for (const letter of row) {
+      if (/\d/.test(letter)) column += Number(letter);
+      else if (NAMES[letter.toLowerCase()]) {
+        found.set(FILES[column++] + (8 - index), (letter === letter.toLowerCase() ? "b" : "w") + letter.toLowerCase());
+      }
+    }
+  });
+  return found;
+}
+
+export const pieceName = (piece) => `${piece[0] === "w" ? "white" : "black"} ${NAMES[piece[1]]}`;
+
+/** A piece as an image of size 1. */
+export const drawing = (piece, attributes = {}) =>
+  svg("svg", { viewBox: "0 0 45 45", ...attributes }, svg("use", { href: `${PIECES}#${piece}` }));
+
+/** An arrow on a board of size 8, as wide as its probability; `kind` is "legal" or "illegal". */
+export function arrow({ uci, probability, kind }, flip) {
+  const [fromX, fromY] = place(uci.slice(0, 2), flip), [toX, toY] = place(uci.slice(2, 4), flip);
+  const length = Math.hypot(toX - fromX, toY - fromY);
+  if (!length) return svg("g");
+  const width = 0.05 + 0.2 * Math.sqrt(probability), head = width + 0.22;
+  const [alongX, alongY] = [(toX - fromX) / length, (toY - fromY) / length];
+  const [endX, endY] = [toX + 0.5 - alongX * 0.1, toY + 0.5 - alongY * 0.1];
+  const [neckX, neckY] = [endX - alongX * head, endY - alongY * head];
+  const [acrossX, acrossY] = [(-alongY * head) / 2, (alongX * head) / 2];
+  const [x, y] = [fromX + 0.5 + alongX * 0.2, fromY + 0.5 + alongY * 0.2];
+  const point = (px, py) => `${px.toFixed(3)},${py.toFixed(3)}`;
+  return svg("g", { class: `arrow ${kind}`, "data-uci": uci, opacity: (0.45 + 0.5 * Math.min(1, 2 * probability)).toFixed(2) },
+    svg("path", { d: `M${point(x, y)}L${point(neckX, neckY)}`, "stroke-width": width.toFixed(3) }),
+    svg("path", { class: "head", d: `M${point(endX, endY)}L${point(neckX + acrossX, neckY + acrossY)}L${point(neckX - acrossX, neckY - acrossY)}Z` }));
+}
+
+/** A whole position as one small image. */
+export function miniature(fen, { arrows = [], flip = false, label }) {
+  const picture = svg("svg", { viewBox: "0 0 8 8", class: "miniature", role: "img", "aria-label": label });
+  picture.append(svg("rect", { class: "light", width: 8, height: 8 }),
+    svg("path", { class: "dark", d: Array.from({ length: 32 }, (_, index) => {
+      const row = index >> 2, column = 2 * (index & 3) + (row % 2 ? 0 : 1);
+      return `M${column},${row}h1v1h-1z`;
+    }).join("") }));
+  for (const [square, piece] of piecesOf(fen)) {
+    const [x, y] = place(square, flip);
+    picture.append(drawing(piece, { x, y, width: 1, height: 1 }));
+  }
+  picture.append(...arrows.map((one) => arrow(one, flip)));
+  return picture;
+}
