@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from movemask.api.app import create_app
 from movemask.inference.model import Model
 from movemask.logs import QueuedHandler
-from movemask.settings import Settings
+from movemask.settings import Settings, user_models
 from tests.networks import write_fake
 from tests.postgres import Server, binaries, running
 from tests.processes import MARK, left_by
@@ -39,6 +39,14 @@ class AuditedClient(TestClient):
 Serve = Callable[..., TestClient]
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The user's own models folder: an empty one of this run, whoever runs it."""
+    home = tmp_path_factory.mktemp("home")
+    os.environ["XDG_DATA_HOME"] = str(home)
+    return user_models()
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from movemask.errors import MissingExtra
 #: The modules of each extra, by the names they are imported by.
 EXTRAS = {
     "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm", "zstandard"),
+    "client": ("httpx2",),
     "import": ("onnx",),
     "ray": ("fsspec", "ray"),
 }

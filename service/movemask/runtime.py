@@ -112,7 +112,7 @@ def running(
 
     try:
         serving = Serving(
-            settings.models_dir,
+            settings.model_folders,
             settings.default_model,
             settings.threads,
             start,

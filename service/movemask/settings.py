@@ -11,10 +11,12 @@ import re
 from pathlib import Path
 from typing import Annotated
 
+import platformdirs
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from movemask.errors import SettingsError
+from movemask.inference.folders import ModelFolders
 
 PREFIX = "MOVEMASK_"
 
@@ -24,6 +26,11 @@ def shipped_models() -> Path:
     package = Path(__file__).parent
     installed = package / "shipped_models"
     return installed if installed.is_dir() else package.parents[1] / "models"
+
+
+def user_models() -> Path:
+    """The user's own models folder, by the platform's convention; it may not exist yet."""
+    return platformdirs.user_data_path("movemask", appauthor=False) / "models"
 
 
 #: A container's CPU limit in cgroup v2: microseconds it may run (or `max`) per period of microseconds.
@@ -80,8 +87,12 @@ class Settings(BaseSettings):
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
 
-    models_dir: Path = Field(default_factory=shipped_models, description="Folder of NAME.toml and NAME.onnx files.")
-    default_model: str | None = Field(None, description="Model for requests that name none; by default the first.")
+    models_dir: Path | None = Field(
+        None, description="Folder of NAME.toml and NAME.onnx files, in place of your own and the shipped one."
+    )
+    default_model: str | None = Field(
+        None, description="Model for requests that name none; by default the shipped one."
+    )
     models_poll_seconds: float = Field(
         1, ge=0, le=3600, description="Seconds between checks of the models folder for changes; 0 for never."
     )
@@ -147,6 +158,13 @@ class Settings(BaseSettings):
         """`max_batch`, or the default of the provider (docs/performance.md has the curve)."""
         return self.max_batch or (_BATCH_CPU if self.provider == "cpu" else _BATCH_GPU)
 
+    @property
+    def model_folders(self) -> ModelFolders:
+        """Where models are looked for: in `models_dir`, or else in the user's own folder and the shipped one."""
+        shipped = shipped_models()
+        folders = (user_models(), shipped) if self.models_dir is None else (self.models_dir,)
+        return ModelFolders(folders, frozenset(ModelFolders((shipped,)).found()))
+
     @classmethod
     def default_shown(cls, name: str) -> str:
         """The default of a setting, or a description of it if it depends on the machine."""
@@ -176,9 +194,9 @@ _DEFAULTS_IN_WORDS = {
     "api_keys_file": "no file",
     "tls_cert": "none: plain HTTP",
     "tls_key": "in the certificate's file",
-    "models_dir": "the shipped network's folder",
+    "models_dir": "your own models folder and the shipped one",
     "cors_origins": "none: no other page",
-    "default_model": "the first served model by name",
+    "default_model": "the shipped model, if it is served, else the first by name",
     "threads": "the cores the process may use",
     "max_batch": "64, on a GPU 512",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 from pathlib import Path
 
 import chess
@@ -21,9 +22,10 @@ from movemask.errors import InvalidPgn
 from movemask.evaluation import evaluate_positions
 from movemask.inference.contract import read_contract
 from movemask.inference.model import Model
-from movemask.inference.registry import load_entry
+from movemask.inference.registry import load_entry, load_registry
 from movemask.numeric.calibration import Calibration
 from movemask.policy import Rule
+from movemask.settings import Settings
 from movemask.tasks.calibration import MINIMUM_MOVES, Fitted, fitted
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -176,8 +178,27 @@ def test_a_file_that_is_cut_short_is_refused_in_one_line(contract: Path, games: 
     assert contract.read_bytes() == before
 
 
-@pytest.mark.parametrize("folder", [(), ("--models-dir", str(ROOT / "service" / "movemask" / "shipped_models"))])
-def test_the_shipped_models_are_not_written_to(games: Path, folder: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_shipped_model_is_calibrated_as_a_copy_in_the_users_own_folder(own_models: Path, tmp_path: Path) -> None:
+    games = tmp_path / "games.pgn"
+    games.write_text(drawn_games(load_registry(Settings.read().model_folders, None, 1).get(None), 25, 40))
+    before = {file.name: file.read_bytes() for file in (ROOT / "models").glob("*.toml")}
+    result = run(str(games))
+    try:
+        assert result.exit_code == 0, result.output
+        assert f"copied to {own_models}" in result.output
+        (name,) = [file.stem for file in own_models.glob("*.toml")]
+        folders = Settings.read().model_folders
+        assert name in folders.preferred
+        registry = load_registry(folders, None, 1)
+        assert registry.default == name
+        assert registry.get(name).contract.calibration is not None
+        assert {file.name: file.read_bytes() for file in (ROOT / "models").glob("*.toml")} == before
+    finally:
+        shutil.rmtree(own_models, ignore_errors=True)
+
+
+def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> None:
+    folder = ("--models-dir", str(ROOT / "service" / "movemask" / "shipped_models"))
     before = {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()}
     (tmp_path / "net.onnx").write_bytes(b"")
     for command in (
@@ -187,7 +208,7 @@ def test_the_shipped_models_are_not_written_to(games: Path, folder: tuple[str, .
         result = CliRunner().invoke(main, [*command, *folder], catch_exceptions=False)
         assert result.exit_code == 1
         (line,) = result.output.splitlines()
-        assert "the shipped models are not written to; name a folder of your own with --models-dir" in line
+        assert "the shipped models are not written to; name a folder of your own" in line
     assert {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()} == before
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.cli.main import main
 from movemask.inference.registry import load_registry
+from movemask.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_named
 from tests.weight_files import Made
@@ -168,3 +173,89 @@ def test_check_exits_with_1_and_says_why(folder: Path) -> None:
     assert "bad: FAILS and is not served" in result.output
     assert "FAIL bad.toml: contract.planes: this key is missing" in result.output
     assert load_registry(folder, None, 1).get("first")
+
+
+@pytest.fixture
+def own(own_models: Path) -> Iterator[Path]:
+    """The user's own models folder, empty."""
+    yield own_models
+    shutil.rmtree(own_models, ignore_errors=True)
+
+
+def shipped() -> str:
+    return load_registry(Settings.read().model_folders, None, 1).default
+
+
+def test_an_import_goes_to_the_users_own_folder_and_never_becomes_the_default(own: Path, tmp_path: Path) -> None:
+    before = shipped()
+    result = run("models", "import", Made().write(tmp_path, "aaa.pb.gz"))
+    assert result.exit_code == 0, result.output
+    assert f"the default stays {before}; MOVEMASK_DEFAULT_MODEL=aaa changes it" in result.output
+    assert {file.name for file in own.iterdir()} == {"aaa.onnx", "aaa.toml"}
+    assert shipped() == before
+    printed = re.search(r"try `movemask (.*?)`", result.output)
+    assert printed
+    assert "; aaa" in run(*shlex.split(printed[1])).output
+    listed = run("models", "list").output
+    assert f"* {before}" in listed
+    assert "  aaa" in listed
+
+
+def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Path) -> None:
+    name = shipped()
+    file = Made().write(tmp_path, f"{name}.pb.gz")
+    refused = run("models", "import", file)
+    assert refused.exit_code == 1
+    assert "is the name of a shipped model: another --name, or --replace to take its place" in refused.output
+    assert not own.exists()
+    assert run("models", "import", file, "--replace").exit_code == 0
+    assert "blocks" not in run("models", "check", name).output
+    card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
+    assert card["source"] == f"{file.name}, converted by movemask models import"
+
+
+def test_a_model_is_renamed_and_removed_with_its_network(own: Path, tmp_path: Path) -> None:
+    assert run("models", "import", Made().write(tmp_path, "one.pb.gz")).exit_code == 0
+    assert run("models", "rename", "one", shipped()).exit_code == 1
+    renamed = run("models", "rename", "one", "two")
+    assert renamed.exit_code == 0, renamed.output
+    assert {file.name for file in own.iterdir()} == {"two.onnx", "two.toml"}
+    assert "two: keeps its contract" in run("models", "check", "two").output
+    assert run("models", "rename", "one", "three").exit_code == 1
+    refused = CliRunner().invoke(main, ["models", "remove", "two"], input="n\n")
+    assert (refused.exit_code, len(list(own.iterdir()))) == (1, 2)
+    assert run("models", "remove", "two", "--yes").output.count("deleted: ") == 2
+    assert list(own.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("remove", "--yes"), ("rename", "mine")])
+def test_a_shipped_model_is_neither_renamed_nor_removed(command: tuple[str, str], own: Path) -> None:
+    before = contents(ROOT / "models")
+    result = run("models", command[0], shipped(), command[1])
+    assert result.exit_code == 1
+    assert "is a shipped model, which is not changed" in result.output
+    assert contents(ROOT / "models").keys() == before.keys()
+
+
+def test_a_network_that_two_contracts_name_outlives_the_first(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    (folder / "other.toml").write_text((folder / "net.toml").read_text())
+    assert run("models", "remove", "net", "--yes", "--models-dir", folder).exit_code == 0
+    assert "other: keeps its contract" in run("models", "check", "other", "--models-dir", folder).output
+
+
+def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    out = tmp_path / "out.onnx"
+    told = run("models", "export-onnx", "net", out, "--models-dir", folder)
+    assert told.exit_code == 0, told.output
+    assert run("models", "export-onnx", "net", out, "--models-dir", folder).exit_code == 1
+    onnx.checker.check_model(onnx.load(out))
+    added = run("models", "add", out, "--name", "back", "--models-dir", folder)
+    assert "its contract is the one that the file carries" in added.output
+    one, other = (
+        json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
+        for name in ("net", "back")
+    )
+    assert one["moves"] == other["moves"]
+    assert one["value"] == other["value"]

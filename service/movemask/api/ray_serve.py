@@ -21,7 +21,6 @@ from movemask.api.replica_metrics import ReplicaMetrics
 from movemask.api.services import Services
 from movemask.errors import SettingsError
 from movemask.extras import require
-from movemask.inference.registry import contract_files
 from movemask.settings import Settings
 from movemask.tasks.bulk.files import is_uri
 from movemask.tasks.mirror import Mirror
@@ -42,7 +41,7 @@ def application(arguments: Mapping[str, Any]) -> Application:
             "share one database: name one in PostgreSQL, or on a single node a file by an absolute path"
         )
     if not is_uri(str(arguments.get("models_dir", ""))):
-        contract_files(settings.models_dir, settings.default_model)
+        settings.model_folders.files(settings.default_model)
     metrics = serve.deployment(ReplicaMetrics, name="metrics", num_replicas=1, ray_actor_options={"num_cpus": 0}).bind()
     replica = serve.deployment(serve.ingress()(Replica), name="movemask")
     return replica.bind(dict(arguments), metrics)

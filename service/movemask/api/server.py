@@ -28,7 +28,6 @@ from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
 from movemask.inference.onnx import provider_named
-from movemask.inference.registry import contract_files
 from movemask.processes import Report, end_with_parent, supervise
 from movemask.runtime import audit_plan
 from movemask.settings import Settings
@@ -47,7 +46,7 @@ def serve(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start, with any number of workers."""
     stopping = _exit_on_signals()
     logs.configure(settings.log_level, settings.log_format)
-    contract_files(settings.models_dir, settings.default_model)
+    settings.model_folders.files(settings.default_model)
     audit_plan(settings)
     provider_named(settings.provider)
     keys = Keys.of(settings)

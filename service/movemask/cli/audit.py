@@ -229,9 +229,9 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
             file = Path(name)
             entry = load_registry(file.parent, None, settings.threads).entry(file.stem)
         else:
-            registry = registry or load_registry(settings.models_dir, settings.default_model, settings.threads)
+            registry = registry or load_registry(settings.model_folders, settings.default_model, settings.threads)
             entry = registry.entry(name)
-            file = settings.models_dir / f"{entry.name}.toml"
+            file = settings.model_folders.files(None)[entry.name]
         model = entry.model
         if model is None:
             raise AuditError(f"--model {entry.name}: failed its check: {entry.failure}")

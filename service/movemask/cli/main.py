@@ -15,12 +15,14 @@ from movemask.api import server
 from movemask.cli.audit import audit
 from movemask.cli.compare import compare
 from movemask.cli.keys import keys
+from movemask.cli.model_files import export_model, remove_model, rename_model
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
 from movemask.cli.positions import positions
 from movemask.cli.predict import predict
 from movemask.errors import ContractError, MovemaskError
 from movemask.settings import PREFIX, Settings
 from movemask.tasks import calibration
+from movemask.tasks.model_files import copy
 
 
 class _Group(click.Group):
@@ -86,10 +88,11 @@ def calibrate(
     """
     from movemask.tasks.bulk.streams import LineReader, TextSource
 
-    folder = Settings.read(models_dir=models_dir).models_dir if dry_run else own_models_dir(models_dir)
-    if not dry_run and folder.is_dir() and not os.access(folder, os.W_OK):
-        raise ContractError(f"{folder}: cannot be written; name a folder of your own with --models-dir")
+    own = None if dry_run else own_models_dir(models_dir)
     chosen = registry_of(models_dir).get(model)
+    contract = Settings.read(models_dir=models_dir).model_folders.files(None)[chosen.name]
+    if own is not None and own.is_dir() and not os.access(own, os.W_OK):
+        raise ContractError(f"{own}: cannot be written; name a folder of your own with --models-dir")
 
     def show_progress(positions: int) -> None:
         if sys.stderr.isatty():
@@ -113,13 +116,17 @@ def calibrate(
     click.echo(f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out")
     if fitted.refusal:
         raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
-    if not dry_run:
-        contract = folder / f"{chosen.name}.toml"
+    if own is not None:
+        if contract.parent != own:
+            contract = copy(contract, own)
+            click.echo(f"copied to {own}, since the shipped models are not written to")
         calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")
 
 
 main.add_command(predict)
+for command in (export_model, remove_model, rename_model):
+    models.add_command(command)
 main.add_command(models)
 main.add_command(audit)
 main.add_command(compare)

@@ -18,13 +18,12 @@ from movemask.inference.guess import KINDS
 from movemask.inference.onnx import provider_named
 from movemask.inference.registry import (
     Registry,
-    contract_files,
     load_entry,
     load_registry,
     network_file,
     open_model,
 )
-from movemask.settings import Settings
+from movemask.settings import Settings, user_models
 from movemask.tasks import diagnosis
 
 if TYPE_CHECKING:
@@ -34,36 +33,40 @@ if TYPE_CHECKING:
 def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
     """Adds the flag `--models-dir`."""
     return click.option(
-        "--models-dir", type=click.Path(path_type=Path), help="Folder of the models. [default: the shipped one]"
+        "--models-dir",
+        type=click.Path(path_type=Path),
+        help="Folder of the models. [default: your own and the shipped one]",
     )(command)
 
 
 def registry_of(models_dir: Path | None) -> Registry:
-    """The models of a folder, by default that of the settings."""
+    """The models of a folder, by default those of the settings."""
     settings = Settings.read(models_dir=models_dir)
     return load_registry(
-        settings.models_dir, settings.default_model, settings.threads, provider_named(settings.provider)
+        settings.model_folders, settings.default_model, settings.threads, provider_named(settings.provider)
     )
 
 
 def own_models_dir(models_dir: Path | None) -> Path:
-    """The folder to write models to; raises SettingsError for the shipped one.
+    """The folder to write models to: by default the user's own; raises SettingsError for the shipped one.
 
     An update of the package would overwrite what is written there. In a checkout, `--models-dir models` allows it.
     """
-    settings = Settings.read(models_dir=models_dir)
-    folder, package = settings.models_dir, Path(__file__).parents[1]
-    if "models_dir" not in settings.model_fields_set or folder.resolve().is_relative_to(package.resolve()):
-        raise SettingsError(
-            f"{folder}: the shipped models are not written to; name a folder of your own with --models-dir "
-            "(for a shipped model, copy its NAME.toml and NAME.onnx there first)"
-        )
+    folder = Settings.read(models_dir=models_dir).models_dir or user_models()
+    if folder.resolve().is_relative_to(Path(__file__).resolve().parents[1]):
+        raise SettingsError(f"{folder}: the shipped models are not written to; name a folder of your own")
     return folder
+
+
+def shipped_names(models_dir: Path | None) -> frozenset[str]:
+    """Names that a model of the user's own takes only if told to: of the shipped models, if they are searched too."""
+    settings = Settings.read(models_dir=models_dir)
+    return settings.model_folders.preferred if settings.models_dir is None else frozenset()
 
 
 @click.group()
 def models() -> None:
-    """List, check, import, add and quantize networks."""
+    """List, check, import, add, quantize, export, rename and remove networks."""
 
 
 @models.command("list")
@@ -103,7 +106,9 @@ def import_model(file: Path, name: str | None, replace: bool, models_dir: Path |
     require("import", "movemask models import")
     from movemask.tasks import installation  # imported here because it imports onnx, which is slow
 
-    _show_installed(installation.import_lc0(file, own_models_dir(models_dir), name, replace=replace), models_dir)
+    folder = own_models_dir(models_dir)
+    taken = shipped_names(models_dir)
+    _show_installed(installation.import_lc0(file, folder, name, replace=replace, taken=taken), models_dir)
 
 
 @models.command("add")
@@ -129,7 +134,15 @@ def add_model(
 
     folder = own_models_dir(models_dir)
     _show_installed(
-        installation.add_onnx(file, folder, name, kind=kind, trained_with_mask=trained_with_mask, replace=replace),
+        installation.add_onnx(
+            file,
+            folder,
+            name,
+            kind=kind,
+            trained_with_mask=trained_with_mask,
+            replace=replace,
+            taken=shipped_names(models_dir),
+        ),
         models_dir,
     )
 
@@ -144,6 +157,15 @@ def _show_installed(installed: Installed, models_dir: Path | None) -> None:
     command = ["movemask", "predict", "--model", entry.name]
     command += ["--models-dir", str(models_dir)] if models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
+    settings = Settings.read(models_dir=models_dir)
+    names = settings.model_folders.files(None)
+    default = settings.default_model or min(
+        names, key=lambda name: (name not in settings.model_folders.preferred, name)
+    )
+    if default == entry.name:
+        click.echo(f"requests that name no model are answered by {default}, the default")
+    else:
+        click.echo(f"the default stays {default}; MOVEMASK_DEFAULT_MODEL={entry.name} changes it")
 
 
 @models.command("quantize")
@@ -185,8 +207,8 @@ def quantize_model(
 
     folder = own_models_dir(models_dir)
     target = installation.checked_name(new_name or f"{name}-int8")
-    installation.refuse_existing(folder, target, replace)
-    contracts = contract_files(folder, None)
+    installation.refuse_existing(folder, target, replace, shipped_names(models_dir))
+    contracts = Settings.read(models_dir=models_dir).model_folders.files(None)
     if name not in contracts:
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")
     model = Registry({name: load_entry(contracts[name], 1)}, name).get(name)
@@ -235,7 +257,7 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
             click.echo(f"  FAIL {entry.failure}")
         if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
             model = entry.model or open_model(
-                settings.models_dir / f"{entry.name}.toml", settings.threads, provider_named(settings.provider)
+                settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
             )
             result = diagnosis.diagnose(model, _show_progress)
             click.echo(diagnosis_table(result))

@@ -1,17 +1,17 @@
-"""`Registry`: the models of a folder by name, with their contracts and check results, and the default model."""
+"""`Registry`: the models of the folders by name, with their contracts and check results, and the default model."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from movemask.errors import ContractError, ModelError, ModelUnavailable, SettingsError, UnknownModel
+from movemask.errors import ContractError, ModelError, ModelUnavailable, UnknownModel
 from movemask.inference.check import Step, check
 from movemask.inference.contract import Backend, Contract, read_contract
+from movemask.inference.folders import ModelFolders
 from movemask.inference.model import Model, expected_tensors
 from movemask.inference.onnx import OnnxSession, Provider
 from movemask.inference.session import FakeSession, Session
@@ -40,14 +40,16 @@ class Entry:
 class Registry:
     """Entries by name; `get(None)` is the default model."""
 
-    def __init__(self, entries: Mapping[str, Entry], default: str | None) -> None:
-        """Entries (at least one) in any order; chooses a default if None. A default without an entry is kept, and
-        raises UnknownModel when requested."""
+    def __init__(
+        self, entries: Mapping[str, Entry], default: str | None, preferred: frozenset[str] = frozenset()
+    ) -> None:
+        """Entries (at least one) in any order; chooses a default if None, among `preferred` first. A default without an
+        entry is kept, and raises UnknownModel when requested."""
         for entry in entries.values():
             if entry.failure:
                 log.error("model %s is not served: %s", entry.name, entry.failure)
         self._entries = dict(sorted(entries.items()))
-        self.default = default or _first_served(self._entries)
+        self.default = default or _first_served(self._entries, preferred)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -67,25 +69,13 @@ class Registry:
         return entry.model
 
 
-def contract_files(folder: Path, default: str | None) -> dict[str, Path]:
-    """The `NAME.toml` files of a models folder by name; raises SettingsError if there are none, or no default."""
-    try:
-        files = {file.stem: file for file in map(folder.joinpath, sorted(os.listdir(folder))) if file.suffix == ".toml"}
-    except (FileNotFoundError, NotADirectoryError):
-        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder") from None
-    except OSError as error:
-        raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
-    if not files:
-        raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {str(folder)!r}: it needs a NAME.toml beside NAME.onnx")
-    if default is not None and default not in files:
-        raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(files)}")
-    return files
-
-
-def load_registry(folder: Path, default: str | None, threads: int, provider: Provider = Provider.CPU) -> Registry:
-    """Loads and checks the models of a folder; raises SettingsError if there are none, or no default."""
-    files = contract_files(folder, default)
-    return Registry({name: load_entry(file, threads, provider) for name, file in files.items()}, default)
+def load_registry(
+    where: Path | ModelFolders, default: str | None, threads: int, provider: Provider = Provider.CPU
+) -> Registry:
+    """Loads and checks the models of a folder or several; raises SettingsError if there are none, or no default."""
+    folders = ModelFolders.of(where)
+    entries = {name: load_entry(file, threads, provider) for name, file in folders.files(default).items()}
+    return Registry(entries, default, folders.preferred)
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
@@ -141,9 +131,11 @@ def _session(file: Path, contract: Contract, threads: int, provider: Provider, r
     return OnnxSession(network, threads, provider, runs), digest
 
 
-def _first_served(entries: Mapping[str, Entry]) -> str:
-    """The default model if the settings name none: the first by name that is served, or the first of all."""
-    default = next((name for name, entry in entries.items() if entry.served), next(iter(entries)))
+def _first_served(entries: Mapping[str, Entry], preferred: frozenset[str]) -> str:
+    """The default model if the settings name none: the first by name that is preferred and served, the first that is
+    served, or the first of all."""
+    served = [name for name, entry in entries.items() if entry.served] or list(entries)
+    default = next((name for name in served if name in preferred), served[0])
     if len(entries) > 1:
         log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", default, ", ".join(entries))
     return default

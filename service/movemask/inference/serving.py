@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from movemask.errors import ModelUnavailable
+from movemask.errors import ModelUnavailable, SettingsError
+from movemask.inference.folders import ModelFolders
 from movemask.inference.model import Model
 from movemask.inference.onnx import Provider
-from movemask.inference.registry import Entry, Registry, contract_files, load_entry, network_file
+from movemask.inference.registry import Entry, Registry, load_entry, network_file
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class _Loaded(Generic[S]):
 
 
 class Serving(Generic[S]):
-    """Loads and checks every model of `folder`, and follows its changes until closed.
+    """Loads and checks every model of `where`, a folder or several, and follows its changes until closed.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ class Serving(Generic[S]):
 
     def __init__(
         self,
-        folder: Path,
+        where: Path | ModelFolders,
         default: str | None,
         threads: int,
         start: Callable[[Model], S],
@@ -77,7 +78,7 @@ class Serving(Generic[S]):
         memory: int | None = None,
         poll_seconds: float | None = None,
     ) -> None:
-        self._folder, self._default, self._start = folder, default, start
+        self._folders, self._default, self._start = ModelFolders.of(where), default, start
         self._threads, self._provider = threads, provider
         self._memory = memory
         self._lock = threading.RLock()
@@ -86,11 +87,12 @@ class Serving(Generic[S]):
         self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {}
-        for name, file in contract_files(folder, default).items():
+        self._files = self._folders.files(default)
+        for name, file in self._files.items():
             self._current[name] = _fingerprint(file, None)
             entries[name] = self._started(self._entry(file))
             self._make_room(name)
-        self.registry = Registry(entries, default)
+        self.registry = Registry(entries, default, self._folders.preferred)
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
         if poll_seconds is not None:
@@ -116,9 +118,13 @@ class Serving(Generic[S]):
 
         A change is settled when two looks in a row see the same, so that a file is not read while it is being copied.
         """
-        files = _files(self._folder)
+        try:
+            files = self._folders.found()
+        except SettingsError:
+            files = {}
         if not files:
             return False  # an unmounted folder must not stop the service
+        self._files = {**self._files, **files}
         entries = {entry.name: entry for entry in self.registry}
         now = {name: _fingerprint(file, entries.get(name)) for name, file in files.items()}
         changed = [name for name in now if now[name] == self._seen.get(name) and now[name] != self._current.get(name)]
@@ -138,7 +144,7 @@ class Serving(Generic[S]):
                 with self._lock:
                     previous = self.registry.default
                     default = self._default or (previous if previous in entries else None)
-                    self.registry = Registry(entries, default)
+                    self.registry = Registry(entries, default, self._folders.preferred)
         return bool(changed or gone)
 
     def stopped(self) -> list[str]:
@@ -193,7 +199,7 @@ class Serving(Generic[S]):
             if loaded is not None:  # another request loaded it meanwhile
                 return loaded
             wanted = self.registry.entry(name).name
-            entry = self._entry(self._folder / f"{wanted}.toml")
+            entry = self._entry(self._files[wanted])
             if entry.model is None:
                 raise ModelUnavailable(f"model {wanted!r} could not be loaded again: {entry.failure}")
             with self._lock:
@@ -219,7 +225,7 @@ class Serving(Generic[S]):
         """Starts the runner of a loaded model. The entry comes back without the model, so that unloading frees it."""
         if entry.model is not None:
             with self._lock:
-                file = network_file(self._folder / f"{entry.name}.toml", entry.model.contract)
+                file = network_file(self._files[entry.name], entry.model.contract)
                 runner = self._start(entry.model)
                 self._models[entry.name] = _Loaded(runner, file.stat().st_size if file else 0)
         return replace(entry, model=None)
@@ -252,10 +258,6 @@ class Serving(Generic[S]):
                 self.refresh()
             except Exception:
                 log.exception("the models folder could not be looked at; trying again")
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    return {file.stem: file for file in sorted(folder.glob("*.toml"))}
 
 
 def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from movemask.inference.onnx import OnnxSession
 from movemask.inference.registry import Entry, load_entry
 from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
 from movemask.tasks.conversion.lc0_weights import Network, Outcome, read_network
+from movemask.tasks.export import carried_contract
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -36,10 +38,12 @@ class Installed:
     notes: tuple[str, ...]
 
 
-def import_lc0(file: Path, folder: Path, name: str | None = None, *, replace: bool = False) -> Installed:
+def import_lc0(
+    file: Path, folder: Path, name: str | None = None, *, replace: bool = False, taken: Collection[str] = ()
+) -> Installed:
     """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
     name = checked_name(name or file.name.removesuffix(".gz").removesuffix(".pb"))
-    refuse_existing(folder, name, replace)
+    refuse_existing(folder, name, replace, taken)
     network = read_network(file)
     model = graph(network)
     notes = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"]
@@ -58,15 +62,24 @@ def add_onnx(
     kind: str | None = None,
     trained_with_mask: bool | None = None,
     replace: bool = False,
+    taken: Collection[str] = (),
 ) -> Installed:
-    """Installs an ONNX file with a contract, guessed unless `kind` names the kind of network. Raises ContractError."""
+    """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
+
+    `taken` are names that need `replace` too. Raises ContractError.
+    """
     name = checked_name(name or file.stem)
-    refuse_existing(folder, name, replace)
+    refuse_existing(folder, name, replace, taken)
     try:
         raw = file.read_bytes()
     except OSError as error:
         raise ContractError(f"{file}: cannot be read: {error.strerror}") from None
-    _refuse_external(file, raw)
+    carried = carried_contract(_checked(file, raw))
+    if carried is not None and kind is None and trained_with_mask is None:
+        carried.setdefault("card", {}).setdefault("source", f"{file.name}, added by movemask models add")
+        return Installed(
+            install(folder, name, raw, carried, replace), ("its contract is the one that the file carries",)
+        )
     guessed = guess(OnnxSession(file, threads=1), kind, trained_with_mask)
     table = dict(guessed.table)
     table["card"] = {"source": f"{file.name}, added by movemask models add"}
@@ -120,15 +133,17 @@ def checked_name(name: str) -> str:
     return name
 
 
-def refuse_existing(folder: Path, name: str, replace: bool) -> None:
-    """Raises ContractError if the folder has a model of that name, unless it may be replaced."""
-    taken = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
-    if taken and not replace:
-        raise ContractError(f"{folder / name}{taken[0]} is there already: --replace, or another --name")
+def refuse_existing(folder: Path, name: str, replace: bool, taken: Collection[str] = ()) -> None:
+    """Raises ContractError if the folder has a model of that name, or it is `taken`, unless it may be replaced."""
+    if name in taken and not replace:
+        raise ContractError(f"{name} is the name of a shipped model: another --name, or --replace to take its place")
+    there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
+    if there and not replace:
+        raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another --name")
 
 
-def _refuse_external(file: Path, raw: bytes) -> None:
-    """Raises ContractError for external weights: they would be read from a path that the file chooses."""
+def _checked(file: Path, raw: bytes) -> onnx.ModelProto:
+    """The parsed file; raises ContractError for external weights, which would be read from a path that it chooses."""
     try:
         model = onnx.load_model_from_string(raw)
     except DecodeError:
@@ -150,3 +165,4 @@ def _refuse_external(file: Path, raw: bytes) -> None:
                     f"{file.name}: the weights {tensor.name!r} are in another file, {where!r}; save it as one file "
                     "(onnx.save with save_as_external_data=False)"
                 )
+    return model

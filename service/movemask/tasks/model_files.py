@@ -1,0 +1,99 @@
+"""Removes, renames, copies and exports the files of a model: `NAME.toml` and its network.
+
+The TOML comes last when a model appears and goes first when it disappears, so that a running service that follows the
+folder never sees half a model.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import tomlkit
+from tomlkit.items import Table
+
+from movemask.errors import ContractError, ModelError
+from movemask.inference.contract import read_contract
+from movemask.inference.folders import ModelFolders
+from movemask.inference.registry import network_file
+
+
+def remove(contract: Path) -> list[Path]:
+    """Deletes a contract, and its network if no other contract of the folder names it; the files that are gone."""
+    network = _network(contract)
+    gone = [contract]
+    with _told(contract):
+        contract.unlink()
+        if network is not None and network.exists() and not _named_by_others(network, contract):
+            network.unlink()
+            gone.append(network)
+    return gone
+
+
+def rename(contract: Path, name: str) -> Path:
+    """The model under a new name in the same folder; its network is renamed with it, unless others share it."""
+    target = contract.with_name(f"{name}.toml")
+    network = _network(contract)
+    with _told(contract):
+        if network is None or network.stem != contract.stem or _named_by_others(network, contract):
+            os.rename(contract, target)
+            return target
+        moved = network.with_name(f"{name}{network.suffix}")
+        os.link(network, moved)
+        _write(target, _with_network(contract, moved.name))
+        contract.unlink()
+        network.unlink()
+    return target
+
+
+def copy(contract: Path, folder: Path) -> Path:
+    """The model in another folder, which is made if need be; raises ContractError if it is there already."""
+    target = folder / contract.name
+    network = _network(contract)
+    if target.exists():
+        raise ContractError(f"{target} is there already")
+    with _told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if network is not None:
+            shutil.copyfile(network, folder / network.name)
+        _write(target, contract.read_text(encoding="utf-8"))
+    return target
+
+
+def _network(contract: Path) -> Path | None:
+    try:
+        known = read_contract(contract)
+    except ModelError:  # a contract that cannot be read can still be removed
+        known = None
+    return network_file(contract, known)
+
+
+def _named_by_others(network: Path, contract: Path) -> bool:
+    others = ModelFolders((contract.parent,)).found().values()
+    return any(other != contract and _network(other) == network for other in others)
+
+
+def _with_network(contract: Path, file: str) -> str:
+    """The text of a contract that names another network file; all else stays as it is."""
+    table = tomlkit.parse(contract.read_text(encoding="utf-8"))
+    network = table.get("network")
+    if isinstance(network, Table) and "file" in network:
+        network["file"] = file
+    return tomlkit.dumps(table)
+
+
+def _write(file: Path, text: str) -> None:
+    partial = file.with_suffix(".toml.part")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, file)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ContractError(f"{error.filename or path}: {os.strerror(error.errno or 0)}") from None
