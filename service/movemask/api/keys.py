@@ -20,6 +20,7 @@ from enum import Enum
 from pathlib import Path
 
 from movemask.errors import KeysError, SettingsError
+from movemask.inference.network_file import open_regular
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -130,10 +131,7 @@ def new_key(name: str, scopes: Iterable[Scope]) -> tuple[Key, str]:
 def read_keys(file: Path) -> tuple[Key, ...]:
     """The keys of a file; raises KeysError that names the line."""
     try:
-        # Not blocking: a FIFO without a writer must not stop the service.
-        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise KeysError(f"{file}: is not a file")
+        with open_regular(file) as stream:
             text = stream.read(_MOST_BYTES + 1)
     except OSError as error:
         raise KeysError(f"{file}: cannot be read: {error.strerror}") from None

@@ -14,10 +14,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from movemask.errors import ContractError
+from movemask.inference.network_file import open_regular
 from movemask.planes.encoders import plane_encoder, plane_encoder_names
 from movemask.planes.lc0 import HistoryFill
 from movemask.planes.variations import variation, variation_names, varied_vocabulary
 from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
+
+#: Bytes of a contract with its card, and tables and arrays within one another; generous.
+_LARGEST = 131_072
+_DEEPEST = 16
 
 
 class Backend(Enum):
@@ -190,8 +195,14 @@ class Contract(_Section):
 def read_contract(file: Path) -> Contract:
     """The contract in a TOML file; raises ContractError that names the file and the key."""
     try:
-        with open(file, "rb") as stream:
-            table = tomllib.load(stream)
+        with open_regular(file) as stream:
+            text = stream.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise ContractError(f"{file.name}: larger than {_LARGEST} bytes, which no contract is")
+        table = tomllib.loads(text.decode())
+        _refuse_depth(file, table)
+    except RecursionError:
+        raise ContractError(f"{file.name}: nested more than {_DEEPEST} deep") from None
     except tomllib.TOMLDecodeError as error:
         raise ContractError(f"{file.name}: not TOML: {error}") from None
     except UnicodeDecodeError:
@@ -205,6 +216,16 @@ def read_contract(file: Path) -> Contract:
         key = ".".join(str(part) for part in first["loc"]) or "contract"
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise ContractError(f"{file.name}: {key}: {_message(first['type'], first['msg'])}{more}") from None
+
+
+def _refuse_depth(file: Path, table: Any) -> None:
+    level = [table]
+    for _ in range(_DEEPEST):
+        values = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ContractError(f"{file.name}: nested more than {_DEEPEST} deep")
 
 
 def _message(kind: str, message: str) -> str:

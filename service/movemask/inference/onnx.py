@@ -16,6 +16,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime as ort
 
 from movemask.errors import ContractError, InferenceFailed, SettingsError
+from movemask.inference.network_file import read_onnx
 from movemask.inference.session import Array, TensorInfo
 
 _DTYPES = {
@@ -54,12 +55,21 @@ def provider_named(name: str) -> Provider:
 class OnnxSession:
     """One network in onnxruntime.
 
-    On the CPU, `runs` at once with so many `threads` each; on a GPU, two runs at once.
+    On the CPU, `runs` at once with so many `threads` each; on a GPU, two runs at once. `network` is the content of the
+    file if it has been read (`read_onnx`). Raises ContractError.
     """
 
-    def __init__(self, file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> None:
+    def __init__(
+        self,
+        file: Path,
+        threads: int,
+        provider: Provider = Provider.CPU,
+        runs: int = 1,
+        *,
+        network: bytes | None = None,
+    ) -> None:
         self.at_once = runs if provider is Provider.CPU else _GPU_RUNS
-        self._session = _opened(file, threads, provider)
+        self._session = _opened(file.name, read_onnx(file) if network is None else network, threads, provider)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
 
@@ -70,7 +80,7 @@ class OnnxSession:
             raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
 
 
-def _opened(file: Path, threads: int, provider: Provider) -> ort.InferenceSession:
+def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -78,12 +88,12 @@ def _opened(file: Path, threads: int, provider: Provider) -> ort.InferenceSessio
     # Idle threads spin: within a run that halves its time, but after it they would occupy a core for milliseconds.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
-        session = ort.InferenceSession(str(file), options, providers=[_PROVIDERS[provider]])
+        session = ort.InferenceSession(network, options, providers=[_PROVIDERS[provider]])
     except Exception as error:  # onnxruntime's exceptions share no base of their own
-        raise ContractError(f"{file.name}: onnxruntime cannot load it: {_first_line(error)}") from None
+        raise ContractError(f"{name}: onnxruntime cannot load it: {_first_line(error)}") from None
     if _PROVIDERS[provider] not in session.get_providers():  # it falls back to the CPU and only logs it
         raise ContractError(
-            f"{file.name}: onnxruntime cannot run it on {provider.value} (MOVEMASK_PROVIDER): the driver, CUDA or "
+            f"{name}: onnxruntime cannot run it on {provider.value} (MOVEMASK_PROVIDER): the driver, CUDA or "
             "cuDNN is missing or of another version"
         )
     return session

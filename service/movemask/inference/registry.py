@@ -13,6 +13,7 @@ from movemask.inference.check import Step, check
 from movemask.inference.contract import Backend, Contract, read_contract
 from movemask.inference.folders import ModelFolders
 from movemask.inference.model import Model, expected_tensors
+from movemask.inference.network_file import read_onnx
 from movemask.inference.onnx import OnnxSession, Provider
 from movemask.inference.session import FakeSession, Session
 
@@ -120,15 +121,15 @@ def _session(file: Path, contract: Contract, threads: int, provider: Provider, r
     network = network_file(file, contract)
     assert network is not None
     try:
-        with open(network, "rb") as stream:
-            digest = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise ContractError(f"{file.name}: network.file: {network.name}: {error.strerror}") from None
+        content = read_onnx(network)
+    except ContractError as error:
+        raise ContractError(f"{file.name}: network.file: {error}") from None
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
     if contract.network.digest not in (None, digest):
         raise ContractError(
             f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
         )
-    return OnnxSession(network, threads, provider, runs), digest
+    return OnnxSession(network, threads, provider, runs, network=content), digest
 
 
 def _first_served(entries: Mapping[str, Entry], preferred: frozenset[str]) -> str:

@@ -21,6 +21,7 @@ from google.protobuf.message import DecodeError
 
 from movemask.errors import ContractError
 from movemask.inference.guess import guess
+from movemask.inference.network_file import read_onnx
 from movemask.inference.onnx import OnnxSession
 from movemask.inference.registry import Entry, load_entry
 from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
@@ -70,17 +71,14 @@ def add_onnx(
     """
     name = checked_name(name or file.stem)
     refuse_existing(folder, name, replace, taken)
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise ContractError(f"{file}: cannot be read: {error.strerror}") from None
-    carried = carried_contract(_checked(file, raw))
+    raw = read_onnx(file)
+    carried = carried_contract(_parsed(file, raw))
     if carried is not None and kind is None and trained_with_mask is None:
         carried.setdefault("card", {}).setdefault("source", f"{file.name}, added by movemask models add")
         return Installed(
             install(folder, name, raw, carried, replace), ("its contract is the one that the file carries",)
         )
-    guessed = guess(OnnxSession(file, threads=1), kind, trained_with_mask)
+    guessed = guess(OnnxSession(file, threads=1, network=raw), kind, trained_with_mask)
     table = dict(guessed.table)
     table["card"] = {"source": f"{file.name}, added by movemask models add"}
     return Installed(install(folder, name, raw, table, replace), guessed.told)
@@ -142,27 +140,12 @@ def refuse_existing(folder: Path, name: str, replace: bool, taken: Collection[st
         raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another --name")
 
 
-def _checked(file: Path, raw: bytes) -> onnx.ModelProto:
-    """The parsed file; raises ContractError for external weights, which would be read from a path that it chooses."""
+def _parsed(file: Path, raw: bytes) -> onnx.ModelProto:
+    """The parsed file; raises ContractError for what onnx cannot read, or that has no operations."""
     try:
         model = onnx.load_model_from_string(raw)
     except DecodeError:
         raise ContractError(f"{file.name}: not an ONNX file") from None
     if not model.graph.node:
         raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
-    graphs = [model.graph]
-    while graphs:
-        current = graphs.pop()
-        tensors = list(current.initializer)
-        for node in current.node:
-            for attribute in node.attribute:
-                tensors += [attribute.t, *attribute.tensors]
-                graphs += [inner for inner in (attribute.g, *attribute.graphs) if inner.node]
-        for tensor in tensors:
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                where = next((entry.value for entry in tensor.external_data if entry.key == "location"), "?")
-                raise ContractError(
-                    f"{file.name}: the weights {tensor.name!r} are in another file, {where!r}; save it as one file "
-                    "(onnx.save with save_as_external_data=False)"
-                )
     return model

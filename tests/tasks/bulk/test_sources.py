@@ -15,6 +15,7 @@ import zstandard
 from movemask.errors import SourceError
 from movemask.tasks.bulk.sources import Chunk, Form, Sizes, check, total_bytes
 from movemask.tasks.bulk.sources import read as read_file
+from movemask.tasks.bulk.streams import TextSource
 
 GAMES = """[Event "one"]
 [Site "x"]
@@ -204,3 +205,37 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         read(tmp_path / "x.pgn.zst")
     with pytest.raises(SourceError, match="nowhere: No such file"):
         read("nowhere")
+
+
+@pytest.mark.parametrize("how", ["zst", "gz", "window"])
+def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path, how: str) -> None:
+    """Issue 17: 192 kB of zstandard took the audit 5 GB."""
+    text = (b"{" + b"x" * 10_000 + b"}\n") * 100
+    file = tmp_path / f"bomb.pgn.{how}"
+    if how == "gz":
+        file.write_bytes(gzip.compress(text * 40))
+    elif how == "zst":
+        made = zstandard.ZstdCompressor(level=3).compressobj()
+        file.write_bytes(b"".join(made.compress(text) for _ in range(40)) + made.flush())
+    else:
+        parameters = zstandard.ZstdCompressionParameters(window_log=30)
+        made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        file.write_bytes(made.compress(text) + made.flush())
+    taken = 0
+
+    def read() -> None:
+        nonlocal taken
+        with TextSource(str(file)) as source:
+            for line in source:
+                taken += len(line)
+
+    with pytest.raises(SourceError, match=r"expands to more than 500 times|too much memory"):
+        read()
+    assert taken < 40_000_000
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "long.pgn"
+    file.write_bytes(b"1. e4 e5 " * 2_000_000)
+    with TextSource(str(file)) as source, pytest.raises(SourceError, match="a line of more than 16 MiB"):
+        list(source)

@@ -7,7 +7,8 @@ import gzip
 import io
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -15,17 +16,22 @@ from movemask.errors import SourceError
 from movemask.extras import require
 from movemask.tasks.bulk.files import open_binary
 from movemask.tasks.bulk.frames import is_zstd
+from movemask.tasks.bulk.unzstd import PIECE, Unzstd
 
 #: The name of standard input.
 STDIN = "-"
 
 _GZIP = b"\x1f\x8b"
 
-#: Bytes passed to a decompressor at once, which is the resolution of progress.
-_PIECE = 4096
-
 #: Buffered text: more than a block of zstandard, so that a block is read whole.
 _BUFFER = 1 << 18
+
+#: Bytes of a line, all of which is in memory at once; more than a game of any length has.
+_LONGEST_LINE = 1 << 24
+
+#: Text may be so many times as long as the compressed file that it comes from, beyond a beginning that may be anything.
+#: Collections of games compress to between a fifth and a twentieth.
+_RATIO, _UNMEASURED = 500, 1 << 24
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
 
@@ -71,7 +77,7 @@ class TextSource:
             if zstd:
                 require("audit", name)
                 number = {start: first + n for n, start in enumerate(starts[first:])}
-                self._metered.through(_Unzstd(self._pieces, starts[first], number, self._marks))
+                self._metered.through(Unzstd(self._pieces, starts[first], number, self._marks))
             elif head[:2] == _GZIP:
                 self._metered.through(gzip.GzipFile(fileobj=cast(Any, self._pieces)))
             self.head = self._plain.peek(1)
@@ -104,7 +110,9 @@ class TextSource:
     def lines(self) -> Iterator[tuple[int, str]]:
         """The lines, each with the split that it begins in."""
         try:
-            for line in self._plain:
+            for line in iter(partial(self._plain.readline, _LONGEST_LINE), b""):
+                if len(line) == _LONGEST_LINE and not line.endswith(b"\n"):
+                    raise SourceError(f"{self._name}: a line of more than {_LONGEST_LINE >> 20} MiB is no game or FEN")
                 while self._marks and self._marks[0][0] <= self._offset:
                     mark, self._split = self._marks.popleft()
                     if mark == self._offset and not self._partial:
@@ -182,7 +190,7 @@ class _Pieces(io.RawIOBase):
         while self._ends and self._ends[0] <= self.pulled:
             self._ends.popleft()
         room = memoryview(cast(bytearray, buffer))
-        size = min(len(room), _PIECE)
+        size = min(len(room), PIECE)
         data = self._raw.read(min(size, self._ends[0] - self.pulled) if self._ends else size)
         room[: len(data)] = data
         self.pulled += len(data)
@@ -204,7 +212,7 @@ class _Metered(io.RawIOBase):
         self._read: Callable[[int], bytes | None] = pieces.read
         self._ready = memoryview(b"")
         self._pieces = pieces
-        self._pulled = 0
+        self._pulled = self._text = 0
         self._ahead: deque[tuple[int, float]] = deque()  # bytes of text to come, and of the file for them
         self.position = 0.0
 
@@ -218,11 +226,14 @@ class _Metered(io.RawIOBase):
                 return 0
             self._ahead.append((len(self._ready), self._pieces.pulled - self._pulled))
             self._pulled = self._pieces.pulled
+            self._text += len(self._ready)
+            if self._text > _UNMEASURED and self._text > _RATIO * self._pulled:
+                raise OSError(f"it expands to more than {_RATIO} times its size, which no collection of games does")
         size = min(len(buffer), len(self._ready))
         buffer[:size], self._ready = self._ready[:size], self._ready[size:]
         return size
 
-    def through(self, plain: _Unzstd | gzip.GzipFile) -> None:
+    def through(self, plain: Unzstd | gzip.GzipFile) -> None:
         """Reads through this decompressor from now on."""
         self._plain = plain
         # gzip's `read` would fill the whole buffer, and fail on damage that is still far ahead.
@@ -249,49 +260,3 @@ class _Metered(io.RawIOBase):
             self._plain.close()
             self._pieces.close()
         super().close()
-
-
-class _Unzstd(io.RawIOBase):
-    """The content of a zstandard file, frame by frame. Raises OSError if it is damaged, EOFError if it is cut short,
-    which the library's own stream reader does not report."""
-
-    def __init__(self, raw: _Pieces, start: int, number: Mapping[int, int], marks: deque[tuple[int, int]]) -> None:
-        """`raw` begins at offset `start` of the file. When a frame at an offset in `number` begins, its offset in the
-        text and that number are appended to `marks`."""
-        import zstandard
-
-        self._raw, self._start, self._number, self._marks = raw, start, number, marks
-        self._text = 0  # bytes of text so far
-        self._decompressor = zstandard.ZstdDecompressor()
-        self._damaged = zstandard.ZstdError
-        self._frame = self._decompressor.decompressobj()
-        self._begun = False
-        self._ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        room = memoryview(cast(bytearray, buffer))
-        while not self._ready:
-            data = self._frame.unused_data if self._frame.eof else b""
-            if self._frame.eof:
-                self._frame, self._begun = self._decompressor.decompressobj(), False
-            data = data or self._raw.read(_PIECE)
-            if not data:
-                if self._begun:
-                    raise EOFError("the file is cut short")
-                return 0
-            if not self._begun:
-                number = self._number.get(self._start + self._raw.pulled - len(data))
-                if number is not None:
-                    self._marks.append((self._text, number))
-            self._begun = True
-            try:
-                self._ready = memoryview(self._frame.decompress(data))
-                self._text += len(self._ready)
-            except self._damaged as error:
-                raise OSError(str(error)) from None
-        size = min(len(room), len(self._ready))
-        room[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size

@@ -1,4 +1,4 @@
-"""The subset of protocol buffers' wire format that weight files use.
+"""The subset of protocol buffers' wire format that weight files and ONNX use.
 
 Source: https://protobuf.dev/programming-guides/encoding/. Files are untrusted: every length is checked against the
 remaining bytes before it is used.
