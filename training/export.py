@@ -24,6 +24,7 @@ from training.config import Data, Run, load_run
 from training.data import PROGRESS
 from training.network import Network
 from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats, write_integers
+from training.targets import read_targets
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
 WITHIN = 0.002  # of top-1: what the faster variant may cost
@@ -132,12 +133,12 @@ def _write_contract(
         "licence": "GPL-3.0-or-later",
         "date": datetime.date.today(),
         **_data(run.data),
+        **_teachers(run),
         "steps": int(str(state["step"])),
         "positions_seen": positions,
         "architecture": f"{settings.depth} {layers} of width {settings.width}, told both ratings; from-to policy head",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "loss": f"cross-entropy over the legal slots + {run.training.legality_weight} of -ln their share of all "
-        f"+ {run.training.value_weight} of the value's cross-entropy",
+        "loss": _loss(run),
         "hardware": hardware,
         "training_seconds": round(float(str(state["seconds"]))),
         "limits": "Knows no game history, no clock and no time control; other rating scales are not lichess's.",
@@ -156,11 +157,36 @@ def _data(data: Data) -> dict[str, object]:
     }
 
 
+def _teachers(run: Run) -> dict[str, object]:
+    """Who taught the network, and which weights it began with."""
+    told: dict[str, object] = {}
+    if run.teaching is not None:
+        first = min(run.teaching.folder.glob("*.targets"))
+        digests = read_targets(first).about["teachers"]
+        told["teachers"] = {name: str(digest) for name, digest in digests.items()}
+        told["teachers_source"] = "Maia-1, GPL-3.0, github.com/CSSLab/maia-chess"
+    if run.training.start is not None:
+        told["started_from"] = run.training.start.stem
+    return told
+
+
+def _loss(run: Run) -> str:
+    value = f"{run.training.value_weight} of the value's cross-entropy"
+    if run.teaching is None:
+        rules = f"{run.training.legality_weight} of -ln their share of all"
+        return f"cross-entropy over the legal slots + {rules} + {value}"
+    taught = run.teaching
+    return (
+        f"over all slots, {taught.weight} of the cross-entropy to the teachers and the rest to the move played, "
+        f"{taught.weight_beyond} each far outside {taught.known[0]}-{taught.known[1]}; + {value}"
+    )
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml")
-    parser.add_argument("target", type=Path, help="such as models/movemask-2")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml")
+    parser.add_argument("target", type=Path, help="such as models/movemask-3")
     parser.add_argument("--hardware", required=True, help="what it was trained on")
     parser.add_argument(
         "--purpose", default="The move that a human of a given lichess rating plays, from the position alone."
