@@ -45,7 +45,7 @@ from movemask.tasks.bulk.workers import Auditor, SplitRead, Work
 #: Positions of a chunk of 40 games, nearly.
 POSITIONS = 2_800
 
-MODEL = "movemask-2"
+MODEL = "movemask-3"
 
 FENS = (
     "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",

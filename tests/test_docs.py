@@ -50,7 +50,7 @@ TOLERANCE = 0.02
 
 @pytest.fixture
 def shipped(serve: Serve) -> TestClient:
-    return serve(shipped_models(), default_model="movemask-2")
+    return serve(shipped_models(), default_model="movemask-3")
 
 
 def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
@@ -73,8 +73,8 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-2").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-2`"))
+    measured = shipped.get("/v1/models/movemask-3").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-3`"))
     assert f"{100 * measured['top1']:.1f} %" in row
     assert f"| {measured['cross_entropy']:.3f} |" in row
     assert f"| {measured['raw_leakage_mean']} |" in row

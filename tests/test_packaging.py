@@ -39,11 +39,11 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     command = [sys.executable, "-m", "movemask", "predict", "--json"]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     answer = json.loads(shown.stdout)
-    assert answer["model"]["name"] == "movemask-2"
+    assert answer["model"]["name"] == "movemask-3"
     assert len(answer["moves"]) == 20
     listed = [sys.executable, "-m", "movemask", "models", "list"]
     assert (
-        b"* movemask-2" in subprocess.run(listed, cwd=tmp_path, env=environment, check=True, capture_output=True).stdout
+        b"* movemask-3" in subprocess.run(listed, cwd=tmp_path, env=environment, check=True, capture_output=True).stdout
     )
 
 
@@ -134,7 +134,7 @@ def test_the_serving_set_serves_predicts_lists_and_checks(serving_set: dict[str,
     for verb in ("list", "check"):
         done = run(serving_set, tmp_path, "models", verb)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "movemask-2" in done.stdout
+        assert "movemask-3" in done.stdout
     port = free_port()
     command = [sys.executable, "-S", "-m", "movemask", "serve", "--port", str(port)]
     with subprocess.Popen(command, cwd=tmp_path, env=serving_set) as process:

@@ -191,8 +191,8 @@ def _loaded(file: Path) -> Model:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml, for its shards")
-    parser.add_argument("model", type=Path, help="such as models/movemask-2")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml, for its shards")
+    parser.add_argument("model", type=Path, help="such as models/movemask-3")
     parser.add_argument("--beside", type=Path, help="a models folder; all in it are measured too")
     parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one column: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
@@ -209,8 +209,9 @@ def main() -> None:
             rating: arguments.nearest / f"{name}.toml" for rating, name in nets_by_rating(arguments.nearest).items()
         }
         columns_of.append(Nearest("maia-1 nearest", {rating: _loaded(file) for rating, file in known.items()}))
-        files.append(next(iter(known.values())))  # they cost the same
-        models.append(_loaded(files[-1]))
+        if not {file.stem for file in files} & {file.stem for file in known.values()}:  # they cost the same
+            files.append(next(iter(known.values())))
+            models.append(_loaded(files[-1]))
     command = "python -m training.report " + " ".join(sys.argv[1:])
     text, columns = report(run, columns_of, arguments.split, command)
     networks = [

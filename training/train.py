@@ -272,7 +272,7 @@ def _asked_to_stop() -> Iterator[bool]:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="train, or go on training, the network of a run")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-2.toml")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml")
     parser.add_argument("--seconds", type=float, default=inf, help="stop after a sitting of this long")
     parser.add_argument(
         "--anneal", type=float, default=inf, help="bring the rates down to zero in so many seconds, then stop"

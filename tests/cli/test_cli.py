@@ -138,7 +138,7 @@ def test_serve_has_a_flag_for_every_setting_and_shows_its_default() -> None:
 def test_the_command_after_an_import_works_as_it_is_printed(models: str, tmp_path: Path) -> None:
     folder = tmp_path / "my models"
     result = run(
-        "models", "add", str(shipped_models() / "movemask-2.onnx"), "--name", "mine", "--models-dir", str(folder)
+        "models", "add", str(shipped_models() / "movemask-3.onnx"), "--name", "mine", "--models-dir", str(folder)
     )
     assert result.exit_code == 0, result.output
     printed = re.search(r"try `movemask (.*)`", result.output)
@@ -148,7 +148,7 @@ def test_the_command_after_an_import_works_as_it_is_printed(models: str, tmp_pat
 
 @pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
-    network = str(shipped_models() / "movemask-2.onnx")
+    network = str(shipped_models() / "movemask-3.onnx")
     (tmp_path / "file").touch()
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
     options = {"read-only": "ro", "full": "size=64k"}

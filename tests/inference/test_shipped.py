@@ -14,7 +14,7 @@ from movemask.planes import movemask18 as movemask_planes
 from tests.conftest import ROOT
 from tests.ground_truth import DATA
 
-NAME = "movemask-2"
+NAME = "movemask-3"
 #: Largest difference of a logit, or of a value's probability, between torch and onnxruntime, both float32.
 FLOAT_TOLERANCE = 1e-3
 #: Mean total variation between the policies over all slots of torch's floats and of 8-bit integers.

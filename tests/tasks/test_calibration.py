@@ -223,7 +223,7 @@ def test_a_contract_that_cannot_be_written_is_told_in_one_line(contract: Path, g
 
 def test_a_dry_run_of_a_shipped_model_is_allowed(games: Path) -> None:
     result = run(str(games), "--limit", "600", "--dry-run")
-    assert "movemask-2: temperature " in result.output
+    assert "movemask-3: temperature " in result.output
 
 
 def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path) -> None:

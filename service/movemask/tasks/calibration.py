@@ -18,7 +18,7 @@ from movemask.evaluation import evaluate_positions
 from movemask.inference.model import Model
 from movemask.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
 
-#: Fits to fewer moves are refused; with this many, movemask-2's standard error is about 4 %.
+#: Fits to fewer moves are refused; with this many, movemask-3's standard error is about 4 %.
 MINIMUM_MOVES = 500
 #: Fits with a standard error above this share of the temperature are refused.
 LARGEST_ERROR = 0.1

@@ -163,8 +163,8 @@ def sharpen(folder: Path) -> None:
 def test_what_cannot_be_quantised_is_said_in_one_line(folder: Path, name: str, said: str) -> None:
     write_fake(folder, "fake")
     for ending in (".onnx", ".toml"):
-        text = (shipped_models() / f"movemask-2{ending}").read_bytes()
-        (folder / f"done{ending}").write_bytes(text.replace(b"movemask-2", b"done") if ending == ".toml" else text)
+        text = (shipped_models() / f"movemask-3{ending}").read_bytes()
+        (folder / f"done{ending}").write_bytes(text.replace(b"movemask-3", b"done") if ending == ".toml" else text)
     before = contents(folder)
     result = quantize(name, "--models-dir", folder)
     assert result.exit_code == 1
@@ -173,7 +173,7 @@ def test_what_cannot_be_quantised_is_said_in_one_line(folder: Path, name: str, s
 
 
 def test_the_shipped_folder_is_not_written_to() -> None:
-    result = quantize("movemask-2-fp32")
+    result = quantize("movemask-3-fp32")
     assert result.exit_code == 1
     assert "name a folder of your own with --models-dir" in result.output
 

@@ -1,0 +1,19 @@
+"""A folder of models to audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.networks import ONNX_TOML, write_fake, write_onnx
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "net.toml").write_text(ONNX_TOML)
+    write_onnx(folder / "net.onnx")
+    write_fake(folder, "masked", trained_with_mask=True)
+    return folder

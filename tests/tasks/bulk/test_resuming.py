@@ -1,0 +1,137 @@
+"""What an operator would lose: an audit that can be stopped, killed and resumed, and that says what it cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import running, started, until, workers
+from tests.tasks.bulk.audits import GAMES, audited, fens, run
+
+
+def auditing(file: Path, out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "movemask", "audit", str(file), "--models-dir", str(models), "--model", "net"]
+    return started([*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], stderr=subprocess.PIPE)
+
+
+@contextmanager
+def halfway(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """An audit into out/ that has done two parts or more, and is not through."""
+    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 40))
+    parts = tmp_path / "out" / "parts"
+    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as process:
+        until(lambda: len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None, "two parts")
+        assert process.poll() is None, "the run was over before it could be stopped"
+        yield process
+
+
+def comparable(out: Path) -> dict[str, Any]:
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return {name: summary[name] for name in ("models", "left_out")}
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, models: Path, by: signal.Signals) -> None:
+    with halfway(tmp_path, models) as process:
+        process.send_signal(by)
+        assert process.wait(60) == (130 if by == signal.SIGINT else -signal.SIGKILL)
+    parts = tmp_path / "out" / "parts"
+    kept = {file.name: file.stat().st_mtime_ns for file in parts.glob("*.parquet")}
+    assert kept
+    seen: dict[str, int] = {}
+    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as again:
+        while again.poll() is None:
+            for file in list(parts.glob("*.parquet")):
+                try:
+                    seen[file.name] = file.stat().st_mtime_ns
+                except FileNotFoundError:
+                    break
+            time.sleep(0.02)
+        assert again.returncode == 0
+    assert {name: seen[name] for name in kept} == kept  # what was done was not done again
+    whole = ("--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
+    audited(tmp_path / "x.fen", "--models-dir", models, *whole)
+    assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_an_audit_that_is_killed(tmp_path: Path, models: Path, by: signal.Signals) -> None:
+    with halfway(tmp_path, models) as process:
+        begun = workers(process.pid)
+        assert len(begun) == 2
+        process.send_signal(by)
+        process.wait()
+        until(lambda: not any(map(running, begun)), "the workers have ended")
+
+
+def test_a_worker_that_is_killed_is_told_in_one_line_and_nothing_is_counted_twice(tmp_path: Path, models: Path) -> None:
+    with halfway(tmp_path, models) as process:
+        os.kill(min(workers(process.pid)), signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 1
+    assert said.decode().strip().splitlines()[-1].startswith("Error: a worker process died, perhaps for want of memory")
+    assert b"Traceback" not in said
+    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as again:
+        assert again.wait(120) == 0
+    audited(tmp_path / "x.fen", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
+    assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
+
+
+def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    (tmp_path / "empty.fen").write_text("# nothing\n")
+    common = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for arguments, words in [
+        ((tmp_path / "no.pgn", *common), "no.pgn: no such file"),
+        ((tmp_path, *common), "is a folder"),
+        (
+            (tmp_path / "x.pgn", *common, "--fail-above", "raw.p98=1"),
+            "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE",
+        ),
+        (
+            (tmp_path / "x.pgn", *common, "--fail-above", "rounded.max=1", "--kinds", "raw"),
+            "rounded is not among --kinds",
+        ),
+        ((tmp_path / "x.pgn", *common, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
+        ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
+        ((tmp_path / "x.pgn", *common, "--model", "net"), "--model net: twice"),
+        (("-", "-", *common), "-: standard input can be read once"),
+        ((tmp_path / "x.pgn", *common[:4], "--out", other), "holds something else (thesis.tex)"),
+        ((tmp_path / "empty.fen", *common), "no position to audit"),
+        ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file"), "cannot be written: "),
+        ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file" / "in"), "cannot be written: Not a directory"),
+        ((tmp_path / "x.pgn", *common[:4], "--out", "/proc/movemask"), "--out /proc/movemask: cannot be written: "),
+        ((tmp_path / "x.pgn", sys.executable, *common), "binary data, neither a PGN nor a list of FENs"),
+    ]:
+        result = run(*arguments)
+        assert result.exit_code == 1, words
+        assert words in result.output
+        assert all(len(line) < 400 for line in result.output.splitlines())
+        assert isinstance(result.exception, SystemExit)
+        assert "Traceback" not in result.output
+    assert (other / "thesis.tex").read_text() == "mine"
+
+
+def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES)
+    arguments = (tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
+    audited(*arguments)
+    again = run(*arguments)
+    assert again.exit_code == 1
+    assert "holds a finished audit" in again.output
+    audited(*arguments, "--restart", "--limit", 1)
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["positions"] == 10
