@@ -104,3 +104,8 @@ def _kill(cluster: Any, node: Any) -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def environment() -> dict[str, str]:
+    """This process's, with the package and the benchmarks to be found."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}{os.pathsep}{ROOT}"}

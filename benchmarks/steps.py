@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
+from movemask.answer import Answer, Query
 from movemask.api.schemas.writing import policy_out
 from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
@@ -29,7 +30,7 @@ from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.served import check_answer, check_legal
 from movemask.numeric.ragged import Float
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline
 from movemask.policy import Policies, Rule, policies
 from movemask.settings import shipped_models
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import chess
 import pytest
 
+from movemask.answer import Answer, Query
 from movemask.api.metrics import Metrics
 from movemask.board import legality
 from movemask.board.boards import Boards
@@ -23,7 +24,7 @@ from movemask.leakage.audited import Audited
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.leakage.record import AuditRecord, Figure
-from movemask.pipeline import Answer, Events, Pipeline, Query
+from movemask.pipeline import Events, Pipeline
 from movemask.store.recorder import Recorder
 from movemask.store.store import Store
 from tests.ground_truth import tricky

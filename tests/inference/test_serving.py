@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from movemask.answer import Query
 from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
 from movemask.inference.serving import Serving
-from movemask.pipeline import Pipeline, Query
+from movemask.pipeline import Pipeline
 from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge

@@ -6,15 +6,15 @@ import json
 import math
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from movemask import __version__
+from movemask.cli.audit_text import exceeded, figures, named, progress_on, show_skipped
 from movemask.cli.models import models_dir_option
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
@@ -23,7 +23,6 @@ from movemask.leakage.kinds import KINDS
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
-    from movemask.tasks.bulk.parts import PartDone
     from movemask.tasks.bulk.run import Spread
 
 #: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
@@ -155,16 +154,16 @@ def audit(
             click.echo(f"{out}: resuming an earlier run", err=True)
         with _spread(ray, contracts, jobs, gpus) as spread:
             try:
-                with _progress(progress, total) as done:
+                with progress_on(progress, total) as done:
                     finished = spread.evaluate(job, done)
                 models, skipped = running.conclude(job, finished, list(digests), spread)
             except KeyboardInterrupt:
                 click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)
             table = running.table_of(job, spread)
-    _show_skipped(skipped.reasons, skipped.examples)
+    show_skipped(skipped.reasons, skipped.examples)
     if not models:
-        raise AuditError(f"{_named(files)}: no position to audit")
+        raise AuditError(f"{named(files)}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
     audited = AuditRun(command, files, skipped, thresholds, chosen, threshold)
     summary = {
@@ -180,28 +179,19 @@ def audit(
         (job.out / running.SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
         running.end(job)
     for model in models:
-        click.echo(_line(model))
+        click.echo(figures(model))
     click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
-    failed = False
-    measured = {model.name for model in models}
+    failed = [name for name in digests if thresholds and name not in {model.name for model in models}]
     for name in digests:
-        if name not in measured:
-            failed = failed or bool(thresholds)
+        if name not in {model.name for model in models}:
             click.echo(f"{name}: no position could be measured", err=True)
     for limit_of in thresholds:
         for model in models:
             if not limit_of.applies(model):
                 click.echo(f"{model.name}: {limit_of} is not asked: trained with the mask", err=True)
             elif limit_of.exceeded(model):
-                failed = True
-                found = limit_of.found(model)
-                cell = model.of(limit_of.kind)
-                why = (
-                    f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
-                    if found is None
-                    else f"is {found:.4g}, above {limit_of.value:g}"
-                )
-                click.echo(f"{model.name}: {limit_of.kind}.{limit_of.statistic} {why}", err=True)
+                failed.append(model.name)
+                click.echo(exceeded(limit_of, model), err=True)
     if failed:
         sys.exit(EXCEEDED)
 
@@ -279,57 +269,3 @@ def _writing(out: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise AuditError(f"--out {out}: cannot be written: {error.strerror or error}") from None
-
-
-@contextmanager
-def _progress(how: str, total: int | None) -> Iterator[Callable[[PartDone], None]]:
-    """Progress on stderr: bytes of the files on disk whose positions are done, and positions per second. A bar is shown
-    only on a terminal."""
-    from tqdm import tqdm
-
-    with tqdm(
-        total=total, unit="B", unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
-    ) as bar:
-        started = time.monotonic()
-        positions = fresh = size = 0
-
-        def done(part: PartDone) -> None:
-            nonlocal positions, fresh, size
-            positions += part.positions
-            fresh += part.positions if part.fresh else 0
-            size += part.size
-            rate = fresh / max(time.monotonic() - started, 1e-9)
-            if how == "json":
-                file, split, number = part.key
-                line: dict[str, Any] = {"file": file, "split": split, "chunk": number, "fresh": part.fresh}
-                line |= {"positions": positions, "bytes": size, "total_bytes": total, "positions_per_second": rate}
-                click.echo(json.dumps(line), err=True)
-            bar.update(part.size if total is None else min(part.size, total - bar.n))
-            bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
-
-        yield done
-        if total is not None:
-            bar.update(total - bar.n)  # bytes after the last position, such as a checksum
-
-
-def _named(files: Sequence[str]) -> str:
-    """The files' names; of many, the first."""
-    return ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
-
-
-def _show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
-    for reason, times in reasons.items():
-        click.echo(f"left out: {reason}: {times:,}", err=True)
-    for example in examples[:5]:
-        click.echo(f"  {example}", err=True)
-
-
-def _line(model: Any) -> str:
-    raw, multiplied = model.of("raw"), model.of("multiplied")
-    parts = [f"{model.name}: {model.positions:,} positions"]
-    for name, cell in (("raw", raw), ("multiplied", multiplied)):
-        if cell.count:
-            parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles()['p99']:.3g}, max {cell.max:.3g}")
-    if model.trained_with_mask:
-        parts.append("trained with the mask: raw means nothing")
-    return "; ".join(parts)

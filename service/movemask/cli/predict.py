@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from movemask.answer import Answer, Query
 from movemask.api.schemas.answers import Include
 from movemask.api.schemas.sweep import Point, point_of, sweep_out
 from movemask.api.schemas.writing import policy_out
@@ -20,7 +21,7 @@ from movemask.cli.models import models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.inference.model import Model
 from movemask.leakage.reasons import explained
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED, Normalizer, Rule
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep
 

@@ -11,13 +11,14 @@ from itertools import islice
 import chess
 import numpy as np
 
+from movemask.answer import Answer, Query
 from movemask.board.elo import Elo
 from movemask.board.move_codes import code_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.numeric import losses
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline
 from movemask.policy import Rule
 
 #: Games read before a cancelled request is noticed.

@@ -10,11 +10,12 @@ from typing import TypeVar
 
 import numpy as np
 
+from movemask.answer import Answer, Query
 from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.errors import InvalidSweep, MovemaskError
 from movemask.inference.contract import Contract
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline
 from movemask.policy import Rule
 
 R = TypeVar("R")

@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from movemask.answer import Query
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN
 from movemask.api.schemas.fields import (
@@ -35,7 +36,6 @@ from movemask.api.schemas.problem import Problem
 from movemask.board.elo import Elo
 from movemask.board.position import START_WORD
 from movemask.errors import LimitExceeded
-from movemask.pipeline import Query
 from movemask.policy import Normalizer, Rule
 
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
