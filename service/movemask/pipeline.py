@@ -67,13 +67,14 @@ _NO_EVENTS = Events()
 
 
 class Pipeline:
-    """Answers queries by one model, first come, first served, in batches of whatever waits.
+    """Answers queries by one model in batches of whatever waits; clients take turns, and few queries go before many.
 
     Parameters
     ----------
     record : takes batches to be audited, and returns at once; none if they could not be made
     expect : called on the same thread before the answers go out, with how many positions `record` is about to get
     max_batch, max_waiting : limits of the queue, in positions
+    max_seconds : limit of the time that queries may wait; None for none
     max_moves : limit of `Query.moves`
     rules : which move generator finds the legal moves
     judge_share : with vectorised rules, the share of answers compared with python-chess
@@ -89,6 +90,7 @@ class Pipeline:
         expect: Callable[[int], None] = lambda positions: None,
         max_batch: int,
         max_waiting: int,
+        max_seconds: float | None = None,
         max_moves: int | None = None,
         rules: Rules = Rules.PYTHON_CHESS,
         judge_share: float = 1.0,
@@ -113,6 +115,7 @@ class Pipeline:
             threads=model.session.at_once,
             max_batch=max_batch,
             max_waiting=max_waiting,
+            max_seconds=max_seconds,
         )
 
     @property

@@ -102,6 +102,7 @@ def running(
             expect=recorder.expect,
             max_batch=settings.positions_a_run,
             max_waiting=settings.max_queue,
+            max_seconds=settings.max_wait_seconds,
             max_moves=settings.max_moves,
             rules=Rules(settings.rules),
             judge_share=settings.judge_share,

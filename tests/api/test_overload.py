@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from movemask.api.app import create_app
 from movemask.inference.model import Model
 from movemask.inference.session import Array, Session, TensorInfo
 from movemask.settings import Settings
+from tests.conftest import Serve
 from tests.networks import write_fake
 
 
@@ -175,3 +177,62 @@ def test_a_stopping_server_finishes_what_it_has_begun_and_writes_the_audit(setti
     assert [answer.status_code for answer in answers] == [200]
     with TestClient(create_app(settings)) as again:
         assert again.get("/v1/leakage").json()["models"]["fake"]["positions"] == 1
+
+
+@pytest.mark.parametrize(("limits", "said"), [({"max_requests": 1}, "takes 1 of"), ({"max_in_flight_mb": 1}, "1 MiB")])
+def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(
+    settings: Settings, gate: Gated, limits: dict[str, int], said: str
+) -> None:
+    async def story() -> None:
+        app = create_app(settings.model_copy(update={**limits, "max_queue": 4096}), prepare=gate)
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
+        ):
+            padded = b'{"moves": []' + b" " * 20_000 + b"}"
+            headers = {"Content-Type": "application/json"}
+            first = asyncio.create_task(web.post("/v1/policy", content=padded, headers=headers))
+            await begun(gate)
+            large = b" " * 1_040_000
+            refused = await web.post("/v1/policy/batch", content=large, headers=headers)
+            assert refused.status_code == 503
+            assert said in refused.json()["detail"]
+            assert refused.headers["Retry-After"] == "1"
+            assert (await web.get("/livez")).status_code == 200
+            gate.open.set()
+            assert (await first).status_code == 200
+            again = await web.post("/v1/policy/batch", content=large, headers=headers)
+            assert again.status_code == 400  # it is read, and is no JSON
+
+    asyncio.run(story())
+
+
+def test_a_large_batch_is_refused_before_it_is_parsed_when_the_queue_is_full(settings: Settings, gate: Gated) -> None:
+    async def story() -> None:
+        app = create_app(settings.model_copy(update={"max_queue": 1000}), prepare=gate)
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
+        ):
+            body = {"positions": [{"fen": "startpos"}] * 800}
+            first = asyncio.create_task(web.post("/v1/policy/batch", json=body))
+            await begun(gate)
+            broken = (json.dumps(body)[:-2] + " " * 40_000).encode()
+            refused = await web.post("/v1/policy/batch", content=broken, headers={"Content-Type": "application/json"})
+            assert refused.status_code == 503
+            assert "the queue takes 875 of large requests" in refused.json()["detail"]
+            small = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+            gate.open.set()
+            assert (await small).status_code == 200
+            assert len((await first).json()["results"]) == 800
+
+    asyncio.run(story())
+
+
+def test_a_large_answer_comes_in_pieces_and_whole(serve: Serve) -> None:
+    client = serve()
+    answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "startpos"}] * 400})
+    assert len(answer.content) > 300_000
+    assert len(answer.json()["results"]) == 400

@@ -279,3 +279,31 @@ def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[
 
     asyncio.run(story())
     assert gate.finished == 3
+
+
+def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:
+    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10_000, max_seconds=0.5)
+
+    async def story() -> None:
+        first = asyncio.create_task(ask(queue, [1]))
+        await begun(gate)
+        await asyncio.sleep(0.02)  # a position takes that long
+        gate.open.set()
+        await first
+        gate.open.clear()
+        running = asyncio.create_task(ask(queue, [1]))
+        await begun(gate)
+        held = asyncio.create_task(ask(queue, range(9)))
+        await waiting(queue, 9)
+        with pytest.raises(Overloaded, match=r"9 positions wait for .*; 5000 more would be answered in"):
+            await ask(queue, range(5000))
+        short = asyncio.create_task(ask(queue, [1]))
+        await waiting(queue, 10)
+        gate.open.set()
+        await asyncio.gather(running, held, short)
+
+    try:
+        asyncio.run(story())
+    finally:
+        gate.open.set()
+        queue.close()

@@ -20,10 +20,14 @@ from movemask.api import bodies
 from movemask.api.bodies import BodyLimits
 from movemask.api.parameters import refuse_parameters
 from movemask.api.services import Services
+from movemask.errors import Overloaded
 from movemask.settings import Settings
 
 #: Largest body, in bytes, that is parsed on the event loop; takes at most a millisecond or two.
 _SMALL = 32_768
+
+#: Share of the queue that large requests may fill; the rest is for small ones.
+_LARGE_SHARE = 0.875
 
 #: Large bodies parsed at once; each may take many times its size in memory.
 _LARGE_AT_ONCE = 2
@@ -46,6 +50,7 @@ class Direct:
         self._app = app
         self._routes = {route.path: route for route in routes}
         self._large = CapacityLimiter(_LARGE_AT_ONCE)
+        self._reading = 0  # positions in large bodies that are being parsed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self._routes.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
@@ -56,18 +61,35 @@ class Direct:
         request = Request(scope, receive, send)
         try:
             services: Services = scope["app"].state.services
-            body = await self._read(route, await request.body(), services.settings)
+            body = await self._read(route, await request.body(), services)
             refuse_parameters(request, route.body)
             response = await route.endpoint(body, request, services)
         except Exception as error:
             response = await _error_response(request, error)
         await response(scope, receive, send)
 
-    async def _read(self, route: DirectRoute, body: bytes, settings: Settings) -> BaseModel:
+    async def _read(self, route: DirectRoute, body: bytes, services: Services) -> BaseModel:
+        settings = services.settings
         limits = route.limits(settings)
         if len(body) <= _SMALL:
             return bodies.read(body, route.body, limits, settings)
-        return await to_thread.run_sync(bodies.read, body, route.body, limits, settings, limiter=self._large)
+        positions = max(1, body.count(b"{") - 1)  # more or less; parsing it would take longer than refusing it
+        self._admit(positions, services)
+        self._reading += positions
+        try:
+            return await to_thread.run_sync(bodies.read, body, route.body, limits, settings, limiter=self._large)
+        finally:
+            self._reading -= positions
+
+    def _admit(self, positions: int, services: Services) -> None:
+        """Raises Overloaded if the queue cannot take so many positions after those that are ahead of them."""
+        ahead = self._reading + services.serving.waiting()
+        most = int(_LARGE_SHARE * services.settings.max_queue)
+        if ahead and ahead + positions > most:
+            raise Overloaded(
+                f"{ahead} positions wait already; the queue takes {most} of large requests (MOVEMASK_MAX_QUEUE)",
+                retry_after=1,
+            )
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

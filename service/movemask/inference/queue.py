@@ -2,7 +2,7 @@
 
 There are as many threads as the session has runs at once. A free thread takes its share of the queue and does
 everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
-Nothing is polled, and no batch waits to fill up: a lone item is taken at once.
+Nothing is polled, and no batch waits to fill up: a lone item is taken at once. `lanes` says whose turn it is.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from movemask.errors import MovemaskError, Overloaded, ShuttingDown
+from movemask.inference.lanes import Lanes, current_client
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class _Submission(Generic[Q, A, R]):
     loop: asyncio.AbstractEventLoop
     submitted: float
     left: int
+    client: str
     taken: int = 0
     waited: float = 0.0
     results: dict[int, list[R | MovemaskError]] = field(default_factory=dict)  # by the first item of each part
@@ -94,6 +95,7 @@ class Queue(Generic[Q, A, D]):
     threads : batches in work at once
     max_batch : items in one batch
     max_waiting : items that may wait; a submission beyond it raises Overloaded, unless nothing waits
+    max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
     """
 
     def __init__(
@@ -105,15 +107,16 @@ class Queue(Generic[Q, A, D]):
         threads: int,
         max_batch: int,
         max_waiting: int,
+        max_seconds: float | None = None,
     ) -> None:
         self.name = name
+        self._max_seconds = max_seconds
         self._worker = worker
         self._follow_up = follow_up
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._wake = threading.Condition()
-        self._submissions: deque[_Submission[Q, A, Any]] = deque()
-        self._waiting = 0
+        self._lanes: Lanes[_Submission[Q, A, Any]] = Lanes()
         self._closing = False
         self._seconds_per_item = 0.0
         self._idle = threads
@@ -127,7 +130,7 @@ class Queue(Generic[Q, A, D]):
     @property
     def waiting(self) -> int:
         """Items waiting for a batch."""
-        return self._waiting
+        return self._lanes.items
 
     @property
     def alive(self) -> bool:
@@ -143,24 +146,36 @@ class Queue(Generic[Q, A, D]):
         if not items:
             raise ValueError("items: nothing to answer")
         loop = asyncio.get_running_loop()
-        entry = _Submission(items, write, loop.create_future(), loop, time.perf_counter(), len(items))
+        client = current_client.get()
+        entry = _Submission(items, write, loop.create_future(), loop, time.perf_counter(), len(items), client)
         with self._wake:
             if self._closing:
                 raise ShuttingDown("the service is stopping", retry_after=5)
-            if self._waiting and self._waiting + len(items) > self._max_waiting:
-                raise Overloaded(
-                    f"{self._waiting} positions wait for model {self.name} already; the queue takes "
-                    f"{self._max_waiting}",
-                    retry_after=max(1, round(self._waiting * self._seconds_per_item)),
-                )
-            self._submissions.append(entry)
-            self._waiting += len(items)
+            self._admit(len(items))
+            self._lanes.add(entry)
             self._wake.notify(min(len(items), self._idle))
         try:
             return await entry.future
         finally:
             if entry.taken < len(items):
                 self._drop(entry)
+
+    def _admit(self, size: int) -> None:
+        """Raises Overloaded if a submission of that size would make too many wait, or wait for too long."""
+        waiting, at_a_time = self._lanes.items, self._seconds_per_item / len(self._threads)
+        if not waiting:
+            return
+        seconds = (self._lanes.before(size) + size) * at_a_time
+        if waiting + size > self._max_waiting:
+            limit = f"the queue takes {self._max_waiting}"
+        elif self._max_seconds is not None and seconds > self._max_seconds:
+            limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
+        else:
+            return
+        raise Overloaded(
+            f"{waiting} positions wait for model {self.name} already; {limit}",
+            retry_after=max(1, round(waiting * at_a_time)),
+        )
 
     def close(self) -> None:
         """Answers the waiting items, accepts no more, and ends the threads."""
@@ -188,7 +203,7 @@ class Queue(Generic[Q, A, D]):
                     since = since if done else started
                     done.append(one)
                     size += len(items)
-                self._seconds_per_item = (time.perf_counter() - started) / len(items)
+                self._measured((time.perf_counter() - started) / len(items), len(items))
             elif not done:
                 return
             if done and (not parts or size >= self._max_batch or time.perf_counter() - since > _OLDEST):
@@ -200,27 +215,25 @@ class Queue(Generic[Q, A, D]):
             with self._wake:
                 self._idle += 1
 
+    def _measured(self, seconds_per_item: float, size: int) -> None:
+        """Follows the time of an item; a small batch, whose items take longer, counts for less."""
+        weight = 1.0 if not self._seconds_per_item else min(0.5, size / self._max_batch)
+        self._seconds_per_item += weight * (seconds_per_item - self._seconds_per_item)
+
     def _next_batch(self, patience: float | None) -> list[_Part]:
-        """Waits for items and takes a share, in order of arrival. No parts if there are none within `patience` seconds,
+        """Waits for items and takes a share. No parts if there are none within `patience` seconds,
         or the queue is closed and empty. The thread counts as busy from then on.
         """
         with self._wake:
-            self._wake.wait_for(lambda: self._waiting or self._closing, patience)
-            room = min(self._max_batch, -(-self._waiting // self._idle))  # split evenly among idle threads
-            parts: list[_Part] = []
-            now = time.perf_counter()
+            self._wake.wait_for(lambda: self._lanes.items or self._closing, patience)
+            room = min(self._max_batch, -(-self._lanes.items // self._idle))  # split evenly among idle threads
             self._idle -= 1
-            while self._submissions and room:
-                entry = self._submissions[0]
-                if entry.taken == 0:
+            now = time.perf_counter()
+            parts: list[_Part] = []
+            for entry, first, size in self._lanes.take(room):
+                if first == 0:
                     entry.waited = now - entry.submitted
-                part = entry.items[entry.taken : entry.taken + room]
-                parts.append((entry, entry.taken, part))
-                entry.taken += len(part)
-                room -= len(part)
-                self._waiting -= len(part)
-                if entry.taken == len(entry.items):
-                    self._submissions.popleft()
+                parts.append((entry, first, entry.items[first : first + size]))
             return parts
 
     def _deliver(self, parts: Sequence[_Part], answers: Sequence[Any]) -> None:
@@ -250,9 +263,7 @@ class Queue(Generic[Q, A, D]):
     def _drop(self, entry: _Submission[Any, Any, Any]) -> None:
         """Removes the rest of a submission from the queue: its caller has gone, or it has failed."""
         with self._wake:
-            if entry in self._submissions:
-                self._submissions.remove(entry)
-                self._waiting -= len(entry.items) - entry.taken
+            self._lanes.remove(entry)
 
     def _fail(self, parts: Sequence[_Part], error: Exception) -> None:
         for entry, _, _ in parts:

@@ -36,6 +36,11 @@ class Runner(Protocol):
         """Whether it accepts work."""
         ...
 
+    @property
+    def waiting(self) -> int:
+        """Positions that wait."""
+        ...
+
     def close(self) -> None:
         """Finishes waiting work, and ends."""
         ...
@@ -151,6 +156,11 @@ class Serving(Generic[S]):
         """Models whose threads have died."""
         with self._lock:
             return [name for name, loaded in self._models.items() if not loaded.runner.alive]
+
+    def waiting(self) -> int:
+        """Positions that wait for any model."""
+        with self._lock:
+            return sum(loaded.runner.waiting for loaded in self._models.values())
 
     def loaded(self) -> frozenset[str]:
         """Models in memory."""

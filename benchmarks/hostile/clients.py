@@ -1,0 +1,186 @@
+"""Clients of the trials: plain sockets, so that they can misbehave, and a service to try them on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import chess
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Service:
+    """A service of its own on a loopback port, on the shipped network."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    folder: Path
+
+    @property
+    def rss_mb(self) -> float:
+        """Resident memory in MB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+    @property
+    def peak_mb(self) -> float:
+        """The most resident memory so far, in MB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.split("VmHWM:")[1].split()[0]) / 1024
+
+    @property
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    @property
+    def log_bytes(self) -> int:
+        return (self.folder / "log.txt").stat().st_size
+
+    def stop(self, seconds: float = 60) -> float:
+        """Sends SIGTERM; the seconds until the process has ended."""
+        started = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(seconds)
+        return time.monotonic() - started
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@contextmanager
+def service(**settings: str) -> Iterator[Service]:
+    """A running service with these settings (MOVEMASK_…, in lower case without the prefix)."""
+    with tempfile.TemporaryDirectory(prefix="movemask-hostile-") as folder:
+        port = free_port()
+        variables = {f"MOVEMASK_{name.upper()}": value for name, value in settings.items()}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
+        environment = {**kept, "PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port), **variables}
+        with open(Path(folder) / "log.txt", "wb") as log:
+            command = [sys.executable, "-m", "movemask", "serve"]
+            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+        try:
+            for _ in range(300):
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+                        break
+                except OSError as error:
+                    if process.poll() is not None:
+                        raise RuntimeError((Path(folder) / "log.txt").read_text()) from error
+                    time.sleep(0.1)
+            yield Service(process, port, Path(folder))
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+
+
+def positions(count: int, seed: int = 0) -> list[str]:
+    """FENs of random games."""
+    rng, fens = random.Random(seed), []
+    while len(fens) < count:
+        board = chess.Board()
+        for _ in range(rng.randrange(8, 80)):
+            moves = list(board.legal_moves)
+            if not moves:
+                break
+            board.push(rng.choice(moves))
+            fens.append(board.fen())
+    return fens[:count]
+
+
+def request(path: str, body: Any = None, *headers: str, method: str = "") -> bytes:
+    """The bytes of a request."""
+    data = b"" if body is None else json.dumps(body).encode()
+    lines = [f"{method or ('POST' if data else 'GET')} {path} HTTP/1.1", "Host: localhost", *headers]
+    if data:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(data)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + data
+
+
+@dataclass
+class Times:
+    """Seconds of the requests of a trial, by status; 0 stands for a connection that failed."""
+
+    seconds: dict[int, list[float]] = field(default_factory=dict)
+
+    def add(self, status: int, seconds: float) -> None:
+        self.seconds.setdefault(status, []).append(seconds)
+
+    def ms(self, status: int, share: float) -> float:
+        """The quantile of a status, in milliseconds; NaN without any."""
+        values = sorted(self.seconds.get(status, []))
+        return 1e3 * values[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
+
+    def mean_ms(self, status: int) -> float:
+        return 1e3 * statistics.fmean(self.seconds[status])
+
+    def count(self, status: int) -> int:
+        return len(self.seconds.get(status, []))
+
+
+class Connection:
+    """A connection that is kept, and opened again if the service closes it."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, raw: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
+        reader, writer = self._streams
+        try:
+            writer.write(raw)
+            await writer.drain()
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            length = head.partition("content-length:")[2].split("\r\n")[0].strip()
+            body = await reader.readexactly(int(length)) if length else b""
+        except BaseException:
+            self.close()
+            raise
+        if "connection: close" in head:
+            self.close()
+        return int(head.split()[1]), body
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+
+async def repeat(port: int, raw: bytes, end: float, times: Times, *, pause: float = 0.0, patient: bool = False) -> None:
+    """Sends a request again and again until `end` (of time.monotonic); if `patient`, a second after a refusal."""
+    connection = Connection(port)
+    while time.monotonic() < end:
+        started = time.monotonic()
+        try:
+            status, _ = await connection.ask(raw)
+        except (OSError, EOFError, asyncio.IncompleteReadError):
+            status = 0
+        times.add(status, time.monotonic() - started)
+        if pause or (patient and status in (429, 503)):
+            await asyncio.sleep(pause or 1)
+    connection.close()
