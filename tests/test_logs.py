@@ -176,3 +176,18 @@ def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
     assert any(
         re.search(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$", x) for x in lines
     )
+
+
+def test_a_line_that_is_repeated_for_every_broken_connection_is_logged_a_few_times_and_counted() -> None:
+    """Issue 17: a thousand half-sent requests wrote 740 MB."""
+    repeated = logs.Repeated(most=2, seconds=10)
+
+    def logged(at: float, text: str = "Invalid HTTP request received.") -> str | None:
+        record = logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "created": at})
+        return str(record.msg) if repeated.filter(record) else None
+
+    assert [logged(at) is not None for at in (0, 1, 2, 3, 4)] == [True, True, False, False, False]
+    assert logged(5, "another") == "another"
+    again = logged(11)
+    assert again is not None
+    assert again.endswith("(3 more like it were not logged)")

@@ -104,6 +104,30 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(out, default=str).decode()
 
 
+class Repeated(logging.Filter):
+    """Drops lines that libraries repeat for every broken connection: `most` of a text in `seconds`, then a count."""
+
+    def __init__(self, most: int = 5, seconds: float = 10) -> None:
+        super().__init__()
+        self._most, self._seconds = most, seconds
+        self._seen: dict[str, tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is logged."""
+        if record.levelno < logging.WARNING:
+            return True
+        text = str(record.msg)[:100]
+        since, count = self._seen.get(text, (record.created, 0))
+        if record.created - since >= self._seconds:
+            if count > self._most:
+                record.msg = f"{record.msg} ({count - self._most} more like it were not logged)"
+            since, count = record.created, 0
+        if len(self._seen) > 100:
+            self._seen.clear()
+        self._seen[text] = since, count + 1
+        return count < self._most
+
+
 class QueuedHandler(logging.Handler):
     """Writes lines to a file descriptor from its own thread; calls `dropped` with the number of lines it dropped."""
 
@@ -227,6 +251,11 @@ def configure(level: str, log_format: str, *, dropped: Callable[[int], object] |
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
+    for name in ("uvicorn.error", "asyncio"):
+        logger = logging.getLogger(name)
+        for filter_ in [one for one in logger.filters if isinstance(one, Repeated)]:
+            logger.removeFilter(filter_)
+        logger.addFilter(Repeated())
     logging.captureWarnings(True)
     # No line names its caller, thread or process: looking them up would be half of the cost of an access line.
     logging._srcfile = None  # so in "Optimization" of Python's logging HOWTO

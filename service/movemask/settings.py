@@ -158,6 +158,16 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(
         8 * 2**20, ge=1024, description="Bytes in a request body; some routes have lower limits."
     )
+    max_connections: int = Field(2048, ge=1, description="Connections that may be open, per worker.")
+    max_connections_per_address: int = Field(
+        256, ge=1, description="Connections of one address, per worker; not counted behind proxies."
+    )
+    head_seconds: float = Field(10, gt=0, description="Seconds in which a connection must send a request's head.")
+    body_seconds: float = Field(60, gt=0, description="Seconds in which a request's body must arrive.")
+    read_seconds: float = Field(
+        30, gt=0, description="Seconds that a client may stop reading its answer before it is cut off."
+    )
+    keep_alive_seconds: float = Field(5, ge=0, description="Seconds that a connection is kept for another request.")
     drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests get to finish at shutdown.")
 
     @property

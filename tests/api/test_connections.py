@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 import uvicorn
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
-from movemask.api.connections import Connection
+from movemask.api.connections import MAX_HEADERS, Connection
+from movemask.api.doors import Doors, Limits
+from movemask.api.refusal import refuse
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:
@@ -21,14 +25,16 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 
 
 @asynccontextmanager
-async def listening(app: Any) -> AsyncIterator[tuple[list[Connection], int]]:
+async def listening(app: Any, **limits: Any) -> AsyncIterator[tuple[list[Connection], int]]:
     """Connections that are made at a port, and the port."""
     config = uvicorn.Config(app, lifespan="off")
     config.load()
     made: list[Connection] = []
+    doors = Doors(Limits(**limits))
+    watching = asyncio.create_task(doors.watch())
 
     def opened() -> Connection:
-        made.append(Connection(config=config, server_state=ServerState(), app_state={}))
+        made.append(Connection(config=config, server_state=ServerState(), app_state={}, doors=doors))
         return made[-1]
 
     with socket.socket(socket.AF_INET) as shared:  # as uvicorn makes it, without the protocol's number
@@ -36,6 +42,8 @@ async def listening(app: Any) -> AsyncIterator[tuple[list[Connection], int]]:
         server = await asyncio.get_running_loop().create_server(opened, sock=shared)
         yield made, shared.getsockname()[1]
         server.close()
+        watching.cancel()
+        doors.close()
         await server.wait_closed()
 
 
@@ -76,7 +84,7 @@ def test_headers_without_end_are_refused_before_they_are_held(begun: bytes) -> N
         return answer, sent
 
     answer, sent = asyncio.run(main())
-    assert not answer or answer.startswith(b"HTTP/1.1 400 ")
+    assert not answer or answer.startswith(b"HTTP/1.1 431 ")
     assert sent < 5_000_000
 
 
@@ -103,3 +111,159 @@ def test_large_headers_a_large_body_and_the_next_request_of_a_connection_are_tak
         return first + rest
 
     assert asyncio.run(main()).count(b"HTTP/1.1 204 ") == 2
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the size of the body."""
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        size += len(message["body"])
+        if not message.get("more_body"):
+            break
+    text = str(size).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
+    await send({"type": "http.response.body", "body": text})
+
+
+async def refusing(scope: Any, receive: Any, send: Any) -> None:
+    await refuse(PlainTextResponse("too large", 413), scope, receive, send)
+
+
+async def sent(port: int, *parts: bytes, eof: bool = False) -> bytes:
+    """All that comes back until the server closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        if eof:
+            writer.write_eof()
+        return await asyncio.wait_for(reader.read(), 20)
+    finally:
+        writer.transport.abort()
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HT", b"HTTP/1.1 408 "),
+        (HEAD, b"HTTP/1.1 408 "),
+        (HEAD + b"\r\n12345", b"HTTP/1.1 408 "),
+        (HEAD + b"\r\n1234567890GET / HTTP/1.1\r\nHo", b"HTTP/1.1 200 "),
+    ],
+)
+def test_a_request_that_is_never_sent_whole_is_given_up(raw: bytes, answer: bytes) -> None:
+    async def main() -> bytes:
+        async with listening(echo, head_seconds=0.2, body_seconds=0.2) as (_, port):
+            return await sent(port, raw)
+
+    got = asyncio.run(main())
+    assert got.startswith(answer)
+    assert (b"408" in got) == (raw != b"")
+
+
+def test_an_answer_that_is_not_read_is_given_up() -> None:
+    ended = asyncio.Event()
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            while (await asyncio.wait_for(asyncio.shield(asyncio.sleep(0, True)), 5)) and not made[
+                0
+            ].cycle.disconnected:
+                await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
+        finally:
+            ended.set()
+
+    made: list[Connection] = []
+
+    async def main() -> None:
+        async with listening(endless, read_seconds=0.3) as (connections, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            while not connections:
+                await asyncio.sleep(0.01)
+            made.append(connections[0])
+            await asyncio.wait_for(ended.wait(), 20)
+            writer.transport.abort()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [MAX_HEADERS - 1, MAX_HEADERS + 1])
+def test_headers_are_counted(count: int) -> None:
+    async def main() -> bytes:
+        async with listening(echo) as (_, port):
+            headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
+            return await sent(port, b"GET / HTTP/1.1\r\n" + headers + b"Connection: close\r\n\r\n")
+
+    assert asyncio.run(main()).startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
+
+
+def test_an_address_has_as_many_connections_as_it_may_and_gets_them_back() -> None:
+    async def main() -> None:
+        async with listening(echo, per_address=2, head_seconds=60) as (_, port):
+            kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            assert (await sent(port)).startswith(b"HTTP/1.1 503 ")
+            kept[0][1].close()
+            await kept[0][1].wait_closed()
+            await asyncio.sleep(0.05)
+            answer = await sent(port, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            kept[1][1].close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", [1000, 20_000_000])
+def test_a_refusal_arrives_though_the_client_sends_its_whole_body_first(size: int) -> None:
+    async def main() -> bytes:
+        async with listening(refusing) as (_, port):
+            head = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size
+            after = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+            return await sent(port, head, b"x" * size, after)
+
+    answer = asyncio.run(main())
+    assert answer.count(b"HTTP/1.1 413 ") == 2
+
+
+def test_a_client_that_has_closed_its_sending_side_gets_its_answer() -> None:
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(0.2)
+        await echo(scope, receive, send)
+
+    async def main() -> bytes:
+        async with listening(slow) as (_, port):
+            return await sent(port, HEAD + b"\r\n1234567890", eof=True)
+
+    answer = asyncio.run(main())
+    assert b"HTTP/1.1 200 OK" in answer
+    assert answer.endswith(b"10")
+
+
+def test_the_work_of_a_client_that_has_closed_both_sides_is_ended() -> None:
+    async def waiting(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            continue
+        ended.set()
+
+    ended = asyncio.Event()
+
+    async def main() -> None:
+        async with listening(waiting) as (_, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(HEAD + b"\r\n1234567890")
+            await writer.drain()
+            await asyncio.sleep(0.1)
+            writer.close()
+            await asyncio.wait_for(ended.wait(), 10)
+
+    asyncio.run(main())

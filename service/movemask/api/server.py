@@ -7,6 +7,7 @@ import errno
 import ipaddress
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Event
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import uvicorn
 from prometheus_client import multiprocess
@@ -24,6 +25,7 @@ from prometheus_client import multiprocess
 from movemask import logs
 from movemask.api.app import create_app
 from movemask.api.connections import Connection
+from movemask.api.doors import Doors, Limits
 from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
@@ -51,6 +53,7 @@ def serve(settings: Settings) -> None:
     provider_named(settings.provider)
     keys = Keys.of(settings)
     _check_tls(settings)
+    _allow_descriptors()
     listeners = listen(settings.host, settings.port)
     try:
         _prepare_database(settings.database_url)
@@ -69,6 +72,14 @@ def serve(settings: Settings) -> None:
     finally:
         for listener in listeners:
             listener.close()
+
+
+def _allow_descriptors() -> None:
+    """Raises the limit of open files as far as the system lets this process: each connection takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else 65_536, hard))
 
 
 def _prepare_database(url: str) -> None:
@@ -137,6 +148,7 @@ async def _run(
     `stopping` is set if a signal came before uvicorn handles them.
     """
     app = create_app(settings, own_process=True)
+    doors = Doors(Limits.of(settings))
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
@@ -145,16 +157,20 @@ async def _run(
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
         proxy_headers=False,  # `Web` reads them, of as many proxies as there are
-        http=Connection,
+        timeout_keep_alive=cast(int, settings.keep_alive_seconds),
+        http=cast(Any, partial(Connection, doors=doors)),
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
     async with app.router.lifespan_context(app):
         reporting = asyncio.create_task(_reporting(report)) if report else None
+        watching = asyncio.create_task(doors.watch())
         server = uvicorn.Server(config)
         server.should_exit = stopping.is_set()
         with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
             await server.serve(list(listeners))
+        watching.cancel()
+        doors.close()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
         if reporting:
             reporting.cancel()
