@@ -47,6 +47,13 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     )
 
 
+def test_the_wheel_has_the_page(installed: Path) -> None:
+    page = ROOT / "service" / "movemask" / "api" / "page"
+    names = {file.name for file in page.iterdir()}
+    assert {"index.html", "main.js", "style.css", "pieces.svg"} <= names
+    assert {file.name for file in (installed / "movemask" / "api" / "page").iterdir()} == names
+
+
 def test_an_installed_packages_models_are_not_written_to(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     folder = installed / "movemask" / "shipped_models"

@@ -12,6 +12,7 @@ export class Board {
   #squares = new Map(); // name → button
   #pieces = new Map();
   #legal = new Map(); // from-square → moves of the answer
+  #fen = "";
   #flip = false;
   #chosen = null;
   #focus = "e2";
@@ -24,6 +25,7 @@ export class Board {
     this.#onMove = onMove;
     root.setAttribute("role", "grid");
     root.setAttribute("aria-label", "Chess board");
+    root.addEventListener("focusin", (event) => event.target.dataset.square && this.#go(event.target.dataset.square, false));
     root.addEventListener("keydown", (event) => this.#key(event));
     root.addEventListener("pointerdown", (event) => this.#pressed(event));
     root.addEventListener("pointermove", (event) => this.#dragged(event));
@@ -38,9 +40,10 @@ export class Board {
       this.#flip = flip;
       this.#lay();
     }
-    this.#pieces = piecesOf(fen);
     this.#legal = Map.groupBy(moves, (move) => move.uci.slice(0, 2));
-    this.#chosen = null;
+    if (fen !== this.#fen || !this.#legal.has(this.#chosen)) this.#chosen = null; // a slider must not drop the piece
+    this.#fen = fen;
+    this.#pieces = piecesOf(fen);
     for (const [name, square] of this.#squares) this.#draw(name, square, last, check);
     this.draw(arrows);
     this.#mark();
@@ -118,8 +121,9 @@ export class Board {
       if (chosen) words.push("chosen");
       if (target) words.push(`move here: ${targets.get(name).map((move) => move.san).join(" or ")}`);
       else if (this.#legal.has(name) && !this.#chosen) words.push("can move");
-      square.setAttribute("aria-label", words.join(", "));
-      square.setAttribute("aria-selected", chosen);
+      const label = words.join(", ");
+      if (square.ariaLabel !== label) square.ariaLabel = label; // most squares stay as they are
+      if (square.ariaSelected !== String(chosen)) square.ariaSelected = String(chosen);
     }
   }
 

@@ -19,7 +19,7 @@ let timer, counted = "", said = () => {};
 export function follow(report) {
   said = report;
   counted = "";
-  look();
+  return look();
 }
 
 export function stop() {
@@ -67,12 +67,12 @@ function card([name, model]) {
   const findings = judged(model);
   return element("article", { className: findings.length ? "alarm" : "", "aria-label": name },
     element("h3", {}, name), element("p", { className: "verdict" }, findings.length ? findings.join(" ") : "Normal."),
-    table(`Leakage of ${name}`, ["", "mean", "p99", "max", "top move changed"], [
+    table(`Leakage of ${name}`, ["way to mask", "mean", "p99", "max", "top move changed"], [
       ["served", percent(served.mean), percent(served.p99), percent(served.max), "–"],
       ["no mask (raw)", percent(raw.mean), percent(raw.p99), percent(raw.max), share(raw)],
       ["multiplied", percent(multiplied.mean), percent(multiplied.p99), percent(multiplied.max), share(multiplied)],
     ]),
-    element("p", { className: "quiet" }, `${model.positions.toLocaleString()} positions. `,
+    element("p", { className: "quiet" }, `${model.positions.toLocaleString()} position${model.positions === 1 ? "" : "s"}. `,
       model.trained_with_mask ? "Trained with the mask: raw means nothing." : "Served is always 0; raw is how well the network knows the rules; multiplied is what that mistake would cost."));
 }
 
@@ -107,7 +107,7 @@ async function groups() {
   const answers = await Promise.all(Object.keys(GROUPS).map((by) => call(`v1/leakage?by=${by}`)));
   byId("groups").replaceChildren(...Object.entries(GROUPS).map(([by, title], index) => {
     const models = Object.entries(answers[index].models);
-    const tables = models.map(([name, model]) => {
+    const tables = models.filter(([, model]) => Object.keys(model.by?.[by] ?? {}).length).map(([name, model]) => {
       const rows = Object.entries(model.by?.[by] ?? {}).map(([group, figures]) => {
         const size = by === "cause" ? figures.share : figures.kinds.raw?.mean;
         return { group, size: size ?? 0, positions: figures.positions };

@@ -22,7 +22,7 @@ let shown = null; // the answer that is on the board
 let latest = 0; // which update is the newest; older answers are dropped
 let retry;
 
-/** Asks for what the state needs, and shows it. */
+/** Shows the state, and asks for what that needs. */
 async function update() {
   const ticket = ++latest;
   const current = () => ticket === latest;
@@ -30,11 +30,18 @@ async function update() {
   writeHash();
   views();
   controls();
+  document.body.setAttribute("aria-busy", "true");
+  await answered(current);
+  if (current()) document.body.setAttribute("aria-busy", "false");
+}
+
+/** Asks, and shows what comes, as long as nothing newer is wanted. */
+async function answered(current) {
   dashboard.stop();
   try {
     if (!models.length) await loadModels();
     if (!current()) return;
-    if (state.view === "leakage") return dashboard.follow(report);
+    if (state.view === "leakage") return await dashboard.follow(report);
     const answer = state.view === "lens"
       ? await lensAnswer(turn(), state.model)
       : await remembered("v1/policy", { ...position(), ...named(), elo: elo(turn()), include: ["san"] });

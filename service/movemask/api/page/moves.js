@@ -70,7 +70,8 @@ export function showLine(root, { reports, at, first, goTo }) {
     return element("li", {}, button);
   });
   root.replaceChildren(...items);
-  const current = root.querySelector("[aria-current]");
-  if (current) root.scrollTop = current.offsetTop - root.offsetTop - root.clientHeight / 2;
-  else root.scrollTop = 0;
+  requestAnimationFrame(() => { // by then the browser has laid it out anyway
+    const current = root.querySelector("[aria-current]");
+    root.scrollTop = current ? current.offsetTop - root.offsetTop - root.clientHeight / 2 : 0;
+  });
 }

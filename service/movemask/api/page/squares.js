@@ -36,7 +36,7 @@ export const pieceName = (piece) => `${piece[0] === "w" ? "white" : "black"} ${N
 
 /** A piece as an image of size 1. */
 export const drawing = (piece, attributes = {}) =>
-  svg("svg", { viewBox: "0 0 45 45", ...attributes }, svg("use", { href: `${PIECES}#${piece}` }));
+  svg("svg", { viewBox: "0 0 45 45", "aria-hidden": "true", ...attributes }, svg("use", { href: `${PIECES}#${piece}` }));
 
 /** An arrow on a board of size 8, as wide as its probability; `kind` is "legal" or "illegal". */
 export function arrow({ uci, probability, kind }, flip) {

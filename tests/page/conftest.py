@@ -1,0 +1,56 @@
+"""A real Chromium that looks at a real service. Skipped by name where no Chromium is installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from movemask.settings import shipped_models
+from tests.networks import write_fake
+from tests.page.visits import Visit
+from tests.processes import served
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A module's own: while Playwright runs, no other test of the process could run an event loop."""
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped networks, two of one rating each, and one that fails its check."""
+    folder = tmp_path_factory.mktemp("models")
+    for file in shipped_models().iterdir():
+        if file.suffix in (".toml", ".onnx"):
+            (folder / file.name).symlink_to(file)
+    for name in ("zz-1100", "zz-1900"):
+        write_fake(folder, name)
+    (folder / "zz-broken.toml").write_text("[contract]\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def port(models: Path) -> Iterator[int]:
+    """A service of its own for the tests of the page."""
+    with served(models, "--threads", "1", "--log-level", "warning") as (_, port):
+        yield port
+
+
+@pytest.fixture
+def visit(browser: Browser, port: int) -> Iterator[Visit]:
+    """A new visitor; at the end nothing may have gone wrong in the browser."""
+    visit = Visit(browser, f"http://127.0.0.1:{port}")
+    yield visit
+    visit.leave()

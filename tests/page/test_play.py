@@ -1,0 +1,246 @@
+"""What a player would lose: a game on the page, by every way to move, and a page that says what is wrong."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import re
+import threading
+from pathlib import Path
+from urllib.parse import quote
+
+import chess
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.conftest import ROOT
+from tests.page.visits import Visit
+from tests.ports import free_port
+from tests.processes import call, served, stopped
+
+PGN = (
+    '[White "Anderssen"]\n[Black "Kieseritzky"]\n[WhiteElo "1900"]\n[BlackElo "1800"]\n\n1. e4 e5 2. f4 exf4 3. Bc4 *\n'
+)
+
+
+def address(fen: str, view: str = "play", **more: str) -> str:
+    return f"#{view}?fen={quote(fen)}" + "".join(f"&{name}={quote(value)}" for name, value in more.items())
+
+
+def test_a_game_to_mate_by_clicks_a_drag_typing_and_the_keyboard_alone(visit: Visit) -> None:
+    page = visit.open()
+    visit.sees("White to move")
+    visit.click("f2", "f3")
+    visit.sees("Black to move")
+    visit.drag("e7", "e5")
+    visit.sees("White to move")
+    visit.type_move("g4")
+    visit.sees("Black to move")
+    visit.square("d8").focus()
+    page.keyboard.press("Enter")
+    for key in ("ArrowRight",) * 4 + ("ArrowDown",) * 4:
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "h4, empty, move here: Qh4#"
+    page.keyboard.press("Enter")
+    visit.sees("Checkmate. Black wins.")
+    visit.line("f3", "e5", "g4", "Qh4#")
+    assert visit.piece("h4") == "bq"
+    assert not page.locator(".movable").count()
+    visit.open(page.url.removeprefix(visit.url + "/"))  # the address holds the game
+    visit.sees("Checkmate. Black wins.")
+    visit.line("f3", "e5", "g4", "Qh4#")
+
+
+def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
+    page = visit.open()
+    visit.click("e2")
+    assert sorted(page.locator(".target").evaluate_all("all => all.map(one => one.dataset.square)")) == ["e3", "e4"]
+    visit.click("e5")
+    visit.drag("e2", "e5")
+    visit.drag("b1", "d2")
+    visit.click("e7")
+    assert not page.locator(".target").count()
+    assert not page.locator("#line button").count()
+    visit.type_move("e5")
+    visit.is_told("Not a legal move here: e5")
+    visit.type_move("e4")
+    visit.line("e4")
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+@pytest.mark.parametrize(("letter", "name"), [("n", "white knight"), ("q", "white queen")])
+def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit, letter: str, name: str) -> None:
+    page = visit.open(address("8/P6k/8/8/8/8/7K/8 w - - 0 1"))
+    visit.click("a7", "a8")
+    picker = page.get_by_role("dialog")
+    expect(picker.get_by_role("button")).to_have_count(4)
+    page.keyboard.press("Escape")  # and then nothing is played
+    expect(picker).to_be_hidden()
+    visit.drag("a7", "a8")
+    picker.get_by_role("button", name=name).click()
+    visit.sees("Black to move")
+    assert visit.piece("a8") == "w" + letter
+
+
+@pytest.mark.parametrize(
+    ("fen", "squares", "expected", "more"),
+    [
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", ("e1", "g1"), {"g1": "wk", "f1": "wr", "h1": ""}, {}),
+        ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", ("e8", "c8"), {"c8": "bk", "d8": "br", "a8": ""}, {}),
+        ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", ("e5", "d6"), {"d6": "wp", "d5": "", "e5": ""}, {}),
+        (
+            "1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1",
+            ("b1", "e1"),
+            {"g1": "wk", "f1": "wr", "b1": "", "e1": ""},
+            {"chess960": "1"},
+        ),
+    ],
+    ids=["castling", "long castling", "en passant", "Chess960"],
+)
+def test_moves_of_two_pieces_are_shown_as_the_service_has_them(
+    visit: Visit, fen: str, squares: tuple[str, str], expected: dict[str, str], more: dict[str, str]
+) -> None:
+    visit.open(address(fen, **more))
+    visit.click(*squares)
+    visit.sees("Black to move" if " w " in fen else "White to move")
+    visit.settles()
+    assert {name: visit.piece(name) for name in expected} == expected
+
+
+def test_the_model_answers_and_undo_gives_the_turn_back(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_label("Model plays").select_option("Black")
+    visit.click("e2", "e4")
+    expect(page.locator("#line button")).to_have_count(2)
+    visit.sees("White to move")
+    moves = re.findall(r"moves=([\w.]+)", page.url)[0].split(".")
+    board = chess.Board()
+    for uci in moves:
+        board.push_uci(uci)  # raises for a move that is not legal
+    page.keyboard.press("u")
+    expect(page.locator("#line button")).to_have_count(0)
+    visit.sees("White to move")
+
+
+def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
+    page = visit.open()
+    assert page.locator(".arrow.legal").count() > 1
+    first = page.locator(".move").first
+    san = first.locator(".san").inner_text()
+    first.hover()
+    assert page.locator(".arrow.lit").count() == 1
+    first.click()
+    visit.line(san)
+    page.keyboard.press("f")
+    assert visit.square("h8").bounding_box()["y"] > visit.square("h1").bounding_box()["y"]  # type: ignore[index]
+    page.get_by_label("Arrows").uncheck()
+    expect(page.locator(".arrow")).to_have_count(0)
+
+
+def test_rubbish_is_told_in_the_service_s_words_and_the_board_stays(visit: Visit) -> None:
+    visit.refusals = True
+    page = visit.open("#play?moves=e2e4")
+    for text, words in (
+        ("rubbish", "pgn: "),
+        ("8/8/8/8/8/8/8/8 w - - 0 1", "is not a valid position"),
+        ("rnbqkbnr/pppppppp/8/8", "is cut short"),
+        ("1. e4 e5 2. Ke3 *", "Ke3"),
+        ("<img src=x onerror=alert(1)>", "pgn: "),
+        ("", "paste a FEN or a PGN first"),
+    ):
+        page.get_by_label("FEN or PGN").fill(text)
+        page.get_by_role("button", name="Load").click()
+        visit.is_told(words)
+        visit.line("e4")
+        visit.sees("Black to move")
+
+
+def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
+    page = visit.open()
+    page.get_by_label("FEN or PGN").fill(PGN + "\n" + PGN.replace("Anderssen", "Morphy"))
+    page.get_by_role("button", name="Load").click()
+    visit.line("e4", "e5", "f4", "exf4", "Bc4")
+    expect(page.locator("#white-shown")).to_have_text("1900")
+    expect(page.locator("#games option")).to_have_text([re.compile("Anderssen"), re.compile("Morphy")])
+    page.locator("#games").select_option("1")
+    page.get_by_role("button", name="Flip").click()
+    page.locator("h1").click()
+    board = chess.Board()
+    for uci in ("e2e4", "e7e5", "f2f4", "e5f4", "f1c4"):
+        page.keyboard.press("ArrowRight")
+        board.push_uci(uci)
+        visit.sees("White to move" if board.turn else "Black to move")
+        expect(visit.square(uci[2:])).to_have_attribute("data-piece", re.compile("."))
+    visit.settles()
+    shown = {name: visit.piece(name) or None for name in chess.SQUARE_NAMES}
+    pieces = {name: board.piece_at(chess.parse_square(name)) for name in chess.SQUARE_NAMES}
+    assert shown == {
+        name: piece and ("w" if piece.color else "b") + piece.symbol().lower() for name, piece in pieces.items()
+    }
+    page.keyboard.press("Home")
+    visit.sees("White to move")
+    page.keyboard.press("End")
+    visit.sees("Black to move")
+    assert page.evaluate("window.jumped") < 0.02
+
+
+def test_a_model_that_is_not_served_is_told(visit: Visit) -> None:
+    visit.refusals = True
+    visit.open("#play?model=zz-broken")
+    visit.is_told("Model unavailable")
+    visit.open("#play?model=none")
+    visit.is_told("no model 'none'")
+
+
+def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(browser: Browser, models: Path) -> None:
+    port = free_port()
+    with served(models, "--threads", "1", port=port) as (process, _):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        visit.refusals = True
+        visit.open()
+        assert stopped(process) == 0
+        visit.click("e2", "e4")
+        visit.is_told("The service does not answer. Trying again in 2 s.")
+    with served(models, "--threads", "1", port=port):
+        visit.sees("Black to move")
+        expect(visit.page.get_by_role("alert")).to_be_hidden()
+        visit.line("e4")
+        visit.leave()
+
+
+def test_with_keys_the_page_asks_for_one(browser: Browser, models: Path) -> None:
+    port, key = free_port(), "a-visitor-s-key-0123456789"
+    command = ("--threads", "1", "--api-keys", f"{key}:policy")
+    with served(models, *command, port=port):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        visit.refusals = True
+        page = visit.open()
+        visit.is_told("Unauthorized")
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Use this key").click()
+        visit.sees("White to move")
+        expect(page.get_by_role("alert")).to_be_hidden()
+        page.get_by_role("link", name="Leakage").click()
+        visit.is_told("needs the scope audit")
+        visit.leave()
+
+
+def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, models: Path) -> None:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    handler = functools.partial(Quiet, directory=ROOT / "examples")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        origin = f"http://127.0.0.1:{server.server_port}"
+        with served(models, "--threads", "1", "--cors-origins", origin) as (_, port):
+            page = browser.new_page()
+            page.goto(f"{origin}/moves.html?service=http://127.0.0.1:{port}")
+            expect(page.locator("#moves li")).to_have_count(5)
+            best = call(port, "/v1/policy", {"fen": "startpos", "include": ["san"]})["moves"][0]["san"]
+            expect(page.locator("#moves li").first).to_contain_text(best)
+            page.get_by_label("Position").fill("rubbish")
+            expect(page.locator("#status")).to_contain_text("is cut short")
+            page.close()
+        server.shutdown()

@@ -1,0 +1,127 @@
+"""What a reader would lose: the chart, the lens and the dashboard, for everyone and on every screen."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect
+
+from tests.page.visits import Visit
+from tests.processes import call, until
+
+RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
+VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#leakage"]
+
+
+def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
+    page = visit.open(f"#ratings?{RUY}")
+    sweep = call(port, "/v1/policy/sweep", {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"]})
+    sans = [move["san"] for move in sweep["moves"][:6]]
+    names = page.locator("#chart text.end").all_text_contents()
+    assert set(sans) <= set(names)
+    assert "Bb5" in names  # was played
+    page.get_by_text("As a table").click()
+    rows = page.locator("#chart-table tbody tr")
+    assert rows.first.locator("td").count() == len(sweep["points"]) == 18
+    for index, move in enumerate(sweep["moves"][:3]):
+        expect(rows.nth(index).locator("th")).to_have_text(move["san"])
+        shown = float(rows.nth(index).locator("td").first.inner_text().removesuffix("%").strip())
+        assert shown == pytest.approx(100 * move["probabilities"][0], abs=0.06)
+    expect(page.locator("#surprise")).to_contain_text("Bb5 was played: choice")
+    expect(page.locator("#surprise")).to_contain_text("nats")
+    box = page.locator("#chart svg").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50)
+    expect(page.locator("#chart .told")).to_contain_text(re.compile(r"1[56]00: "))
+
+
+def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
+    page = visit.open("#play?moves=e2e4")
+    before = page.locator("#bars").inner_text()
+    page.get_by_role("slider", name="Black").focus()
+    for _ in range(14):
+        page.keyboard.press("ArrowLeft")
+    expect(page).to_have_url(re.compile("black=800"))
+    expect(page.locator("#bars")).not_to_have_text(before)
+    page.get_by_role("link", name="Ratings").click()
+    page.get_by_label("the player to move").check()
+    expect(page.locator("#chart .axis")).to_have_text("rating of black")
+    page.go_back()
+    expect(page.get_by_role("heading", name="Moves", exact=True)).to_be_visible()
+
+
+def test_networks_of_one_rating_are_compared_with_each_other(visit: Visit) -> None:
+    page = visit.open("#ratings?moves=e2e4&model=zz-1100")
+    expect(page.locator("#chart .axis")).to_have_text("network")
+    expect(page.locator("#chart-table thead th")).to_have_text(["Move", "zz-1100", "zz-1900"])
+    expect(page.get_by_role("slider", name="White")).to_be_disabled()
+    expect(page.locator("#no-ratings")).to_have_text("zz-1100 plays at one rating only.")
+
+
+def test_the_lens_shows_the_illegal_moves_with_their_probability_and_cause(visit: Visit, port: int) -> None:
+    page = visit.open("#lens?model=zz-1900&beside=zz-1100")
+    answers = [
+        call(port, "/v1/policy", {"fen": "startpos", "model": name, "include": ["illegal", "san"]})
+        for name in ("zz-1900", "zz-1100")
+    ]
+    assert page.locator("#board .arrow.illegal").count() > 0
+    for card, answer in zip(page.locator("#lenses article").all(), answers, strict=True):
+        expect(card.get_by_role("heading").first).to_have_text(answer["model"]["name"])
+        assert card.locator(".sentence").count() == 2
+        worst = answer["illegal"]["moves"][0]["uci"]
+        expect(card.locator(".illegal-moves li").first).to_contain_text(f"{worst[:2]}\N{EN DASH}{worst[2:]}")
+        last = card.locator(".comparison tr.illegal td").all_inner_texts()
+        found = [float(text.replace("%", "").strip()) for text in last]
+        leakage = answer["leakage"]
+        assert found == pytest.approx([0, 100 * leakage["raw"], 100 * leakage["multiplied"]], rel=0.06)
+        assert card.locator(".miniature .arrow.illegal").count() > 0
+
+
+def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Visit, port: int) -> None:
+    name = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
+    page = visit.open("#leakage")
+    card = page.get_by_role("article", name=name, exact=True)
+    expect(card.locator(".verdict")).to_contain_text("ormal")
+    expect(page.get_by_role("heading", name="By cause, phase and rating")).to_be_visible()
+    expect(page.locator("#groups table").first).to_be_visible()
+    expect(page.locator("#history svg")).to_be_visible()
+    broken = page.locator("#models tr", has_text="zz-broken")
+    expect(broken).to_contain_text("not served")
+    positions = card.locator("p.quiet")
+
+    def counted() -> int:
+        visit.page.wait_for_timeout(100)  # lets the browser's events in
+        return int(re.sub(r"\D", "", positions.inner_text().split(" position")[0]))
+
+    before = counted()
+    for move in ("a2a3", "b2b3", "c2c3"):
+        call(port, "/v1/policy", {"moves": [move]})
+    until(lambda: counted() >= before + 3, "the dashboard has the new positions")
+    board = page.locator("#worst a").first
+    expect(board.get_by_role("img")).to_have_attribute("aria-label", re.compile("to illegal moves"))
+    board.click()
+    expect(page.get_by_role("heading", name="Without the mask", exact=True)).to_be_visible()
+    expect(page.locator("#lenses article").first).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
+    browser: Browser, port: int, width: int, scheme: str
+) -> None:
+    options: dict[str, Any] = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme, "bypass_csp": True}
+    visit = Visit(browser, f"http://127.0.0.1:{port}", **options)
+    for view in VIEWS:
+        page = visit.open(view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+        found = Axe().run(page).response["violations"]
+        serious = [
+            (one["id"], [node["html"][:150] for node in one["nodes"]])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], view
+    visit.leave()

@@ -1,0 +1,95 @@
+"""`Visit`: a browser window on the page that notes all that goes wrong in it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+
+#: Reports what the Content-Security-Policy stops, and how far the layout has jumped, to the tests.
+WATCH = """
+addEventListener("securitypolicyviolation", (event) => console.error("CSP: " + event.violatedDirective));
+window.jumped = 0;
+new PerformanceObserver((list) => {
+  for (const shift of list.getEntries()) if (!shift.hadRecentInput) window.jumped += shift.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+class Visit:
+    """One visitor. `refusals` allows answers that are errors, which Chromium reports on its console."""
+
+    def __init__(self, browser: Browser, url: str, **options: Any) -> None:
+        self.url = url
+        self.refusals = False
+        self._said: list[str] = []
+        self._asked: set[str] = set()
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options})
+        context.set_default_timeout(10_000)
+        context.add_init_script(WATCH)
+        self.page: Page = context.new_page()
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self._said.append(str(error)))
+        self.page.on("request", lambda request: self._asked.add(request.url))
+
+    def open(self, address: str = "") -> Page:
+        """The page at an address, with its answers."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}/{address}")
+        self.settles()
+        return self.page
+
+    def settles(self) -> None:
+        """Waits until what was asked for is shown."""
+        expect(self.page.locator("body")).to_have_attribute("aria-busy", "false")
+
+    def leave(self) -> None:
+        """Closes the window. Fails for an error on the console, a violation, or a request to anywhere else."""
+        self.page.context.close()
+        assert not self._said
+        assert not {url for url in self._asked if not url.startswith((self.url, "about:", "data:"))}
+
+    def square(self, name: str) -> Locator:
+        return self.page.locator(f'[data-square="{name}"]')
+
+    def piece(self, name: str) -> str | None:
+        return self.square(name).get_attribute("data-piece")
+
+    def click(self, *squares: str) -> None:
+        for name in squares:
+            self.square(name).click()
+
+    def drag(self, source: str, target: str) -> None:
+        start, end = (self.square(name).bounding_box() for name in (source, target))
+        assert start
+        assert end
+        mouse = self.page.mouse
+        mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+        mouse.down()
+        mouse.move(start["x"] + start["width"], start["y"])
+        mouse.move(end["x"] + end["width"] / 2, end["y"] + end["height"] / 2)
+        mouse.up()
+
+    def type_move(self, text: str) -> None:
+        self.page.get_by_label("Move", exact=True).fill(text)
+        self.page.get_by_label("Move", exact=True).press("Enter")
+
+    def sees(self, words: str) -> None:
+        """What is said of the position."""
+        expect(self.page.locator("#said")).to_contain_text(words)
+
+    def is_told(self, words: str) -> None:
+        """What the alert says."""
+        expect(self.page.get_by_role("alert")).to_contain_text(words)
+
+    def line(self, *moves: str) -> None:
+        """The moves that were played."""
+        items = self.page.locator("#line button")
+        expect(items).to_have_text([re.compile(rf"(\d+(\.|…) )?{re.escape(move)}") for move in moves])
+
+    def _note(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not (
+            self.refusals and message.text.startswith("Failed to load resource")
+        ):
+            self._said.append(message.text)
