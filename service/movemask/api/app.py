@@ -28,6 +28,7 @@ from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, games, leakage, models, operations, page, policy, sweep
 from movemask.api.routing import operation_id
 from movemask.api.services import running_services
+from movemask.api.shares import Shares
 from movemask.inference.model import Model
 from movemask.settings import Settings
 
@@ -110,7 +111,7 @@ def create_app(
     )
     routers = (module.router for module in (policy, sweep, games, audit, leakage, models))
     for router in (*routers, operations.keyed_router):
-        app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403))
+        app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
     if settings.page:
         app.include_router(page.router)
@@ -120,6 +121,7 @@ def create_app(
     direct = (*policy.DIRECT, *sweep.DIRECT, *games.DIRECT, *audit.DIRECT)
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
+    app.add_middleware(Shares, bodies=frozenset(route.path for route in direct), settings=settings, metrics=metrics)
     app.add_middleware(Admission, settings=settings, metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)
     app.add_middleware(web.Web, settings=settings, metrics=metrics)

@@ -20,6 +20,7 @@ from movemask.api import bodies
 from movemask.api.bodies import BodyLimits
 from movemask.api.parameters import refuse_parameters
 from movemask.api.services import Services
+from movemask.api.shares import take
 from movemask.errors import Overloaded
 from movemask.settings import Settings
 
@@ -35,12 +36,14 @@ _LARGE_AT_ONCE = 2
 
 @dataclass(frozen=True, slots=True)
 class DirectRoute:
-    """A POST route: its path, the model of its body, its endpoint and the limits of its body."""
+    """A POST route: its path, the model of its body, its endpoint, the limits of its body, and how many positions a
+    body asks about, for its client's share."""
 
     path: str
     body: type[BaseModel]
     endpoint: Callable[[Any, Request, Services], Awaitable[Response]]
     limits: Callable[[Settings], BodyLimits]
+    positions: Callable[[Any], int] = lambda body: 1
 
 
 class Direct:
@@ -63,6 +66,7 @@ class Direct:
             services: Services = scope["app"].state.services
             body = await self._read(route, await request.body(), services)
             refuse_parameters(request, route.body)
+            take(scope, route.positions(body))
             response = await route.endpoint(body, request, services)
         except Exception as error:
             response = await _error_response(request, error)

@@ -81,7 +81,9 @@ class Metrics(RuntimeEvents):
             "movemask_served_leakage", "Answers withheld because a check of them failed. Must stay 0."
         )
         self.rejected = counter(
-            "movemask_rejected", "Requests refused because a queue is full, or at shutdown.", ["reason"]
+            "movemask_rejected",
+            "Requests refused: too much waits, a client has had its share, or shutdown.",
+            ["reason"],
         )
         self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
         self.log_dropped = counter(
@@ -163,7 +165,7 @@ class Metrics(RuntimeEvents):
         """Counts a problem sent to a client, as a response or in a batch."""
         if problem.name == problems.SERVED_LEAKAGE:
             self.served_leakage.inc()
-        elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
             self.rejected.labels(problem.name).inc()
         elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             self.invalid.labels(problem.name).inc()

@@ -40,6 +40,7 @@ TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
     (errors.InvalidAudit, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-audit"),
     (errors.LimitExceeded, HTTPStatus.UNPROCESSABLE_ENTITY, "limit-exceeded"),
     (errors.Overloaded, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
+    (errors.RateLimited, HTTPStatus.TOO_MANY_REQUESTS, "rate-limited"),
     (errors.ShuttingDown, HTTPStatus.SERVICE_UNAVAILABLE, "shutting-down"),
     (errors.ModelUnavailable, HTTPStatus.SERVICE_UNAVAILABLE, "model-unavailable"),
     (errors.ModelError, HTTPStatus.BAD_GATEWAY, "model-error"),
@@ -69,6 +70,7 @@ _DESCRIPTIONS = {
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
     422: "A position, move, field or parameter is invalid; `detail` names it.",
+    429: "The client has had its share. See Retry-After and RateLimit.",
     502: "The network's logits do not give a distribution.",
     503: "Overloaded, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
 }

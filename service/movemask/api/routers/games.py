@@ -42,7 +42,10 @@ async def games(asked: GamesIn, request: Request, services: AppServices) -> Resp
     return await run_in_threadpool(_response, games, pipeline, services)
 
 
-DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits),)
+#: Characters of a PGN that stand for a position in a client's share: a move, its number and a space.
+_CHARACTERS = 8
+
+DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits, lambda asked: 1 + len(asked.pgn) // _CHARACTERS),)
 
 
 def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:

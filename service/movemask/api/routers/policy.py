@@ -82,7 +82,7 @@ async def batch(asked: BatchIn, request: Request, services: AppServices) -> Resp
 DIRECT = (
     DirectRoute("/v1/policy", PolicyIn, policy, position_limits),
     DirectRoute("/v1/move", MoveIn, move, position_limits),
-    DirectRoute("/v1/policy/batch", BatchIn, batch, batch_limits),
+    DirectRoute("/v1/policy/batch", BatchIn, batch, batch_limits, lambda asked: len(asked.positions)),
 )
 
 

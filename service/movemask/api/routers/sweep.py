@@ -66,7 +66,12 @@ async def policy_sweep(asked: SweepIn, request: Request, services: AppServices) 
     return Response(orjson.dumps(out), media_type=JSON)
 
 
-DIRECT = (DirectRoute("/v1/policy/sweep", SweepIn, policy_sweep, sweep_limits),)
+def _positions(asked: SweepIn) -> int:
+    """Positions for the client's share; without ratings, as many as there are from 800 to 2500."""
+    return len(asked.ratings or asked.models or range(800, 2600, 100))
+
+
+DIRECT = (DirectRoute("/v1/policy/sweep", SweepIn, policy_sweep, sweep_limits, _positions),)
 
 
 async def _at_once(work: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:

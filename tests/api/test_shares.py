@@ -1,0 +1,102 @@
+"""What other clients would lose to one that asks for more than its share; and what a client is told about its own."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.conftest import Serve
+
+ONE: dict[str, Any] = {"moves": []}
+
+
+def batch(size: int) -> dict[str, Any]:
+    return {"positions": [{"fen": "startpos"}] * size}
+
+
+def left(answer: Any) -> int:
+    match = re.fullmatch(r'"positions";r=(\d+);t=(\d+)', answer.headers["RateLimit"])
+    assert match is not None
+    return int(match[1])
+
+
+def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
+    client = serve(client_rate=0.01, client_burst=10)
+    first = client.post("/v1/policy", json=ONE)
+    assert first.status_code == 200
+    assert first.headers["RateLimit-Policy"] == '"positions";q=10;w=1000'
+    assert left(first) == 9
+    assert left(client.post("/v1/policy/batch", json=batch(6))) == 3
+    assert client.post("/v1/policy/sweep", json={"moves": [], "ratings": [1000]}).status_code in (200, 422)
+    refused = client.post("/v1/policy/batch", json=batch(4))
+    assert refused.status_code == 429
+    assert refused.json()["type"] == "urn:movemask:problem:rate-limited"
+    assert int(refused.headers["Retry-After"]) > 100
+    assert client.post("/v1/policy/batch", json=batch(1)).status_code == 200
+    assert client.get("/v1/models").status_code == 200
+    assert client.get("/v1/models").status_code == 429
+    for path in ("/livez", "/readyz", "/metrics"):
+        assert client.get(path).status_code == 200
+    assert 'movemask_rejected_total{reason="rate-limited"} 2.0' in client.get("/metrics").text
+
+
+def test_a_rest_gives_the_share_back(serve: Serve) -> None:
+    client = serve(client_rate=50, client_burst=5)
+    assert client.post("/v1/policy/batch", json=batch(5)).status_code == 200
+    assert client.post("/v1/policy/batch", json=batch(5)).status_code == 429
+    end = time.monotonic() + 10
+    while client.post("/v1/policy/batch", json=batch(5)).status_code == 429:
+        assert time.monotonic() < end
+
+
+def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:
+    client = serve(client_rate=0.01, client_burst=5)
+    assert left(client.post("/v1/policy/batch", json=batch(20))) == 0
+    refused = client.post("/v1/policy", json=ONE)
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) >= 1500
+
+
+def test_keys_have_shares_of_their_own(serve: Serve) -> None:
+    names = ["first-key-of-some-length", "second-key-of-some-length"]
+    client = serve(client_rate=0.01, client_burst=2, api_keys=",".join(names))
+
+    def ask(name: str) -> int:
+        return client.post("/v1/policy/batch", json=batch(2), headers={"Authorization": f"Bearer {name}"}).status_code
+
+    assert [ask(name) for name in (names[0], names[0], names[1])] == [200, 429, 200]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "statuses"),
+    [
+        (["1.1.1.1", "1.1.1.1", "2.2.2.2"], [200, 429, 200]),
+        (["2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"], [200, 429, 200]),
+        (["1.1.1.1, 9.9.9.9", "2.2.2.2, 9.9.9.9"], [200, 429]),
+    ],
+)
+def test_addresses_behind_a_proxy_have_shares_of_their_own(
+    serve: Serve, addresses: list[str], statuses: list[int]
+) -> None:
+    client = serve(client_rate=0.01, client_burst=2, proxies=1)
+    found = [
+        client.post("/v1/policy/batch", json=batch(2), headers={"X-Forwarded-For": address}).status_code
+        for address in addresses
+    ]
+    assert found == statuses
+
+
+def test_what_is_in_flight_is_given_back(serve: Serve) -> None:
+    client = serve(client_in_flight=4)
+    for size in (4, 4, 9, 1):  # one that is alone is let through whatever its size
+        answer = client.post("/v1/policy/batch", json=batch(size))
+        assert answer.status_code == 200
+        assert "RateLimit" not in answer.headers
+
+
+def test_without_a_rate_nothing_is_said(client: TestClient) -> None:
+    assert "RateLimit" not in client.post("/v1/policy", json=ONE).headers
