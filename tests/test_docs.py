@@ -28,6 +28,7 @@ from movemask.settings import PREFIX, Settings, shipped_models
 from movemask.tasks.bulk.rows import schema
 from movemask.tasks.quantisation.judgement import Limits
 from movemask.tasks.quantisation.positions import CALIBRATION, JUDGED, SEARCH
+from movemask.uci.options import Options
 from movemask.vocabulary.vocabularies import vocabulary_names
 from tests.conftest import ROOT, Serve
 
@@ -140,6 +141,11 @@ def test_every_option_of_quantising_is_listed_and_the_limits_are_its() -> None:
         assert f"| {figure} | {limit} |" in text
     for name, number in (("calibration", CALIBRATION), ("search", SEARCH), ("judged", JUDGED)):
         assert f"| {name} | {number:,} |" in text
+
+
+def test_every_option_of_the_engine_is_listed() -> None:
+    offered = [re.findall(r"option name (\w+) type", line) for line in Options(names=("m",)).lines()]
+    assert {name for (name,) in offered} == first_column(doc("uci.md"))
 
 
 def test_every_alert_is_listed() -> None:

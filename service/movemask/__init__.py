@@ -1,3 +1,54 @@
-"""movemask: masked policy inference for chess networks, and an audit of what leaks without the mask."""
+"""movemask: masked policy inference for chess networks, and an audit of what leaks without the mask.
+
+The names below are the public Python API (docs/python.md); every other module is private and may change. They are
+imported on first use, so that `import movemask` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from movemask.client.aio import AsyncClient
+    from movemask.client.http import Client
+    from movemask.client.local import Network, load
+    from movemask.client.policy import Policy, Value
+    from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "MovemaskError",
+    "Network",
+    "Policy",
+    "ServiceUnreachable",
+    "Value",
+    "__version__",
+    "load",
+]
+
+_PLACES = {
+    "ApiError": "movemask.errors",
+    "AsyncClient": "movemask.client.aio",
+    "Client": "movemask.client.http",
+    "MovemaskError": "movemask.errors",
+    "Network": "movemask.client.local",
+    "Policy": "movemask.client.policy",
+    "ServiceUnreachable": "movemask.errors",
+    "Value": "movemask.client.policy",
+    "load": "movemask.client.local",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'movemask' has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -33,10 +33,15 @@ MovemaskError
 ├── AuditError                  an audit of files that cannot continue with these arguments
 ├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
 ├── MissingExtra                a command whose optional dependencies are not installed
+├── ApiError                    a service answered a client of ours with a problem
+├── ServiceUnreachable          a service that a client of ours asked does not answer
 └── SettingsError               the service cannot start with its settings
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class MovemaskError(Exception):
@@ -147,6 +152,36 @@ class KeysError(MovemaskError): ...
 
 
 class MissingExtra(MovemaskError): ...
+
+
+class ApiError(MovemaskError):
+    """The problem (RFC 9457) that a service answered with: its fields, and in `extra` those of its type."""
+
+    def __init__(
+        self,
+        status: int,
+        type: str,
+        title: str,
+        detail: str,
+        request_id: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.type = type
+        self.title = title
+        self.detail = detail
+        self.request_id = request_id
+        self.extra = dict(extra or {})
+
+    @property
+    def name(self) -> str:
+        """The last part of `type`, such as `illegal-move`."""
+        return self.type.rpartition(":")[2]
+
+
+class ServiceUnreachable(MovemaskError):
+    """No answer: the connection failed, or timed out."""
 
 
 class SettingsError(MovemaskError): ...

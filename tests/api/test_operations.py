@@ -125,7 +125,10 @@ def test_metrics_count_what_happened(client: TestClient) -> None:
     assert "rnbqkbnr" not in client.get("/metrics").text
 
 
-def test_the_api_page_works_without_a_cdn_and_its_examples_run(client: TestClient) -> None:
+def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp_path: Path) -> None:
+    for name in ("maia-1100", "maia-1500", "maia-1900"):  # the names of the examples
+        write_fake(tmp_path / "m", name, elo=True)
+    client = serve(tmp_path / "m")
     page = client.get("/docs")
     assert page.status_code == 200
     assert "https://" not in page.text

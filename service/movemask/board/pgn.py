@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TextIO, cast
 
@@ -34,6 +34,10 @@ class Game:
     plies: tuple[Ply, ...]
 
 
+#: Characters of one move's comments from which further ones are dropped.
+_LONGEST_COMMENT = 10_000
+
+
 class Lines(Protocol):
     """A text that can be read line by line."""
 
@@ -46,12 +50,27 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
     A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
     moves have been read in all, however long the game that holds them; and what the stream raises of ours.
     """
+    return (game for _, game in _read(stream, _MainLine, max_moves))
+
+
+def read_trees(
+    stream: Lines, max_moves: int | None = None
+) -> Iterator[tuple[chess.pgn.Game | None, Game | MovemaskError]]:
+    """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations; None if it could not
+    be read. The moves of variations count too."""
+    return _read(stream, _Tree, max_moves)
+
+
+def _read(
+    stream: Lines, builder: Callable[[list[int | None]], chess.pgn.BaseVisitor[chess.pgn.Game]], max_moves: int | None
+) -> Iterator[tuple[chess.pgn.Game | None, Game | MovemaskError]]:
     number = 0
     moves_left = [max_moves]
     lines = _GameLines(stream)
     while True:
+        parsed: chess.pgn.Game | None = None
         try:
-            parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: _MainLine(moves_left))
+            parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
             if parsed is None:
                 break
             game: Game | MovemaskError = _game(parsed, number + 1)
@@ -63,9 +82,9 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
             lines.end_game()
             game = InvalidPgn(f"pgn: game {number + 1}: cannot be read: {type(error).__name__}: {str(error)[:200]}")
         number += 1
-        yield game
+        yield parsed, game
     if not number:
-        yield InvalidPgn("pgn: there is no game in it")
+        yield None, InvalidPgn("pgn: there is no game in it")
 
 
 class _GameLines:
@@ -105,8 +124,8 @@ def ends_in_comment(line: str, inside: bool) -> bool:
         inside = not inside
 
 
-class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds the main line only. Errors are kept in the game, not logged; `moves_left` is counted down."""
+class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
+    """Builds a game. Errors are kept in it, not logged; `moves_left` is counted down."""
 
     def __init__(self, moves_left: list[int | None]) -> None:
         super().__init__()
@@ -121,16 +140,9 @@ class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
         return None
 
     def visit_comment(self, comment: str) -> None:
-        """Drops comments: python-chess joins all of a move's again for each one, in quadratic time."""
-
-    def visit_nag(self, nag: int) -> None:
-        """Drops annotation glyphs."""
-
-    def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may skip, the builder's type does not
-        return chess.pgn.SKIP
-
-    def end_variation(self) -> None:
-        """Does nothing: no variation is begun."""
+        """Keeps comments up to a length: python-chess joins all of a move's again for each one, in quadratic time."""
+        if len(self.starting_comment) + len(self.variation_stack[-1].comment) < _LONGEST_COMMENT:
+            super().visit_comment(comment)
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
         if self._moves_left[0] is not None:
@@ -141,6 +153,22 @@ class _MainLine(chess.pgn.GameBuilder[chess.pgn.Game]):
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)
+
+
+class _MainLine(_Tree):
+    """Builds the main line only."""
+
+    def visit_comment(self, comment: str) -> None:
+        """Drops comments."""
+
+    def visit_nag(self, nag: int) -> None:
+        """Drops annotation glyphs."""
+
+    def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may skip, the builder's type does not
+        return chess.pgn.SKIP
+
+    def end_variation(self) -> None:
+        """Does nothing: no variation is begun."""
 
 
 def _game(parsed: chess.pgn.Game, number: int) -> Game:

@@ -12,6 +12,7 @@ import click
 
 from movemask import __version__
 from movemask.api import server
+from movemask.cli.annotate import annotate
 from movemask.cli.audit import audit
 from movemask.cli.compare import compare
 from movemask.cli.keys import keys
@@ -19,6 +20,7 @@ from movemask.cli.model_files import export_model, remove_model, rename_model
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
 from movemask.cli.positions import positions
 from movemask.cli.predict import predict
+from movemask.cli.uci import uci
 from movemask.errors import ContractError, MovemaskError
 from movemask.settings import PREFIX, Settings
 from movemask.tasks import calibration
@@ -129,6 +131,8 @@ for command in (export_model, remove_model, rename_model):
     models.add_command(command)
 main.add_command(models)
 main.add_command(audit)
+main.add_command(annotate)
 main.add_command(compare)
+main.add_command(uci)
 main.add_command(keys)
 main.add_command(positions)

@@ -13,8 +13,8 @@ import numpy as np
 
 from movemask.answer import Answer, Query
 from movemask.board.elo import Elo
-from movemask.board.move_codes import code_of
-from movemask.board.pgn import Game, read_games
+from movemask.board.move_codes import code_of, moves_of
+from movemask.board.pgn import Game, Ply, read_games
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.numeric import losses
@@ -46,6 +46,10 @@ class MoveReport:
     surprise: float
     raw: float | None
     multiplied: float
+    legal: int  # moves that could have been played
+    best: chess.Move
+    best_probability: float
+    value: tuple[float, ...] | None  # before the move: win, draw, loss for the mover, or its expected score alone
     temperature: float  # resolved to a number
     elo: Elo | None  # as passed to the network
     ignored: tuple[str, ...]
@@ -62,6 +66,28 @@ class SideReport:
     top1: float
     raw_leakage: float | None
     multiplied_leakage: float
+
+    @classmethod
+    def together(cls, sides: Sequence[SideReport]) -> SideReport:
+        """The moves of several sides as those of one; at least one side."""
+        moves = sum(side.moves for side in sides)
+
+        def mean(values: Sequence[float | None]) -> float | None:
+            known = [(value, side.moves) for value, side in zip(values, sides, strict=True) if value is not None]
+            weight = sum(count for _, count in known)
+            return sum(value * (count / weight) for value, count in known) if weight else None
+
+        cross_entropy = mean([side.cross_entropy for side in sides]) or 0.0
+        with np.errstate(over="ignore"):
+            perplexity = float(np.exp(cross_entropy))
+        return cls(
+            moves,
+            cross_entropy,
+            perplexity,
+            mean([side.top1 for side in sides]) or 0.0,
+            mean([side.raw_leakage for side in sides]),
+            mean([side.multiplied_leakage for side in sides]) or 0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +107,20 @@ async def report_games(
 
     Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
     """
-    games = await _read(pgn, max_positions)
+    return await reports_of(pipeline, await _read(pgn, max_positions), temperature)
+
+
+async def reports_of(
+    pipeline: Pipeline,
+    games: Sequence[Game | MovemaskError],
+    temperature: float,
+    elo: tuple[float, float] | None = None,
+) -> list[GameReport | MovemaskError]:
+    """A report on each game that has been read, or its error in its place. `elo` are White's and Black's ratings, in
+    place of those in the headers."""
     rule = Rule(temperature=temperature)
     queries = [
-        _Played(position=ply.position, elo=ply.elo, rule=rule, ply=index, played=ply.played)
+        _Played(position=ply.position, elo=_elo_of(ply, elo), rule=rule, ply=index, played=ply.played)
         for game in games
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
@@ -103,6 +139,13 @@ async def report_games(
         reports = tuple(move for move in played if isinstance(move, MoveReport))
         result.append(GameReport(game, reports, _side(reports, chess.WHITE), _side(reports, chess.BLACK)))
     return result
+
+
+def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
+    """The ratings of the mover and its opponent."""
+    if elo is None:
+        return ply.elo
+    return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
 
 
 async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
@@ -131,6 +174,10 @@ def _report(answer: Answer) -> MoveReport:
         surprise=abs(float(surprise[0])),  # no -0.0
         raw=answer.raw,
         multiplied=answer.multiplied,
+        legal=count,
+        best=moves_of(codes[:1])[0],
+        best_probability=probabilities[0],
+        value=answer.value,
         temperature=answer.rule.temperature,
         elo=answer.elo,
         ignored=answer.ignored,

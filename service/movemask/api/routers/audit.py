@@ -11,7 +11,8 @@ from movemask.api import problems
 from movemask.api.bodies import audit_limits
 from movemask.api.direct import DirectRoute
 from movemask.api.routing import Router
-from movemask.api.schemas.audit import AuditIn, VerdictOut, verdict_out
+from movemask.api.schemas.audit import AuditIn, verdict_out
+from movemask.api.schemas.verdict import VerdictOut
 from movemask.api.services import AppServices
 from movemask.board.position import Position
 from movemask.errors import InvalidAudit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import orjson
@@ -20,7 +21,10 @@ from movemask.api.schemas.writing import game_out
 from movemask.api.services import AppServices, Services
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
+from movemask.tasks.annotation import annotated
 from movemask.tasks.games import GameReport, report_games
+
+PGN = "application/x-chess-pgn"
 
 router = Router(tags=["games"])
 
@@ -29,13 +33,25 @@ router = Router(tags=["games"])
     "/v1/games",
     summary="How probable the moves of whole games were",
     response_model=GamesOut,
-    responses=problems.documented(400, 404, 413, 415, 422, 502, 503),
+    responses={
+        **problems.documented(400, 404, 413, 415, 422, 502, 503),
+        200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."},
+    },
 )
 async def games(asked: GamesIn, request: Request, services: AppServices) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
+
+    `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and glyphs for moves that few
+    would find or few would make.
     """
     limit = services.settings.max_positions
+    if PGN in request.headers.get("accept", ""):
+        async with services.serving.lease(asked.model) as pipeline:
+            work = annotated(pipeline, io.StringIO(asked.pgn), asked.temperature, max_positions=limit)
+            found = await while_connected(request, work)
+        text = await run_in_threadpool("\n\n".join, map(str, found))
+        return Response(text + "\n", media_type=PGN)
     async with services.serving.lease(asked.model) as pipeline:
         reports = report_games(pipeline, asked.pgn, asked.temperature, max_positions=limit)
         games = await while_connected(request, reports)

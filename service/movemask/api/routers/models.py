@@ -10,9 +10,10 @@ from movemask.api import problems
 from movemask.api.access import may
 from movemask.api.keys import Scope
 from movemask.api.routing import Router
+from movemask.api.schemas.entries import entry_out
 from movemask.api.schemas.figures import model_figures_out
 from movemask.api.schemas.leakage import FreshnessOut
-from movemask.api.schemas.models import ModelEntryOut, ModelsOut, entry_out
+from movemask.api.schemas.models import ModelEntryOut, ModelsOut
 from movemask.api.services import AppServices, Services
 from movemask.inference.registry import Entry
 

@@ -17,7 +17,8 @@ from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON
 from movemask.api.routing import Router
 from movemask.api.schemas.requests import query_of
-from movemask.api.schemas.sweep import SweepIn, SweepOut, point_of, sweep_out
+from movemask.api.schemas.sweep import SweepIn, point_of, sweep_out
+from movemask.api.schemas.swept import SweepOut
 from movemask.api.services import AppServices
 from movemask.board.position import Position
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep

@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field
 
 from movemask.api.schemas.answers import MODEL_DIGEST
 from movemask.api.schemas.leakage import FreshnessOut, ModelLeakageOut
-from movemask.inference.registry import Entry
 
 
 class CheckStepOut(BaseModel):
@@ -79,21 +78,3 @@ class ModelsOut(BaseModel):
     """The models."""
 
     models: list[ModelEntryOut] = Field(description="In order of name.")
-
-
-def entry_out(entry: Entry, default: str) -> ModelEntryOut:
-    """The JSON of a model of the registry."""
-    out: dict[str, Any] = {"name": entry.name, "default": entry.name == default, "served": entry.served}
-    if entry.failure is not None:
-        out["failure"] = entry.failure
-    if entry.digest is not None:
-        out["digest"] = entry.digest
-    if entry.rejected is not None:
-        out["rejected"] = entry.rejected
-    if entry.steps:
-        out["check"] = [CheckStepOut(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
-    if entry.contract is not None:
-        sections = entry.contract.model_dump(mode="json", exclude={"card"})
-        out["contract"] = ContractOut(terms=sections.pop("contract"), **sections)
-        out["card"] = entry.contract.card
-    return ModelEntryOut(**out)

@@ -1,4 +1,4 @@
-"""The JSON of `POST /v1/policy/sweep`."""
+"""The requests of `POST /v1/policy/sweep`, and its answers written as the JSON that `swept` describes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import chess
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from movemask.answer import Answer
-from movemask.api.schemas.answers import Network, Tail, Where
 from movemask.api.schemas.fields import Rating, counted
 from movemask.api.schemas.requests import PositionIn
 from movemask.api.schemas.writing import Json, network_out, tail_out, where_out
@@ -71,28 +70,6 @@ class SweepIn(PositionIn):
         if self.vary in (None, "both") and self.elo is not None and self.models is None:
             raise ValueError("elo: gives the rating that stays; it goes with vary 'self' or 'opponent', or with models")
         return self
-
-
-class PointOut(Tail, Network):
-    """One rating, or one model."""
-
-
-class SweptOut(BaseModel):
-    """A legal move along the sweep."""
-
-    uci: str = Field(description="The move in UCI.", examples=["e7e5"])
-    san: str | None = Field(None, description="The move in SAN; on request.", examples=["e5"])
-    probabilities: list[float] = Field(
-        description="Probability of the move at each point, 0 to 1; 0 where the filters drop it.",
-        examples=[[0.31, 0.36, 0.41]],
-    )
-
-
-class SweepOut(Where):
-    """One position at many ratings, or by many models."""
-
-    points: list[PointOut] = Field(description="In the order of the ratings or models.")
-    moves: list[SweptOut] = Field(description="Highest mean probability first.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,109 @@
+"""`movemask uci`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+import click
+
+from movemask.cli.models import models_dir_option
+from movemask.extras import require
+from movemask.settings import Settings
+from movemask.uci.engine import Engine
+from movemask.uci.options import MAX_RATING, MAX_SEED, Options
+from movemask.uci.search import Source
+
+#: Longest line that is read, in bytes: a game of ten thousand moves fits.
+_LONGEST = 65_536
+
+
+@click.command()
+@click.option("--model", help="Name of the model; the default if left out. The option Model changes it.")
+@models_dir_option
+@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of a network in this process.")
+@click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
+@click.option(
+    "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
+)
+@click.option("--opponent-elo", type=click.IntRange(0, MAX_RATING), default=0, help="The opponent's; 0 for the same.")
+@click.option(
+    "--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True,
+    help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
+)  # fmt: skip
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
+    help="Draw among the fewest moves whose probabilities sum to this.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, MAX_SEED), default=0, help="The same seed plays the same game.")
+def uci(
+    model: str | None,
+    models_dir: Path | None,
+    url: str | None,
+    key_file: TextIO | None,
+    elo: int,
+    opponent_elo: int,
+    temperature: float,
+    top_p: float,
+    seed: int,
+) -> None:
+    """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
+
+    The flags are the first values of the options that the GUI can set.
+    """
+    names, open_source = (
+        _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(models_dir)
+    )
+    if model is not None and model not in names:
+        raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
+    options = Options(
+        model=model or names[0],
+        self_elo=elo,
+        opponent_elo=opponent_elo,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        names=tuple(sorted(names)),
+    )
+    Engine(open_source, options, sys.stdout).run(_lines(sys.stdin.buffer))
+
+
+def _local(models_dir: Path | None) -> tuple[list[str], Callable[[str | None], Source]]:
+    """The models of the folders, the default first, and how one is opened."""
+    settings = Settings.read(models_dir=models_dir)
+    folders = settings.model_folders
+    names = sorted(folders.files(settings.default_model), key=lambda name: (name not in folders.preferred, name))
+    if settings.default_model is not None:
+        names.sort(key=lambda name: name != settings.default_model)
+
+    def opened(name: str | None) -> Source:
+        from movemask.client.local import load
+        from movemask.uci.sources import LocalSource
+
+        return LocalSource(load(name, models_dir=models_dir))
+
+    return names, opened
+
+
+def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None], Source]]:
+    """The models of a service, the default first, and how one is asked."""
+    require("client", "movemask uci --url")
+    from movemask.client.http import Client
+    from movemask.uci.sources import RemoteSource
+
+    client = Client(url, key=key)
+    models = client.models().models
+    names = sorted((model.name for model in models if model.served), key=str)
+    names.sort(key=lambda name: not any(model.default and model.name == name for model in models))
+    return names, lambda name: RemoteSource(client, name)
+
+
+def _lines(stream: BinaryIO) -> Iterator[str]:
+    """Lines of any bytes; one that is too long is dropped."""
+    dropping = False
+    while line := stream.readline(_LONGEST):
+        ended = line.endswith(b"\n")
+        if not dropping and (ended or len(line) < _LONGEST):
+            yield line.decode("utf-8", "replace")
+        dropping = not ended

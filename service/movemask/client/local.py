@@ -1,0 +1,184 @@
+"""`load`: a network in this process, without HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import chess
+import numpy as np
+
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules
+from movemask.board.move_codes import moves_of
+from movemask.board.position import Position, status_names
+from movemask.client.policy import Policy, Value
+from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable
+from movemask.evaluation import Evaluated, evaluate
+from movemask.inference.model import Model
+from movemask.inference.onnx import provider_named
+from movemask.inference.registry import Registry, load_entry
+from movemask.leakage.served import check_answer
+from movemask.policy import Rule
+from movemask.settings import Settings
+
+#: Positions in one run of the network.
+_AT_ONCE = 64
+
+
+def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
+    """The network of that name, the default one if None, loaded and checked.
+
+    Parameters
+    ----------
+    models_dir : a folder of models; by default those of the settings (MOVEMASK_MODELS_DIR), your own and the shipped
+    threads : concurrent runs of the network; by default the cores that the process may use
+
+    Raises UnknownModel, ModelUnavailable for a network that fails its check, or SettingsError.
+    """
+    settings = Settings.read(models_dir=models_dir, threads=threads)
+    files = settings.model_folders.files(settings.default_model)
+    if model is None or model not in files:
+        entries = {
+            name: load_entry(file, settings.threads, provider_named(settings.provider)) for name, file in files.items()
+        }
+        return Network(Registry(entries, settings.default_model, settings.model_folders.preferred).get(model))
+    entry = load_entry(files[model], settings.threads, provider_named(settings.provider))
+    if entry.model is None:
+        raise ModelUnavailable(f"model {model!r} failed its check: {entry.failure}")
+    return Network(entry.model)
+
+
+class Network:
+    """A loaded network. Threads may share it."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __repr__(self) -> str:
+        return f"<movemask.Network {self.name}>"
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the network's file."""
+        return self._model.digest
+
+    @property
+    def takes_elo(self) -> bool:
+        """Whether ratings change its answers."""
+        return self._model.contract.takes_elo
+
+    @property
+    def elo_range(self) -> tuple[float, float]:
+        """The lowest and highest rating; others are clamped to them."""
+        return self._model.contract.elo.minimum, self._model.contract.elo.maximum
+
+    def policy(
+        self,
+        board: chess.Board,
+        *,
+        elo: float | tuple[float, float] | None = None,
+        temperature: float | str = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+    ) -> Policy:
+        """The move distribution of a board; its move stack is the history.
+
+        Parameters
+        ----------
+        elo : the rating of both players, or of the side to move and of its opponent; the network's default if None
+        temperature : logits are divided by it; `"calibrated"` takes the contract's
+        top_k, top_p, min_p : filters, as in docs/rules.md
+
+        Raises InvalidPosition, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
+        """
+        (policy,) = self.policies([board], elo=elo, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        return policy
+
+    def policies(
+        self,
+        boards: Iterable[chess.Board],
+        *,
+        elo: float | tuple[float, float] | None = None,
+        temperature: float | str = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+    ) -> list[Policy]:
+        """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network."""
+        if isinstance(temperature, str) and temperature != "calibrated":
+            raise InvalidRule(f"temperature: {temperature!r} is neither a number nor 'calibrated'")
+        if not isinstance(temperature, str) and not 0 < temperature < float("inf"):
+            raise InvalidRule(f"temperature: {temperature!r} is not above 0 and finite")
+        degrees = self._model.calibrated_temperature() if isinstance(temperature, str) else float(temperature)
+        rule = Rule(temperature=degrees, top_k=top_k, top_p=top_p, min_p=min_p)
+        rating = _elo_of(elo)
+        copies = [_checked(board) for board in boards]
+        found: list[Policy] = []
+        for start in range(0, len(copies), _AT_ONCE):
+            found += self._evaluated(copies[start : start + _AT_ONCE], rating, rule)
+        return found
+
+    def _evaluated(self, boards: Sequence[chess.Board], elo: Elo | None, rule: Rule) -> list[Policy]:
+        positions = [Position(board) for board in boards]
+        batch = self._model.whole_batch(positions, [elo] * len(boards), Rules.PYTHON_CHESS)
+        found = [
+            Policy(board, self.name, {}, ignored=self._model.ignored(position, elo))
+            for board, position in zip(boards, positions, strict=True)
+        ]
+        rows = np.flatnonzero(batch.counts)
+        if len(rows):
+            evaluated = evaluate(self._model, batch.rows(rows), [rule] * len(rows))
+            for error in evaluated.unusable.values():
+                raise error
+            for row, place in enumerate(rows.tolist()):
+                found[place] = _policy_of(evaluated, row, found[place])
+        return found
+
+
+def _checked(board: chess.Board) -> chess.Board:
+    """A copy of a board, which the caller may change; raises InvalidPosition."""
+    if not board.is_valid():
+        names = status_names(board.status())
+        raise InvalidPosition(f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names)
+    return board.copy()
+
+
+def _elo_of(elo: float | tuple[float, float] | None) -> Elo | None:
+    if elo is None:
+        return None
+    own, opponent = elo if isinstance(elo, tuple) else (elo, elo)
+    return Elo(float(own), float(opponent))
+
+
+def _policy_of(evaluated: Evaluated, row: int, empty: Policy) -> Policy:
+    """The policy of a row; raises ServedLeakage, as the service would."""
+    batch, policies = evaluated.batch, evaluated.policies
+    codes, probabilities, indptr, abstention = policies.lists
+    moves = slice(indptr[row], indptr[row + 1])
+    legal = batch.codes[batch.legal(row)].tolist()
+    check_answer(batch.positions[row], legal, codes[moves], probabilities[moves], abstention[row])
+    raw = float(evaluated.raw[row])
+    own, opponent = batch.elo[row].tolist()
+    return Policy(
+        empty.board,
+        empty.model,
+        dict(zip(moves_of(codes[moves]), probabilities[moves], strict=True)),
+        None if evaluated.value is None else _value_of(evaluated.value[row].tolist()),
+        None if raw != raw else raw,
+        float(evaluated.multiplied[row]),
+        None if own != own else (own, opponent),
+        empty.ignored,
+    )
+
+
+def _value_of(value: list[float]) -> Value:
+    if len(value) == 1:
+        return Value(None, None, None, value[0])
+    win, draw, loss = value
+    return Value(win, draw, loss, win + draw / 2)

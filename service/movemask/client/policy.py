@@ -1,0 +1,98 @@
+"""`Policy`: the move distribution of a position, in python-chess's terms."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import chess
+
+from movemask.board.notation import read_move
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The forecast of the result, for the side to move: `score` is the expected score, 0 to 1. The three probabilities
+    are None for a network that gives only the score."""
+
+    win: float | None
+    draw: float | None
+    loss: float | None
+    score: float
+
+    def flipped(self) -> Value:
+        """The same forecast for the other side."""
+        return Value(self.loss, self.draw, self.win, 1 - self.score)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The probabilities of the legal moves of a position, most probable first; they sum to 1, and are empty in a
+    finished game.
+
+    value : the forecast of the result; None if the network has none, or the game is finished
+    raw, multiplied : what a softmax without a mask, and softmax(logits * mask), would give to illegal moves; None where
+        it cannot be measured
+    elo : the ratings of the side to move and its opponent that the network was given; None if it takes none
+    ignored : what the network could not use: `history`, `elo`
+    """
+
+    board: chess.Board
+    model: str
+    probabilities: Mapping[chess.Move, float]
+    value: Value | None = None
+    raw: float | None = None
+    multiplied: float | None = None
+    elo: tuple[float, float] | None = None
+    ignored: tuple[str, ...] = ()
+
+    def __getitem__(self, move: chess.Move | str) -> float:
+        """The probability of a move, or of its UCI or SAN; 0 for one that a filter dropped. ValueError if illegal."""
+        if isinstance(move, str):
+            move, _ = read_move(self.board, move)
+        elif not self.board.is_legal(move):
+            raise ValueError(f"{move.uci()} is not legal in {self.board.fen()!r}")
+        return self.probabilities.get(move, 0.0)
+
+    @property
+    def best(self) -> chess.Move | None:
+        """The most probable move; None in a finished game."""
+        return next(iter(self.probabilities), None)
+
+    def top(self, count: int) -> list[tuple[chess.Move, float]]:
+        """The most probable moves with their probabilities, at most `count`."""
+        return list(self.probabilities.items())[:count]
+
+    def sample(self, seed: int | None = None) -> chess.Move | None:
+        """A move drawn by its probability, the same for the same seed; None in a finished game."""
+        if not self.probabilities:
+            return None
+        moves = list(self.probabilities)
+        return random.Random(seed).choices(moves, [self.probabilities[move] for move in moves])[0]
+
+    def shaped(
+        self, temperature: float = 1.0, top_p: float = 1.0, among: Collection[chess.Move] | None = None
+    ) -> Policy:
+        """The distribution at another temperature, among some of the moves, and cut to the fewest moves whose
+        probabilities sum to `top_p`. A temperature of 0 leaves the most probable move."""
+        kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
+        if not kept:
+            return replace(self, probabilities={})
+        if temperature == 0:
+            return replace(self, probabilities={next(iter(kept)): 1.0})
+        highest = max(kept.values()) or 1.0
+        # p^(1/T) relative to the highest, so that none but the smallest underflow.
+        weights = {move: math.exp(math.log(p / highest) / temperature) if p > 0 else 0.0 for move, p in kept.items()}
+        total = sum(weights.values()) or 1.0
+        shares = {move: weight / total for move, weight in weights.items()}
+        least, so_far = 0.0, 0.0
+        if top_p < 1:
+            for share in shares.values():
+                least, so_far = share, so_far + share
+                if so_far >= top_p:
+                    break
+        chosen = {move: share for move, share in shares.items() if share >= least}  # ties stay, as in the service
+        total = sum(chosen.values()) or 1.0
+        return replace(self, probabilities={move: p / total for move, p in chosen.items()})

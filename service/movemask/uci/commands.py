@@ -1,0 +1,89 @@
+"""Lines of the GUI, read: `position`, `go` and `setoption`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import chess
+
+from movemask.board.notation import read_move
+from movemask.board.position import START_WORD, Position
+
+#: Commands of the protocol. Others before one of them are skipped, as the protocol says.
+COMMANDS = frozenset(
+    ("uci", "debug", "isready", "setoption", "register", "ucinewgame", "position", "go", "stop", "ponderhit", "quit")
+)
+
+_NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The limits of a search. Times need no heed: the network is asked once, which takes milliseconds."""
+
+    searchmoves: tuple[str, ...] = ()
+    nodes: int | None = None
+    infinite: bool = False
+    ponder: bool = False
+
+
+def tokens_of(line: str) -> list[str]:
+    """The tokens of a line from its first known command; empty if there is none."""
+    tokens = line.split()
+    first = next((place for place, token in enumerate(tokens) if token in COMMANDS), len(tokens))
+    return tokens[first:]
+
+
+def read_position(tokens: Sequence[str], *, chess960: bool) -> chess.Board:
+    """The board of `position [startpos | fen FEN] [moves …]`, with its history; ValueError or a RequestError."""
+    words = list(tokens)
+    moves: list[str] = []
+    if "moves" in words:
+        at = words.index("moves")
+        words, moves = words[:at], words[at + 1 :]
+    if words[:1] == [START_WORD]:
+        fen = START_WORD
+    elif words[:1] == ["fen"] and len(words) > 1:
+        fen = " ".join(words[1:])
+    else:
+        raise ValueError("position: expected startpos or fen FEN")
+    board = Position.read(fen, chess960=chess960).board.copy()
+    for number, text in enumerate(moves, 1):
+        try:
+            move, _ = read_move(board, text)
+        except ValueError as error:
+            raise ValueError(f"position: move {number}, {text[:20]!r}, {error} in {board.fen()!r}") from None
+        board.push(move)
+    return board
+
+
+def read_go(tokens: Sequence[str]) -> Go:
+    """The limits of a `go`; what is not understood is left out."""
+    searchmoves: list[str] = []
+    nodes: int | None = None
+    flags: set[str] = set()
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        place += 1
+        if token in _NUMBERS:
+            value = tokens[place] if place < len(tokens) else ""
+            place += 1
+            if token == "nodes" and value.isascii() and value.isdigit():
+                nodes = int(value[:18])
+        elif token == "searchmoves":
+            while place < len(tokens) and tokens[place] not in (*_NUMBERS, "infinite", "ponder"):
+                searchmoves.append(tokens[place])
+                place += 1
+        else:
+            flags.add(token)
+    return Go(tuple(searchmoves), nodes, "infinite" in flags, "ponder" in flags)
+
+
+def read_setoption(tokens: Sequence[str]) -> tuple[str, str]:
+    """Name and value of `setoption name … [value …]`; ValueError."""
+    if tokens[:1] != ["name"] or len(tokens) < 2:
+        raise ValueError("setoption: expected name NAME [value VALUE]")
+    at = tokens.index("value") if "value" in tokens else len(tokens)
+    return " ".join(tokens[1:at]), " ".join(tokens[at + 1 :])

@@ -1,0 +1,171 @@
+"""The engine: reads commands, answers at once, and searches on a thread of its own."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TextIO
+
+import chess
+
+from movemask import __version__
+from movemask.errors import MovemaskError
+from movemask.uci.commands import Go, read_go, read_position, read_setoption, tokens_of
+from movemask.uci.options import Options
+from movemask.uci.search import Found, Source, search
+
+
+class _Search:
+    """One `go`: its limits, and whether its move may be sent."""
+
+    def __init__(self, board: chess.Board | None, go: Go) -> None:
+        self.board = board
+        self.go = go
+        self.released = threading.Event()  # with `infinite` and `ponder`, by `stop` or `ponderhit`
+        if not go.infinite and not go.ponder:
+            self.released.set()
+
+
+class Engine:
+    """Speaks UCI on two streams.
+
+    Parameters
+    ----------
+    open_source : loads the network of that name; called on the thread of the searches
+    options : names of the models, and the values to begin with
+    out : where answers are written, a line at a time
+    """
+
+    def __init__(self, open_source: Callable[[str | None], Source], options: Options, out: TextIO) -> None:
+        self._open_source = open_source
+        self._options = options
+        self._out = out
+        self._lock = threading.Lock()
+        self._debug = False
+        self._board: chess.Board | None = chess.Board()
+        self._search: _Search | None = None
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._source: tuple[str | None, Source] | None = None
+        self._seeds = random.Random()
+        self._tried = threading.Event()  # the network has been loaded, or could not be
+        self._thread = threading.Thread(target=self._run, name="search", daemon=True)
+
+    def run(self, lines: Iterable[str]) -> None:
+        """Reads commands until `quit` or the end of the lines; a search under way is finished."""
+        self._thread.start()
+        try:
+            for line in lines:
+                if not self._command(tokens_of(line), line):
+                    break
+        except BrokenPipeError:  # the GUI is gone
+            pass
+        finally:
+            self._stop()
+            self._work.put(None)
+            self._thread.join()
+
+    def _command(self, tokens: Sequence[str], line: str) -> bool:
+        """Obeys one command; False for `quit`. Nothing that is sent ends the engine."""
+        if not tokens:
+            if line.strip():
+                self._note(f"not a command: {line.strip()[:60]}")
+            return True
+        name, rest = tokens[0], tokens[1:]
+        try:
+            match name:
+                case "uci":
+                    self._say(f"id name movemask {__version__}", "id author the movemask authors")
+                    self._say(*self._options.lines(), "uciok")
+                case "isready":
+                    if self._tried.is_set():  # also during a search
+                        self._say("readyok")
+                    else:
+                        self._work.put(self._ready)
+                case "debug":
+                    self._debug = rest[:1] == ["on"]
+                case "setoption":
+                    self._set(*read_setoption(rest))
+                case "ucinewgame":
+                    self._work.put(self._new_game)
+                case "position":
+                    self._board = None
+                    self._board = read_position(rest, chess960=self._options.chess960)
+                case "go":
+                    self._stop()
+                    asked = self._search = _Search(None if self._board is None else self._board.copy(), read_go(rest))
+                    self._work.put(lambda: self._answer(asked))
+                case "stop" | "ponderhit":
+                    self._stop()
+                case "quit":
+                    return False
+        except (ValueError, MovemaskError) as error:
+            self._note(str(error), always=True)
+        return True
+
+    def _set(self, name: str, value: str) -> None:
+        self._options.set(name, value)
+        if name.lower() == "seed":
+            self._work.put(self._new_game)
+        elif name.lower() == "uci_chess960" and self._board is not None:
+            self._board.chess960 = self._options.chess960
+
+    def _stop(self) -> None:
+        """Lets a search that was told to wait send its move."""
+        if self._search is not None:
+            self._search.released.set()
+            self._search = None
+
+    def _run(self) -> None:
+        """The thread of the searches; one that fails says so, and the next is taken."""
+        while (work := self._work.get()) is not None:
+            try:
+                work()
+            except BrokenPipeError:
+                return
+
+    def _new_game(self) -> None:
+        self._seeds = random.Random(self._options.seed or None)
+
+    def _ready(self) -> None:
+        try:
+            self._opened()
+        except MovemaskError as error:
+            self._note(str(error), always=True)
+        self._tried.set()
+        self._say("readyok")
+
+    def _answer(self, asked: _Search) -> None:
+        """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
+        found = Found([], "bestmove (none)")
+        try:
+            if asked.board is None:
+                self._note("there is no position: the last one could not be read", always=True)
+            else:
+                found = search(asked.board, asked.go, self._options, self._opened(), self._seeds)
+        except MovemaskError as error:
+            self._note(str(error), always=True)
+        except Exception as error:  # a bug must not cost the game without a word
+            self._note(f"{type(error).__name__}: {error}", always=True)
+        self._say(*found.infos)
+        asked.released.wait()
+        self._say(found.best)
+
+    def _opened(self) -> Source:
+        """The network that the options name."""
+        name = self._options.model
+        if self._source is None or self._source[0] != name:
+            self._source = (name, self._open_source(name))
+        return self._source[1]
+
+    def _note(self, text: str, *, always: bool = False) -> None:
+        """A line for people; without `always` only if the GUI has turned `debug` on."""
+        if always or self._debug:
+            self._say(f"info string {' '.join(text.split())}")
+
+    def _say(self, *lines: str) -> None:
+        if lines:
+            with self._lock:
+                self._out.write("\n".join(lines) + "\n")
+                self._out.flush()

@@ -1,0 +1,125 @@
+"""A search: the network's policy of the position, and of what follows its moves where a score of each is asked for."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import chess
+
+from movemask.board.notation import read_move
+from movemask.client.policy import Policy, Value
+from movemask.uci.commands import Go
+from movemask.uci.options import Options
+
+
+class Source(Protocol):
+    """Where policies come from."""
+
+    def policies(self, boards: Sequence[chess.Board], elo: tuple[float, float] | None) -> list[Policy]:
+        """The policy of each board, at these ratings of the side to move and of its opponent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The lines of a search, `info …` and `bestmove …`, in the order in which they are sent."""
+
+    infos: list[str]
+    best: str
+
+
+def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random) -> Found:
+    """Asks the network and chooses a move.
+
+    The probabilities shown are the network's own, at temperature 1; `Temperature` and `TopP` change only the choice.
+    With several lines, or to ponder, the positions after the moves are evaluated too, in one batch.
+    """
+    started = time.perf_counter()
+    elo = options.elo
+    (policy,) = source.policies([board], elo)
+    among = _named(board, go.searchmoves)
+    if not policy.probabilities or among == []:
+        return Found([_nothing(board)] if not policy.probabilities else [], "bestmove (none)")
+    shown = [move for move in policy.probabilities if among is None or move in among]
+    chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
+    assert chosen is not None
+    # The chosen move is the first line, whatever its probability: the first line of a search is what it plays.
+    shown = [chosen, *(move for move in shown if move != chosen)][: options.multi_pv]
+    nodes, after = 1, dict[chess.Move, Policy]()
+    wanted = shown if len(shown) > 1 else ([chosen] if options.ponder else [])
+    if wanted and (go.nodes is None or go.nodes > len(wanted)):
+        boards = [_after(board, move) for move in wanted]
+        other = None if elo is None else (elo[1], elo[0])
+        after = dict(zip(wanted, source.policies(boards, other), strict=True))
+        nodes += len(wanted)
+    elapsed = time.perf_counter() - started
+    infos = []
+    for number, move in enumerate(shown, 1):
+        reply = after[move].best if move in after else None
+        parts = [f"info depth 1 seldepth {2 if after else 1} multipv {number}"]
+        parts += _score(policy, move, after.get(move), options.show_wdl)
+        parts.append(f"nodes {nodes} nps {round(nodes / max(elapsed, 1e-6))} time {round(1000 * elapsed)}")
+        parts.append("pv " + board.uci(move) + (f" {after[move].board.uci(reply)}" if reply else ""))
+        parts.append(f"string P: {100 * policy.probabilities[move]:.2f} %")
+        infos.append(" ".join(parts))
+    best = f"bestmove {board.uci(chosen)}"
+    answer = after[chosen].best if options.ponder and chosen in after else None
+    if answer is not None:
+        best += f" ponder {after[chosen].board.uci(answer)}"
+    return Found(infos, best)
+
+
+def centipawns(score: float) -> int:
+    """An expected score, 0 to 1, in centipawns by lc0's formula (`src/mcts/search.cc`, score type `centipawn`)."""
+    return round(90 * math.tan(1.5637541897 * (2 * min(max(score, 0.0), 1.0) - 1)))
+
+
+def _named(board: chess.Board, texts: Sequence[str]) -> list[chess.Move] | None:
+    """The legal moves among `searchmoves`; None if none were given."""
+    if not texts:
+        return None
+    moves = []
+    for text in texts:
+        try:
+            moves.append(read_move(board, text)[0])
+        except ValueError:
+            continue
+    return moves
+
+
+def _after(board: chess.Board, move: chess.Move) -> chess.Board:
+    following = board.copy()
+    following.push(move)
+    return following
+
+
+def _nothing(board: chess.Board) -> str:
+    return "info depth 0 score " + ("mate 0" if board.is_check() else "cp 0")
+
+
+def _score(policy: Policy, move: chess.Move, after: Policy | None, wdl: bool) -> list[str]:
+    """`score … wdl …` of a move, for the side to move; without a value, nothing. One line has the value of the position
+    itself, several have each the value of the position after its move."""
+    value = policy.value
+    if after is not None:
+        if after.board.is_checkmate():
+            return ["score mate 1", *(["wdl 1000 0 0"] if wdl else [])]
+        if after.board.is_game_over():
+            return ["score cp 0", *(["wdl 0 1000 0"] if wdl else [])]
+        value = None if after.value is None else after.value.flipped()
+    if value is None:
+        return []
+    return [f"score cp {centipawns(value.score)}", *_wdl(value, wdl)]
+
+
+def _wdl(value: Value, wanted: bool) -> list[str]:
+    if not wanted or value.win is None or value.loss is None:
+        return []
+    win, loss = round(1000 * value.win), round(1000 * value.loss)
+    win = min(win, 1000 - loss)
+    return [f"wdl {win} {1000 - win - loss} {loss}"]

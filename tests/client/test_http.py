@@ -1,0 +1,182 @@
+"""What a Python user of the service would lose: typed answers, patience, and errors with their fields."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import chess
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+
+import movemask
+from movemask.api.schemas.answers import ErrorOut, PolicyOut
+from tests.conftest import Serve
+from tests.networks import write_fake
+
+PGN = '[WhiteElo "1400"]\n[BlackElo "1500"]\n\n1. e4 e5 2. Nf3 *\n'
+
+
+@pytest.fixture
+def http(serve: Serve, tmp_path: Path) -> TestClient:
+    write_fake(tmp_path / "m", elo=True)
+    return serve(tmp_path / "m", max_positions=100)
+
+
+@pytest.fixture
+def client(http: TestClient) -> movemask.Client:
+    return movemask.Client(http=http)
+
+
+def asynchronous(http: TestClient, use: Callable[[movemask.AsyncClient], Any]) -> Any:
+    """What `use` returns, of a client that speaks to the same app."""
+
+    async def run() -> Any:
+        transport = httpx2.ASGITransport(app=http.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as inner:
+            return await use(movemask.AsyncClient(http=inner))
+
+    return asyncio.run(run())
+
+
+def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClient) -> None:
+    board = chess.Board()
+    board.push_san("e4")
+    policy = client.policy(board, elo=(1500, 1600), include=["san"], top_k=3)
+    assert (policy.turn, len(policy.moves), policy.notation) == ("black", 3, "uci")
+    assert policy.elo is not None
+    assert (policy.elo.own, policy.elo.opponent) == (1500, 1600)
+    assert client.policy(moves=["e4"], elo=1500).fen == policy.fen
+    assert client.policy(board.fen(en_passant="fen")).fen == policy.fen
+    assert client.move(board, method="sample", seed=5).move == client.move(board, method="sample", seed=5).move
+    assert [point.elo.own for point in client.sweep(ratings=[1100, 1900]).points if point.elo] == [1100, 1900]
+    (game,) = client.games(PGN).games
+    assert not isinstance(game, ErrorOut)
+    assert [move.san for move in game.moves] == ["e4", "e5", "Nf3"]
+    assert client.audit(policy={"e2e4": 0.5, "e2e5": 0.5}).illegal[0].uci == "e2e5"
+    http.app.state.services.recorder.flush(30)  # type: ignore[attr-defined]
+    assert client.leakage().models["fake"].positions > 0
+    assert client.leakage(by="phase").models["fake"].by
+    assert client.leakage_history(bucket="1h").models["fake"].buckets
+    assert len(client.leakage_worst(limit="2").positions) == 2
+    positions = list(client.leakage_positions())
+    assert positions[0].kinds["raw"].leaked is not None
+    assert [model.name for model in client.models().models] == ["fake"]
+    assert client.model("fake").contract is not None
+    assert client.ready().models == {"fake": "served"}
+    assert client.version().version == movemask.__version__
+
+
+def test_the_asynchronous_client_has_the_same_methods_and_answers(client: movemask.Client, http: TestClient) -> None:
+    def names(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert names(movemask.AsyncClient) - {"aclose"} == names(movemask.Client) - {"close"}
+
+    async def use(other: movemask.AsyncClient) -> None:
+        found = await other.policy(moves=["e4"], elo=1500)
+        assert found.moves == client.policy(moves=["e4"], elo=1500).moves
+        assert (await other.move(method="sample", seed=5)).move == client.move(method="sample", seed=5).move
+        assert (await other.games(PGN)).games == client.games(PGN).games
+        assert len((await other.sweep(ratings=[1100])).points) == 1
+        assert (await other.audit(policy={"e2e5": 1.0})).illegal
+        http.app.state.services.recorder.flush(30)  # type: ignore[attr-defined]
+        assert (await other.leakage()).models
+        assert (await other.leakage_history()).models
+        assert (await other.leakage_worst()).freshness
+        assert len([one async for one in other.leakage_positions()]) > 5
+        assert (await other.models()).models[0].name == (await other.model("fake")).name
+        assert (await other.ready()).status == "ready"
+        assert (await other.version()).api == "v1"
+        found_all = [one async for one in other.policies(["startpos"] * 250)]
+        assert len(found_all) == 250
+        with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
+            await other.policy(moves=["e5"])
+
+    asynchronous(http, use)
+
+
+def test_a_batch_is_cut_to_what_the_service_takes_and_bad_items_are_errors_in_their_place(
+    client: movemask.Client,
+) -> None:
+    positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once
+    found = list(client.policies(positions, elo=1500))
+    assert len(found) == 333
+    assert all(isinstance(one, ErrorOut) == (place % 3 == 2) for place, one in enumerate(found))
+    assert isinstance(found[0], PolicyOut)
+    assert found[0].moves == found[1].moves if isinstance(found[1], PolicyOut) else False
+    assert list(client.policies([])) == []
+
+
+def test_a_problem_is_an_exception_with_its_fields(client: movemask.Client) -> None:
+    with pytest.raises(movemask.ApiError) as caught:
+        client.policy("8/8/8/8/8/8/8/8 w - - 0 1")
+    error = caught.value
+    assert (error.status, error.name, error.title) == (422, "invalid-position", "Invalid position")
+    assert "NO_WHITE_KING" in error.extra["statuses"]
+    assert error.request_id
+    assert error.detail == str(error)
+    with pytest.raises(movemask.ApiError, match="no model 'x'") as caught:
+        list(client.policies(["startpos"], model="x"))
+    assert caught.value.status == 404
+
+
+def answering(*answers: httpx2.Response | type[httpx2.TransportError]) -> tuple[httpx2.Client, list[httpx2.Request]]:
+    """A transport that gives these answers in turn, and the requests that it got."""
+    seen: list[httpx2.Request] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request)
+        found = answers[min(len(seen), len(answers)) - 1]
+        if isinstance(found, httpx2.Response):
+            return found
+        raise found("refused", request=request)
+
+    return httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://x"), seen
+
+
+BUSY = {"type": "urn:movemask:problem:overloaded", "title": "Overloaded", "status": 503, "detail": "the queue is full"}
+VERSION = {"name": "movemask", "version": "9.9.9", "api": "v1", "model": "m"}
+
+
+def test_a_busy_service_is_asked_again_when_it_says_so() -> None:
+    busy = httpx2.Response(503, json=BUSY, headers={"Retry-After": "0"})
+    http, seen = answering(busy, busy, httpx2.Response(200, json=VERSION))
+    assert movemask.Client(http=http).version().version == "9.9.9"
+    assert len(seen) == 3
+    http, seen = answering(busy)
+    with pytest.raises(movemask.ApiError, match="the queue is full"):
+        movemask.Client(http=http, retries=2).version()
+    assert len(seen) == 3
+    http, seen = answering(httpx2.Response(503, json=BUSY))  # no Retry-After: waiting does not help
+    with pytest.raises(movemask.ApiError):
+        movemask.Client(http=http).version()
+    assert len(seen) == 1
+
+
+def test_a_service_that_does_not_answer_is_told() -> None:
+    http, _ = answering(httpx2.ConnectError)
+    with pytest.raises(movemask.ServiceUnreachable, match="http://x/v1/version: ConnectError: refused"):
+        movemask.Client(http=http, retries=0).version()
+    http, _ = answering(httpx2.ReadTimeout)
+    with pytest.raises(movemask.ServiceUnreachable, match="ReadTimeout"):
+        list(movemask.Client(http=http).policies(["startpos"]))
+    http, _ = answering(httpx2.Response(502, text="<html>bad gateway</html>"))
+    with pytest.raises(movemask.ApiError, match="answered 502, without a problem"):
+        movemask.Client(http=http).version()
+
+
+def test_a_key_and_the_version_are_sent() -> None:
+    with movemask.Client("http://x", key="secret") as client:
+        headers = client._http.headers
+        assert headers["Authorization"] == "Bearer secret"
+        assert headers["User-Agent"] == f"movemask/{movemask.__version__}"
+
+
+def test_a_field_that_a_newer_service_adds_is_no_error() -> None:
+    http, _ = answering(httpx2.Response(200, content=json.dumps({**VERSION, "more": 1}).encode()))
+    assert movemask.Client(http=http).version().api == "v1"

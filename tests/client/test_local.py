@@ -1,0 +1,126 @@
+"""What a Python user would lose: the network's policy of a python-chess board, without HTTP."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import chess
+import pytest
+from fastapi.testclient import TestClient
+
+import movemask
+from movemask.errors import InvalidPosition, InvalidRule, UnknownModel
+from movemask.settings import shipped_models
+from tests.conftest import ROOT, Serve
+from tests.networks import write_fake
+
+
+@pytest.fixture(scope="module")
+def network() -> movemask.Network:
+    return movemask.load()
+
+
+@pytest.fixture
+def service(serve: Serve) -> TestClient:
+    return serve(shipped_models())
+
+
+def test_it_says_what_the_service_says(network: movemask.Network, service: TestClient) -> None:
+    board = chess.Board()
+    for san in ("e4", "e5", "Nf3"):
+        board.push_san(san)
+    for asked, elo in (({}, None), ({"elo": 1200}, 1200.0), ({"elo": {"self": 1200, "opponent": 1900}}, (1200, 1900))):
+        answer = service.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **asked, "top_p": 0.95}).json()
+        policy = network.policy(board, elo=elo, top_p=0.95)
+        assert [move.uci() for move in policy.probabilities] == [move["uci"] for move in answer["moves"]]
+        assert list(policy.probabilities.values()) == pytest.approx([move["probability"] for move in answer["moves"]])
+        assert (policy.raw, policy.multiplied) == pytest.approx(
+            (answer["leakage"]["raw"], answer["leakage"]["multiplied"])
+        )
+        assert policy.value is not None
+        assert policy.value.score == pytest.approx(answer["value"]["score"])
+        assert policy.ignored == tuple(answer["ignored"])
+        assert policy.elo == (answer["elo"]["self"], answer["elo"]["opponent"])
+
+
+def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None:
+    policy = network.policy(chess.Board())
+    assert policy.best is not None
+    assert policy["e4"] == policy["e2e4"] == policy[chess.Move.from_uci("e2e4")] > 0.1
+    assert policy.top(2)[0] == (policy.best, max(policy.probabilities.values()))
+    assert policy.sample(seed=3) == policy.sample(seed=3)
+    assert len({policy.sample(seed) for seed in range(40)}) > 1
+    for move in ("e5", "e2e5", chess.Move.from_uci("e2e5")):
+        with pytest.raises(ValueError, match="is not legal"):
+            policy[move]
+
+
+def test_the_board_is_the_callers_to_change(network: movemask.Network) -> None:
+    board = chess.Board()
+    policy = network.policy(board)
+    board.push_san("e4")
+    assert policy.board == chess.Board()
+    assert network.policy(board).ignored == ("history",)
+
+
+def test_many_boards_and_finished_games(network: movemask.Network) -> None:
+    mate = chess.Board("7k/6Q1/5K2/8/8/8/8/8 b - - 0 1")
+    boards = [chess.Board(), mate] * 50
+    policies = network.policies(boards)
+    assert [len(policy.probabilities) for policy in policies] == [20, 0] * 50
+    assert (policies[1].best, policies[1].sample(), policies[1].value) == (None, None, None)
+    assert network.policies([mate])[0].probabilities == {}
+
+
+def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network) -> None:
+    board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
+    for temperature, top_p in ((0.5, 1.0), (2.0, 0.8), (1.0, 0.5)):
+        shaped = network.policy(board).shaped(temperature, top_p).probabilities
+        asked = network.policy(board, temperature=temperature, top_p=top_p).probabilities
+        assert list(shaped) == list(asked)
+        assert list(shaped.values()) == pytest.approx(list(asked.values()), abs=1e-9)
+    assert list(network.policy(board).shaped(0).probabilities.values()) == [1.0]
+
+
+@pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "warm"])
+def test_a_temperature_that_is_none_is_refused(network: movemask.Network, temperature: float) -> None:
+    with pytest.raises(InvalidRule, match="temperature: "):
+        network.policy(chess.Board(), temperature=temperature)
+
+
+def test_a_board_that_is_no_position_and_a_name_that_is_no_model_are_refused(tmp_path: Path) -> None:
+    write_fake(tmp_path, "mine")
+    network = movemask.load("mine", models_dir=tmp_path)
+    assert repr(network) == "<movemask.Network mine>"
+    with pytest.raises(InvalidPosition, match="NO_WHITE_KING"):
+        network.policy(chess.Board(None))
+    with pytest.raises(UnknownModel, match="no model 'x'; there are mine"):
+        movemask.load("x", models_dir=tmp_path)
+
+
+HEAVY = {"numpy", "onnxruntime", "fastapi", "sqlalchemy", "pydantic", "chess", "httpx2", "click"}
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import movemask; dir(movemask)", set()),
+        ("import movemask; movemask.Client; movemask.AsyncClient", {"pydantic", "chess", "httpx2"}),
+    ],
+)
+def test_importing_movemask_stays_light(code: str, allowed: set[str]) -> None:
+    shown = f"{code}; import sys; print(*sorted({HEAVY!r} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", shown], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert set(found.split()) <= allowed
+
+
+def test_the_public_names_are_there_and_documented() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    for name in movemask.__all__:
+        found = getattr(movemask, name)
+        assert name == "__version__" or found.__doc__
+        assert f"`{name}" in page
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        movemask.nothing  # noqa: B018

@@ -1,0 +1,198 @@
+"""What a newcomer would lose: examples that run as they are."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import chess
+import chess.engine
+import chess.pgn
+import pytest
+import yaml
+
+from movemask.api.app import create_app
+from movemask.settings import shipped_models
+from tests.conftest import ROOT
+from tests.processes import environment, served
+
+EXAMPLES = ROOT / "examples"
+STOCKFISH = Path("/usr/games/stockfish")
+
+
+def command(arguments: str) -> str:
+    return f"{sys.executable} -m movemask uci {arguments}"
+
+
+@pytest.fixture
+def on_path(tmp_path: Path) -> dict[str, str]:
+    """An environment whose PATH has a `movemask`, as after `pip install`."""
+    script = tmp_path / "bin" / "movemask"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m movemask "$@"\n')
+    script.chmod(0o755)
+    return {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}"}
+
+
+def test_lichess_bot_finds_an_engine_that_takes_its_options(on_path: dict[str, str]) -> None:
+    folder = EXAMPLES / "lichess-bot"
+    asked = yaml.safe_load((folder / "config.yml").read_text())
+    # What lichess-bot's validate_config demands (lib/config.py).
+    assert isinstance(asked["token"], str)
+    assert isinstance(asked["url"], str)
+    assert isinstance(asked["challenge"], dict)
+    engine = asked["engine"]
+    assert engine["protocol"] == "uci"
+    file = folder / engine["name"]
+    assert os.stat(file).st_mode & stat.S_IXUSR
+    with chess.engine.SimpleEngine.popen_uci(str(file), env=on_path, timeout=30) as player:
+        # As lichess-bot's EngineWrapper: options it does not manage are configured, and the opponent is told.
+        player.configure(engine["uci_options"])
+        player.send_opponent_information(opponent=chess.engine.Opponent("A", None, 1400, False))
+        limit = chess.engine.Limit(white_clock=60, black_clock=60)
+        played = player.play(chess.Board(), limit, info=chess.engine.INFO_ALL, ponder=engine["ponder"])
+        assert played.move in list(chess.Board().legal_moves)
+        assert played.info["wdl"].relative.total() == 1000
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real service with the shipped network."""
+    folder = tmp_path_factory.mktemp("service")
+    for file in shipped_models().iterdir():
+        (folder / file.name).symlink_to(file)
+    with served(folder) as (_, port):
+        yield f"http://127.0.0.1:{port}"
+
+
+def run(*command: str | Path, **options: Any) -> str:
+    done = subprocess.run([str(one) for one in command], capture_output=True, text=True, env=environment(), **options)
+    assert (done.returncode, done.stderr) == (0, "")
+    return str(done.stdout)
+
+
+def test_the_python_example_says_the_same_here_and_of_a_service(service: str) -> None:
+    here, there = (run(sys.executable, EXAMPLES / "policy.py", *url) for url in ((), (service,)))
+    for told in (here, there):
+        assert told.splitlines()[9].split() == ["move", "1100", "1500", "1900"]
+        assert len(told.splitlines()) == 15
+    assert sorted(here.splitlines()) == sorted(there.splitlines())
+
+
+def test_the_curl_example(service: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed (Debian: apt-get install curl)")
+    told = run("sh", EXAMPLES / "policy.sh", service).splitlines()
+    assert json.loads(told[1])["moves"][0]["san"] == "Nf3"
+    assert json.loads(told[3])["seed"] == 7
+    game = chess.pgn.read_game(io.StringIO("\n".join(told[5:])))
+    assert game is not None
+    assert game.end().board().is_checkmate()
+    assert "movemask: " in game.comment
+
+
+def test_the_notebook_reads_an_audit_and_draws_its_causes(tmp_path: Path) -> None:
+    games = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 O-O *"
+    (tmp_path / "games.pgn").write_text(games)
+    run(sys.executable, "-m", "movemask", "audit", "games.pgn", "--progress", "none", cwd=tmp_path)
+    notebook = json.loads((EXAMPLES / "leakage.ipynb").read_text())
+    assert notebook["nbformat"] == 4
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code")  # its pictures are shown
+    script = "import matplotlib; matplotlib.use('Agg')\n" + "\n".join(code).replace("plt.show()", "")
+    assert "16 rows, 1 networks" in run(sys.executable, "-c", script, cwd=tmp_path)
+    assert (tmp_path / "leakage-by-cause.png").read_bytes().startswith(b"\x89PNG")
+
+
+#: What the TypeScript example and the generated clients need, which the tests do not install.
+GENERATORS = {
+    "openapi-python-client": "pip install openapi-python-client",
+    "openapi-typescript": "npm install openapi-typescript",
+    "tsc": "npm install typescript @types/node",
+}
+
+
+def generator(name: str) -> str:
+    """The path of a generator; skips by name without it."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not on the PATH: {GENERATORS[name]}")
+    return str(Path(found).resolve()) if name != "openapi-python-client" else found
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The OpenAPI document as a file."""
+    file = tmp_path_factory.mktemp("openapi") / "openapi.json"
+    file.write_text(json.dumps(create_app().openapi()))
+    return file
+
+
+@pytest.mark.peer
+def test_a_generated_python_client_compiles(document: Path, tmp_path: Path) -> None:
+    command = generator("openapi-python-client")
+    told = run(command, "generate", "--path", document, "--output-path", tmp_path / "client", "--meta", "none")
+    assert "WARNING" not in told
+    files = sorted(file.relative_to(tmp_path / "client").as_posix() for file in (tmp_path / "client").rglob("*.py"))
+    assert {"api/policy/policy.py", "api/policy/policy_batch.py", "models/policy_out.py"} <= set(files)
+    run(sys.executable, "-m", "compileall", "-q", tmp_path / "client")
+
+
+@pytest.mark.peer
+def test_the_typescript_example_compiles_and_runs(document: Path, service: str, tmp_path: Path) -> None:
+    types, compiler = generator("openapi-typescript"), generator("tsc")
+    for name in ("policy.ts", "tsconfig.json", "package.json"):
+        shutil.copy(EXAMPLES / "typescript" / name, tmp_path)
+    modules = next(folder for folder in Path(compiler).parents if folder.name == "node_modules")
+    (tmp_path / "node_modules").symlink_to(modules)
+    generate = json.loads((tmp_path / "package.json").read_text())["scripts"]["generate"].split()
+    run("node", types, document, *generate[2:], cwd=tmp_path)
+    run("node", compiler, cwd=tmp_path)
+    told = run("node", "dist/policy.js", service, cwd=tmp_path).splitlines()
+    assert told[0].startswith("white to move, by ")
+    assert told[1].startswith("Nf3 ")
+    assert len(told) == 6
+
+
+def tournament(one: str, other: str, games: int, folder: Path, *options: str) -> tuple[int, str, list[chess.pgn.Game]]:
+    pgn = folder / "games.pgn"
+    script = [sys.executable, str(EXAMPLES / "tournament.py"), "--games", str(games), "--pgn", str(pgn)]
+    done = subprocess.run(
+        [*script, "--seconds", "5", "--increment", "0.05", one, other], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    found = []
+    with open(pgn) as stream:
+        while (game := chess.pgn.read_game(stream)) is not None:
+            assert not game.errors
+            found.append(game)
+    return done.returncode, done.stdout, found
+
+
+def test_a_game_between_two_ratings(tmp_path: Path) -> None:
+    weak, strong = (command(f"--elo {elo} --temperature 1 --seed 3") for elo in (1100, 1900))
+    code, told, games = tournament(weak, strong, 2, tmp_path)
+    assert code == 0, told
+    assert [game.headers["Round"] for game in games] == ["1", "2"]
+    assert "2 games" in told
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("opponent", ["itself", "Stockfish"])
+def test_a_hundred_games_without_an_illegal_move_a_time_loss_or_a_stall(opponent: str, tmp_path: Path) -> None:
+    other, options = command("--temperature 1 --elo 1100"), []
+    if opponent == "Stockfish":
+        if not STOCKFISH.exists():
+            pytest.skip("Stockfish is not installed (Debian: apt-get install stockfish)")
+        other, options = str(STOCKFISH), ["--second-option", "Skill Level=0", "--second-option", "Threads=1"]
+    code, told, games = tournament(command("--temperature 0.5 --elo 1900"), other, 100, tmp_path, *options)
+    assert code == 0, told
+    assert len(games) == 100
