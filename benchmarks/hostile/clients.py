@@ -147,28 +147,40 @@ class Connection:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, raw: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer."""
+    async def ask(self, raw: bytes, *, head: bool = False) -> tuple[int, bytes]:
+        """Status and body of the answer; `head` if the answer has none."""
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
         reader, writer = self._streams
         try:
             writer.write(raw)
             await writer.drain()
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-            length = head.partition("content-length:")[2].split("\r\n")[0].strip()
-            body = await reader.readexactly(int(length)) if length else b""
+            head_text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            length = head_text.partition("content-length:")[2].split("\r\n")[0].strip()
+            if "transfer-encoding: chunked" in head_text and not head:
+                body = await _chunks(reader)
+            else:
+                body = await reader.readexactly(int(length)) if length and not head else b""
         except BaseException:
             self.close()
             raise
-        if "connection: close" in head:
+        if "connection: close" in head_text:
             self.close()
-        return int(head.split()[1]), body
+        return int(head_text.split()[1]), body
 
     def close(self) -> None:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    parts = []
+    while size := int(await reader.readline(), 16):
+        parts.append(await reader.readexactly(size))
+        await reader.readline()
+    await reader.readline()
+    return b"".join(parts)
 
 
 async def repeat(port: int, raw: bytes, end: float, times: Times, *, pause: float = 0.0, patient: bool = False) -> None:

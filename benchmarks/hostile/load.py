@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
-from benchmarks.hostile.clients import Times, positions, repeat, request
+from benchmarks.hostile.clients import Connection, Service, Times, positions, repeat, request, service
+from benchmarks.hostile.trial import Trial
 
 SINGLE = request("/v1/policy", {"fen": "startpos"})
+ALIVE = request("/livez")
 
 
 async def beside_batches(port: int, clients: int, size: int, seconds: float) -> tuple[Times, Times]:
@@ -24,3 +28,99 @@ async def beside_batches(port: int, clients: int, size: int, seconds: float) -> 
     await repeat(port, SINGLE, end, single, pause=0.01)
     await asyncio.gather(*working)
     return single, large
+
+
+async def capacity(port: int, clients: int = 16, seconds: float = 4) -> tuple[float, float]:
+    """Single requests a second by clients that each wait for their answer, and their p99 in ms."""
+    times = Times()
+    end = time.monotonic() + seconds
+    await asyncio.gather(*(repeat(port, SINGLE, end, times) for _ in range(clients)))
+    return times.count(200) / seconds, times.ms(200, 0.99)
+
+
+async def open_loop(port: int, rate: float, seconds: float, connections: int = 200) -> tuple[Times, Times]:
+    """Requests at a rate that does not depend on the answers, over at most so many connections; and /livez meanwhile.
+
+    A request that finds no free connection is sent by the next that is free, and its time counts from when it was due.
+    """
+    times, alive = Times(), Times()
+    due: asyncio.Queue[float | None] = asyncio.Queue()
+
+    async def send() -> None:
+        connection = Connection(port)
+        while (moment := await due.get()) is not None:
+            try:
+                status, _ = await connection.ask(SINGLE)
+            except (OSError, EOFError):
+                status = 0
+            times.add(status, time.monotonic() - moment)
+        connection.close()
+
+    senders = [asyncio.create_task(send()) for _ in range(connections)]
+    begun = time.monotonic()
+    probing = asyncio.create_task(repeat(port, ALIVE, begun + seconds, alive, pause=0.1))
+    sent = 0
+    while (now := time.monotonic()) < begun + seconds:
+        while sent < rate * (now - begun):
+            due.put_nowait(now)
+            sent += 1
+        await asyncio.sleep(0.005)
+    for _ in senders:
+        due.put_nowait(None)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*senders), 60)
+    await probing
+    return times, alive
+
+
+def fairness(seconds: float) -> Iterator[Trial]:
+    """A single request beside eight clients with batches of 1,024."""
+    with service() as tried:
+        alone, _ = asyncio.run(beside_batches(tried.port, 0, 1024, 3))
+        single, large = asyncio.run(beside_batches(tried.port, 8, 1024, seconds))
+        p50 = single.ms(200, 0.5)
+        seen = (
+            f"alone {alone.ms(200, 0.5):.1f} ms; beside them p50 {p50:.1f} ms, p99 {single.ms(200, 0.99):.0f} ms, "
+            f"{single.count(503)} of {sum(map(len, single.seconds.values()))} refused; "
+            f"{large.count(200) * 1024 / seconds:.0f} positions/s answered to the others"
+        )
+        yield Trial("single requests beside eight clients with batches of 1,024", "p50 at most 20 ms", seen, p50 <= 20)
+
+
+def overload(seconds: float) -> Iterator[Trial]:
+    """Two, five and ten times the requests that the service can take, whether they are answered or not."""
+    with service() as tried:
+        rate, unloaded = asyncio.run(capacity(tried.port))
+        for factor in (2, 5, 10):
+            times, alive = asyncio.run(open_loop(tried.port, factor * rate, seconds))
+            refused, livez = times.ms(503, 0.99), alive.ms(200, 0.99)
+            seen = (
+                f"{rate:.0f} requests/s when each waits (p99 {unloaded:.0f} ms); at {factor * rate:.0f}/s: "
+                f"{times.count(200)} answered, p99 {times.ms(200, 0.99):.0f} ms; {times.count(503)} refused, p99 "
+                f"{refused:.0f} ms; {times.count(0)} failed; `/livez` p99 {livez:.0f} ms; peak {tried.peak_mb:.0f} MB"
+            )
+            kept = tried.peak_mb < 600 and livez < 100 and times.count(0) == 0
+            promised = "no failed connection, `/livez` under 100 ms, under 600 MB"
+            yield Trial(f"{factor} times the load, 200 connections, open loop", promised, seen, kept)
+
+
+def many_batches(seconds: float) -> Iterator[Trial]:
+    """Two hundred clients with large batches, impatient."""
+    with service() as tried:
+        raw = request("/v1/policy/batch", {"positions": [{"fen": fen} for fen in positions(256)]})
+        times, alive = Times(), Times()
+
+        async def trial(tried: Service) -> None:
+            end = time.monotonic() + seconds
+            probing = asyncio.create_task(repeat(tried.port, ALIVE, end, alive, pause=0.1))
+            await asyncio.gather(*(repeat(tried.port, raw, end, times, patient=True) for _ in range(200)), probing)
+
+        asyncio.run(trial(tried))
+        seen = (
+            f"{times.count(200)} answered, {times.count(503)} refused (p50 {times.ms(503, 0.5):.0f} ms, p99 "
+            f"{times.ms(503, 0.99):.0f} ms), {times.count(0)} failed; `/livez` p99 {alive.ms(200, 0.99):.0f} ms; "
+            f"peak {tried.peak_mb:.0f} MB"
+        )
+        kept = times.ms(503, 0.5) <= 50 and tried.peak_mb < 600 and alive.ms(200, 0.99) < 100
+        promised = "503s within 50 ms (p50), `/livez` under 100 ms, under 600 MB"
+        yield Trial("200 clients with batches of 256", promised, seen, kept)

@@ -1,0 +1,208 @@
+"""Slow and broken clients: half-sent requests, drips, answers nobody reads, thousands of connections, endless heads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+
+from benchmarks.hostile.clients import Service, Times, positions, repeat, request, service
+from benchmarks.hostile.load import SINGLE
+from benchmarks.hostile.trial import Trial
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+_BODY = b"POST /v1/policy HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 20000\r\n\r\n"
+_SHORT = {"head_seconds": "2", "body_seconds": "2", "read_seconds": "2", "max_connections_per_address": "4000"}
+
+
+async def _silent(streams: Streams) -> None:
+    """Sends nothing."""
+
+
+async def _half_head(streams: Streams) -> None:
+    streams[1].write(b"GET /v1/models HTTP/1.1\r\nHost: x\r\nX-")
+
+
+async def _head_drip(streams: Streams) -> None:
+    streams[1].write(b"GET /v1/models HTTP/1.1\r\nX: ")
+    while True:
+        streams[1].write(b"y")
+        await asyncio.sleep(0.2)
+
+
+async def _half_body(streams: Streams) -> None:
+    streams[1].write(_BODY + b"{")
+
+
+async def _body_drip(streams: Streams) -> None:
+    streams[1].write(_BODY)
+    while True:
+        streams[1].write(b" ")
+        await asyncio.sleep(0.2)
+
+
+async def _unread(streams: Streams) -> None:
+    streams[1].write(request("/v1/policy/batch", {"positions": [{"fen": fen} for fen in positions(200)]}))
+    streams[1].transport.pause_reading()  # type: ignore[attr-defined]
+
+
+KINDS: dict[str, Callable[[Streams], Awaitable[None]]] = {
+    "say nothing": _silent,
+    "send half a head": _half_head,
+    "drip a head": _head_drip,
+    "send half a body": _half_body,
+    "drip a body": _body_drip,
+}
+
+
+async def _behave(port: int, how: Callable[[Streams], Awaitable[None]]) -> float:
+    """Seconds until the service ends the connection; infinite if it does not within 20."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    started = time.monotonic()
+
+    async def act() -> None:
+        with suppress(OSError):
+            await how((reader, writer))
+
+    acting = asyncio.create_task(act())
+    try:
+        with suppress(OSError):
+            await asyncio.wait_for(reader.read(), 20)
+        return time.monotonic() - started
+    except TimeoutError:
+        return float("inf")
+    finally:
+        acting.cancel()
+        writer.transport.abort()
+
+
+def slowloris(count: int) -> Iterator[Trial]:
+    """Five kinds of clients that never finish their request, and those who ask properly meanwhile."""
+    with service(**_SHORT) as tried:
+        before = tried.log_bytes
+        for name, how in KINDS.items():
+            times, ended = asyncio.run(_beside(tried, how, count))
+            longest = max(ended)
+            seen = (
+                f"the last was ended after {longest:.1f} s; proper requests: {times.count(200)} answered, p99 "
+                f"{times.ms(200, 0.99):.0f} ms, {sum(map(len, times.seconds.values())) - times.count(200)} not"
+            )
+            kept = longest < 6 and times.count(200) == sum(map(len, times.seconds.values()))
+            yield Trial(f"{count} clients that {name}", "ended within 2 s and a little; others are served", seen, kept)
+        seen = f"{(tried.log_bytes - before) / 1e3:.0f} kB of log, {tried.peak_mb:.0f} MB at most"
+        yield Trial("the log and the memory of the above", "under 1 MB of log, under 600 MB", seen, tried.peak_mb < 600)
+
+
+async def _beside(tried: Service, how: Callable[[Streams], Awaitable[None]], count: int) -> tuple[Times, list[float]]:
+    times = Times()
+    asking = asyncio.create_task(repeat(tried.port, SINGLE, time.monotonic() + 5, times, pause=0.02))
+    ended = await asyncio.gather(*(_behave(tried.port, how) for _ in range(count)))
+    await asking
+    return times, list(ended)
+
+
+def unread(count: int) -> Iterator[Trial]:
+    """Clients that ask for large answers, and read nothing."""
+    with service(**_SHORT) as tried:
+
+        async def trial() -> tuple[float, int]:
+            streams = []
+            for _ in range(count):
+                streams.append(await asyncio.open_connection("127.0.0.1", tried.port, limit=1024))
+                await _unread(streams[-1])
+            most, end = 0.0, time.monotonic() + 20
+            while time.monotonic() < end:
+                await asyncio.sleep(0.5)
+                most = max(most, tried.rss_mb)
+                if tried.descriptors < baseline + 5 and time.monotonic() > end - 12:
+                    break
+            left = tried.descriptors - baseline
+            for _, writer in streams:
+                writer.transport.abort()
+            return most, left
+
+        baseline = tried.descriptors
+        most, left = asyncio.run(trial())
+        seen = f"{most:.0f} MB at most; {left} descriptors more than before, 20 s later"
+        done = f"{count} clients that ask for batches of 200 and read nothing"
+        yield Trial(done, "cut off after 2 s; under 600 MB", seen, most < 600 and left < 10)
+
+
+def crowd(count: int) -> Iterator[Trial]:
+    """Connections that are only open, as many as the service takes and more."""
+    with service(max_connections="1500", max_connections_per_address="4000", head_seconds="30") as tried:
+
+        async def trial() -> tuple[int, Times]:
+            opened = await asyncio.gather(
+                *(asyncio.open_connection("127.0.0.1", tried.port) for _ in range(count)), return_exceptions=True
+            )
+            streams = [one for one in opened if not isinstance(one, BaseException)]
+            await asyncio.sleep(1)
+            refused = sum(bool(reader._buffer) for reader, _ in streams)  # type: ignore[attr-defined]
+            for _, writer in streams[:600]:
+                writer.transport.abort()
+            await asyncio.sleep(0.2)
+            times = Times()
+            await repeat(tried.port, SINGLE, time.monotonic() + 3, times, pause=0.01)
+            for _, writer in streams:
+                writer.transport.abort()
+            return refused, times
+
+        refused, times = asyncio.run(trial())
+        seen = f"{refused} got a 503; then p50 {times.ms(200, 0.5):.1f} ms, peak {tried.peak_mb:.0f} MB"
+        kept = abs(refused - (count - 1500)) <= 5 and times.count(200) == sum(map(len, times.seconds.values()))
+        yield Trial(
+            f"{count} connections, of which 1,500 are taken", "the rest is refused; others are served", seen, kept
+        )
+
+
+def heads(megabytes: int) -> Iterator[Trial]:
+    """Heads without end, of one header and of many."""
+    with service() as tried:
+
+        async def pour(piece: bytes) -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", tried.port)
+            sent = 0
+            with suppress(OSError):
+                writer.write(b"GET / HTTP/1.1\r\nX: ")
+                while sent < megabytes << 20 and not reader.at_eof():
+                    writer.write(piece)
+                    await writer.drain()
+                    sent += len(piece)
+            writer.transport.abort()
+            return sent
+
+        async def trial() -> int:
+            return sum(
+                await asyncio.gather(
+                    *(pour(b"x" * 65_536) for _ in range(20)), *(pour(b"y\r\nX: " * 9_000) for _ in range(20))
+                )
+            )
+
+        sent = asyncio.run(trial())
+        seen = f"{sent / 1e6:.0f} MB were taken before the connections ended; peak {tried.peak_mb:.0f} MB"
+        yield Trial(f"40 heads of {megabytes} MB", "431; under 600 MB", seen, tried.peak_mb < 600 and sent < 200e6)
+
+
+def stopping() -> Iterator[Trial]:
+    """SIGTERM while clients send and read slowly."""
+    with service(drain_seconds="3") as tried:
+
+        async def trial() -> float:
+            streams = [await asyncio.open_connection("127.0.0.1", tried.port, limit=1024) for _ in range(20)]
+            for index, one in enumerate(streams):
+                await (_unread if index % 2 else _half_body)(one)
+            await asyncio.sleep(3)
+            seconds = await asyncio.to_thread(tried.stop)
+            for _, writer in streams:
+                writer.transport.abort()
+            return seconds
+
+        seconds = asyncio.run(trial())
+        seen = f"ended after {seconds:.1f} s with exit code {tried.process.returncode}"
+        kept = seconds < 9 and tried.process.returncode == 0
+        yield Trial(
+            "SIGTERM beside ten clients that do not read and ten that do not finish", "drain (3 s) and 5 s", seen, kept
+        )

@@ -1,0 +1,136 @@
+"""What an operator would lose: the configurations of Caddy and nginx in deploy/proxies, before the service."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.networks import write_fake
+from tests.ports import free_port
+from tests.processes import served, started, until
+
+PROXIES = ROOT / "deploy" / "proxies"
+
+
+@dataclass
+class Front:
+    """A proxy in front of the service."""
+
+    port: int
+    trusted: ssl.SSLContext
+
+    def ask(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json", **headers}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=self.trusted) as answer:
+                return answer.status, answer
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error
+
+    def raw(self, sent: bytes) -> bytes:
+        """What comes back, until the proxy closes."""
+        with (
+            socket.create_connection(("127.0.0.1", self.port), 30) as plain,
+            self.trusted.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
+        ):
+            stream.sendall(sent)
+            found = b""
+            while piece := stream.recv(65_536):
+                found += piece
+            return found
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1, signed by itself, and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
+def configured(name: str, folder: Path, changes: dict[str, str]) -> Path:
+    """The shipped configuration with ports and paths of this test."""
+    text = (PROXIES / name).read_text()
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.fixture(params=["caddy", "nginx"])
+def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
+    tool = shutil.which(request.param)
+    if tool is None or shutil.which("openssl") is None:
+        pytest.skip(f"{request.param} is not installed")
+    models = write_fake(tmp_path / "m").parent
+    cert, key = certificate(tmp_path)
+    port = free_port()
+    limits = ("--proxies", "1", "--client-rate", "0.01", "--client-burst", "50", "--keep-alive-seconds", "75")
+    with served(models, *limits) as (_, behind):
+        if request.param == "caddy":
+            site = f"https://127.0.0.1:{port} {{\n\ttls {cert} {key}"
+            changes = {"chess.example.org {": site, "127.0.0.1:8000": f"127.0.0.1:{behind}"}
+            changes["read_header 10s"] = "read_header 1s"
+            file = configured("Caddyfile", tmp_path, changes | {"admin off": "admin off\n\tauto_https off"})
+            command = [tool, "run", "--config", str(file), "--adapter", "caddyfile"]
+        else:
+            changes = {"443 ssl": f"127.0.0.1:{port} ssl", "127.0.0.1:8000": f"127.0.0.1:{behind}"}
+            changes |= {"/etc/movemask/cert.pem": str(cert), "/etc/movemask/key.pem": str(key)}
+            changes |= {"/run/nginx.pid": f"{tmp_path}/nginx.pid", "/var/log/nginx/error.log": f"{tmp_path}/error.log"}
+            changes |= {"client_header_timeout 10s": "client_header_timeout 1s", "auto;": "1;"}
+            file = configured("nginx.conf", tmp_path, changes)
+            command = [tool, "-c", str(file), "-p", str(tmp_path), "-g", "daemon off;"]
+        environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+        trusted = ssl.create_default_context(cafile=str(cert))
+        with (
+            (tmp_path / "proxy.txt").open("wb") as log,
+            started(command, cwd=tmp_path, env=environment, stdout=log, stderr=log) as process,
+        ):
+            made = Front(port, trusted)
+
+            def answers() -> bool:
+                assert process.poll() is None, (tmp_path / "proxy.txt").read_text()
+                try:
+                    return made.ask("/readyz")[0] == 200
+                except OSError:
+                    return False
+
+            until(answers, "the proxy answers")
+            yield made
+
+
+def test_a_proxy_serves_https_limits_and_tells_who_asks(front: Front) -> None:
+    status, answer = front.ask("/v1/policy", {"moves": []})
+    assert status == 200
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "max-age" in answer.headers["Strict-Transport-Security"]  # the service knows that the client uses HTTPS
+    assert front.ask("/metrics")[0] == 404
+    assert front.ask("/v1/policy/batch", b" " * (9 << 20))[0] == 413
+    assert front.ask("/livez", **{"X-Long": "x" * 70_000})[0] in (400, 431)
+    slow = front.raw(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-")
+    assert not slow or slow.split()[1] in (b"400", b"408")
+    # What a client writes into X-Forwarded-For gives it no other share.
+    batch = {"positions": [{"fen": "startpos"}] * 40}
+    first, _ = front.ask("/v1/policy/batch", batch, **{"X-Forwarded-For": "1.1.1.1"})
+    second, refused = front.ask("/v1/policy/batch", batch, **{"X-Forwarded-For": "2.2.2.2"})
+    assert (first, second) == (200, 429)
+    assert int(refused.headers["Retry-After"]) > 0
