@@ -19,6 +19,8 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from movemask.errors import StoreError
+from movemask.store.store import Store
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
 from tests.networks import write_fake
@@ -221,6 +223,33 @@ def test_a_file_that_was_deleted_is_made_anew(serve: Serve, tmp_path: Path) -> N
     with sqlite3.connect(tmp_path / "x.db") as other:
         assert other.execute("SELECT count(*) FROM position").fetchone() == (3,)
     other.close()
+
+
+@pytest.mark.parametrize("where", [0, 4096])
+def test_a_file_that_is_damaged_is_set_aside_and_made_anew(serve: Serve, tmp_path: Path, where: int) -> None:
+    """Issue 17: the only fault of a database that the service did not recover from."""
+    client = serve(database_url=f"sqlite:///{tmp_path}/x.db", audit_flush_seconds=0.05)
+    client.post("/v1/policy", json={"moves": []})
+    assert positions(client) == 1
+    with sqlite3.connect(tmp_path / "x.db") as other:
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    other.close()
+    with open(tmp_path / "x.db", "r+b") as damaged:
+        damaged.seek(where)
+        damaged.write(b"\xde\xad" * 40_000)
+    for _ in range(3):
+        assert client.post("/v1/policy", json={"moves": []}).status_code == 200
+    eventually(lambda: (tmp_path / "x.db").exists() and positions(client) == 3, "a new file counts from nothing")
+    assert len([file for file in tmp_path.glob("x.db.damaged-*") if file.suffix not in (".wal", ".shm")]) >= 1
+    assert client.get("/readyz").json()["audit"]["failure"] is None
+
+
+def test_a_file_that_was_never_a_database_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "letter.txt"
+    file.write_text("Dear all, " * 1000)
+    with pytest.raises(StoreError, match="not a database"):
+        Store(f"sqlite:///{file}", keep_seconds=1, keep_positions=1, keep_worst=1)
+    assert file.read_text().startswith("Dear all")
 
 
 def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Server, serve: Serve) -> None:

@@ -6,8 +6,9 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,29 @@ class Database:
             yield
         except SQLAlchemyError as error:
             self._ready = False
+            if _is_damage(error):
+                self._set_aside(error)
             if _is_permanent(error):
                 raise
             raise StoreError(f"the audit store cannot be {done}: {self._reason(error)}") from error
+
+    def _set_aside(self, error: SQLAlchemyError) -> None:
+        """Renames a damaged file of SQLite, so that the next use makes a new one. Only a file that this process has
+        used: at the start, one that is no database may be something else."""
+        with self._lock:
+            if self._file is None or self._inode in (None, -1) or self._inode != self._inode_now():
+                return  # another process was first
+            self._engine.dispose()
+            aside = self._file.with_name(f"{self._file.name}.damaged-{time.time_ns()}")
+            try:
+                os.rename(self._file, aside)
+                for ending in ("-wal", "-shm"):
+                    with suppress(FileNotFoundError):
+                        os.rename(f"{self._file}{ending}", f"{aside}{ending}")
+            except OSError as failure:
+                log.error("%s is damaged, and cannot be set aside: %s", self.shown, failure.strerror)
+            else:
+                log.error("%s was damaged: %s; it is now %s, and a new one begins", self.shown, error.__cause__, aside)
 
     def _prepared(self) -> sa.Engine:
         """The engine, once the tables exist and are up to date."""
@@ -198,6 +219,15 @@ def _is_permanent(error: SQLAlchemyError) -> bool:
     return isinstance(error, StatementError) and (
         isinstance(error, (DataError, IntegrityError)) or not isinstance(error, DBAPIError)
     )
+
+
+#: SQLite's SQLITE_CORRUPT and SQLITE_NOTADB.
+_DAMAGED = (11, 26)
+
+
+def _is_damage(error: SQLAlchemyError) -> bool:
+    """Whether the content of SQLite's file makes no sense; nothing but another file helps."""
+    return getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
 def _obstacle(file: Path) -> str | None:
