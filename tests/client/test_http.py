@@ -145,7 +145,8 @@ VERSION = {"name": "movemask", "version": "9.9.9", "api": "v1", "model": "m"}
 
 def test_a_busy_service_is_asked_again_when_it_says_so() -> None:
     busy = httpx2.Response(503, json=BUSY, headers={"Retry-After": "0"})
-    http, seen = answering(busy, busy, httpx2.Response(200, json=VERSION))
+    limited = httpx2.Response(429, json={**BUSY, "status": 429}, headers={"Retry-After": "0"})
+    http, seen = answering(busy, limited, httpx2.Response(200, json=VERSION))
     assert movemask.Client(http=http).version().version == "9.9.9"
     assert len(seen) == 3
     http, seen = answering(busy)

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.errors import InvalidPosition, InvalidRule, UnknownModel
+from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.settings import shipped_models
 from tests.conftest import ROOT, Serve
 from tests.networks import write_fake
@@ -98,6 +98,20 @@ def test_a_board_that_is_no_position_and_a_name_that_is_no_model_are_refused(tmp
         network.policy(chess.Board(None))
     with pytest.raises(UnknownModel, match="no model 'x'; there are mine"):
         movemask.load("x", models_dir=tmp_path)
+
+
+def test_a_default_that_fails_its_check_gives_way_to_the_next_and_all_are_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("[contract]\n")
+    with pytest.raises(ModelUnavailable, match=r"model 'bad' failed its check: bad\.toml: contract\.planes"):
+        movemask.load(models_dir=tmp_path)
+    write_fake(tmp_path, "good")
+    assert movemask.load(models_dir=tmp_path).name == "good"
+
+
+def test_the_pages_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    assert len(capsys.readouterr().out.splitlines()) == 3
 
 
 HEAVY = {"numpy", "onnxruntime", "fastapi", "sqlalchemy", "pydantic", "chess", "httpx2", "click"}

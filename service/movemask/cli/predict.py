@@ -32,7 +32,9 @@ _SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
 @click.command()
 @click.argument("fen", required=False)
 @click.option(
-    "--moves", default="", help="UCI moves played from FEN (the start position if none), separated by spaces."
+    "--moves",
+    default="",
+    help="Moves in UCI or SAN, played from FEN (the start position if none), separated by spaces.",
 )
 @click.option(
     "--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings of the side to move and its opponent."

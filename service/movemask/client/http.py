@@ -32,7 +32,7 @@ class Client:
     url : where the service is
     key : an API key, if the service asks for one
     timeout : seconds for connecting, and for each read and write
-    retries : how often a request is sent again after a 503 with Retry-After, or if no connection could be made
+    retries : how often a request is sent again after a 429 or 503 with Retry-After, or if no connection could be made
     http : an `httpx2.Client` to use in place of one made here; it is not closed
 
     Every method raises ApiError for a problem that the service answered with, and ServiceUnreachable.

@@ -13,11 +13,11 @@ from movemask.board.legal import Rules
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position, status_names
 from movemask.client.policy import Policy, Value
-from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable
+from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.evaluation import Evaluated, evaluate
 from movemask.inference.model import Model
 from movemask.inference.onnx import provider_named
-from movemask.inference.registry import Registry, load_entry
+from movemask.inference.registry import load_entry
 from movemask.leakage.served import check_answer
 from movemask.policy import Rule
 from movemask.settings import Settings
@@ -37,16 +37,20 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     Raises UnknownModel, ModelUnavailable for a network that fails its check, or SettingsError.
     """
     settings = Settings.read(models_dir=models_dir, threads=threads)
-    files = settings.model_folders.files(settings.default_model)
-    if model is None or model not in files:
-        entries = {
-            name: load_entry(file, settings.threads, provider_named(settings.provider)) for name, file in files.items()
-        }
-        return Network(Registry(entries, settings.default_model, settings.model_folders.preferred).get(model))
-    entry = load_entry(files[model], settings.threads, provider_named(settings.provider))
-    if entry.model is None:
-        raise ModelUnavailable(f"model {model!r} failed its check: {entry.failure}")
-    return Network(entry.model)
+    folders = settings.model_folders
+    files = folders.files(settings.default_model)
+    wanted = model or settings.default_model
+    if wanted is not None and wanted not in files:
+        raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(files)}")
+    # As the registry chooses its default, but without loading the others.
+    names = [wanted] if wanted is not None else sorted(files, key=lambda name: (name not in folders.preferred, name))
+    failures = []
+    for name in names:
+        entry = load_entry(files[name], settings.threads, provider_named(settings.provider))
+        if entry.model is not None:
+            return Network(entry.model)
+        failures.append(f"model {name!r} failed its check: {entry.failure}")
+    raise ModelUnavailable("; ".join(failures))
 
 
 class Network:

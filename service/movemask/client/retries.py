@@ -12,7 +12,8 @@ from movemask.errors import ApiError
 #: Seconds to wait without a Retry-After, doubled each time, and the most with one.
 _FIRST, _MOST = 0.5, 30.0
 
-_BUSY = 503
+#: Statuses of a service that can answer later: 429 with rate limits, and 503.
+_LATER = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,10 @@ class Retries:
 
     def wait(self, attempt: int, status: int | None, headers: Mapping[str, str]) -> float | None:
         """Seconds to wait before another attempt; None to give up. `status` is None if no connection was made."""
-        if attempt >= self.most or status not in (None, _BUSY):
+        if attempt >= self.most or status not in (None, *_LATER):
             return None
         told = headers.get("Retry-After", "")
-        if status == _BUSY and not told.isdigit():  # such as a model that failed its check: waiting does not help
+        if status is not None and not told.isdigit():  # such as a model that failed its check: waiting does not help
             return None
         return min(float(told), _MOST) if told.isdigit() else min(_FIRST * 2**attempt, _MOST)
 
