@@ -22,11 +22,12 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models models
-# The shipped networks are copied to /models, which may be a volume; those in the package say which models are shipped. Serving once writes the bytecode of what serving imports, and
-# of nothing else.
+# The shipped networks go to /models, which may be a volume; their contracts stay in the package, to say which are shipped.
+# Serving once writes the bytecode of what serving imports, and of nothing else.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
- && cp -r /opt/movemask/lib/python3.11/site-packages/movemask/shipped_models /models \
+ && mv /opt/movemask/lib/python3.11/site-packages/movemask/shipped_models /models \
+ && install -m 644 -D -t /opt/movemask/lib/python3.11/site-packages/movemask/shipped_models /models/*.toml \
  && export MOVEMASK_MODELS_DIR=/models MOVEMASK_DATABASE_URL=sqlite:////tmp/audit.db ORT_DISABLE_TELEMETRY=1 PATH=/opt/movemask/bin:$PATH \
  && movemask predict \
  && export MOVEMASK_PORT=$(python -c 'import psycopg, socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])') \
