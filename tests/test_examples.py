@@ -26,6 +26,7 @@ from tests.processes import environment, served
 
 EXAMPLES = ROOT / "examples"
 STOCKFISH = Path("/usr/games/stockfish")
+AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
 
 
 def command(arguments: str) -> str:
@@ -40,6 +41,17 @@ def on_path(tmp_path: Path) -> dict[str, str]:
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m movemask "$@"\n')
     script.chmod(0o755)
     return {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}"}
+
+
+def test_the_engine_asks_a_service(service: str) -> None:
+    told = run(*command(f"--url {service}").split(), input="uci\nposition startpos moves e2e4\ngo\nquit\n").splitlines()
+    assert "uciok" in told
+    assert chess.Move.from_uci(told[-1].split()[1]) in chess.Board(AFTER_E4).legal_moves
+    gone = subprocess.run(
+        command("--url http://127.0.0.1:9").split(), capture_output=True, text=True, env=environment()
+    )
+    assert (gone.returncode, gone.stdout) == (1, "")
+    assert gone.stderr.startswith("Error: http://127.0.0.1:9/v1/models: ConnectError")
 
 
 def test_lichess_bot_finds_an_engine_that_takes_its_options(on_path: dict[str, str]) -> None:
@@ -192,7 +204,8 @@ def test_a_hundred_games_without_an_illegal_move_a_time_loss_or_a_stall(opponent
     if opponent == "Stockfish":
         if not STOCKFISH.exists():
             pytest.skip("Stockfish is not installed (Debian: apt-get install stockfish)")
-        other, options = str(STOCKFISH), ["--second-option", "Skill Level=0", "--second-option", "Threads=1"]
-    code, told, games = tournament(command("--temperature 0.5 --elo 1900"), other, 100, tmp_path, *options)
+        other, options = str(STOCKFISH), ["Skill Level=0", "Move Overhead=60"]
+    flags = [flag for option in options for flag in ("--second-option", option)]
+    code, told, games = tournament(command("--temperature 0.5 --elo 1900"), other, 100, tmp_path, *flags)
     assert code == 0, told
     assert len(games) == 100

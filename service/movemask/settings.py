@@ -185,7 +185,7 @@ class Settings(BaseSettings):
         """Where models are looked for: in `models_dir`, or else in the user's own folder and the shipped one."""
         shipped = shipped_models()
         folders = (user_models(), shipped) if self.models_dir is None else (self.models_dir,)
-        return ModelFolders(folders, frozenset(ModelFolders((shipped,)).found()))
+        return ModelFolders(folders, frozenset(ModelFolders((shipped,)).found() if shipped.is_dir() else ()))
 
     @classmethod
     def default_shown(cls, name: str) -> str:

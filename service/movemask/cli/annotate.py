@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -11,10 +12,9 @@ import click
 from movemask.board.pgn import Lines
 from movemask.cli.models import models_dir_option, registry_of
 from movemask.extras import require
-from movemask.inference.model import Model
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
-from movemask.tasks.annotation import Annotated, Thresholds, annotated, players
+from movemask.tasks.annotation import MOST_PLOTTED, Players, Thresholds, annotated
 from movemask.tasks.games import GameReport, SideReport
 
 _DEFAULT = Thresholds()
@@ -64,39 +64,37 @@ def annotate(
     from movemask.tasks.bulk.streams import LineReader, TextSource
 
     chosen = registry_of(models_dir).get(model)
+    thresholds, degrees = Thresholds(find, make, fall), CALIBRATED if calibrated else temperature
+    shown: list[GameReport] = []
+    sides = Players()
+
+    async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
+        pipeline = Pipeline(chosen, lambda _: None, max_batch=64, max_waiting=1 << 20)
+        try:
+            async for game in annotated(pipeline, lines, degrees, elo=elo, thresholds=thresholds):
+                write(f"{game}\n\n")
+                if isinstance(game.report, GameReport):
+                    sides.add(game.report)
+                    if picture is not None and len(shown) < MOST_PLOTTED:
+                        shown.append(game.report)
+                else:
+                    click.echo(f"left as it is: {game.report}", err=True)
+        finally:
+            pipeline.close()
+
     with TextSource(games) as source:
-        found = asyncio.run(
-            _annotated(
-                chosen, LineReader(source), CALIBRATED if calibrated else temperature, elo, Thresholds(find, make, fall)
-            )
-        )
-    text = "\n\n".join(map(str, found)) + "\n"
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        partial = out.with_name(out.name + ".part")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, out)
-    for game in found:
-        if not isinstance(game.report, GameReport):
-            click.echo(f"left as it is: {game.report}", err=True)
-    click.echo(_table(players(found)), err=True, nl=False)
-    if picture is not None:
+        if out is None:
+            asyncio.run(write_all(LineReader(source), lambda text: click.echo(text, nl=False)))
+        else:
+            partial = out.with_name(out.name + ".part")
+            with open(partial, "w", encoding="utf-8") as stream:
+                asyncio.run(write_all(LineReader(source), stream.write))
+            os.replace(partial, out)
+    click.echo(_table(sides.sides()), err=True, nl=False)
+    if picture is not None and shown:
         from movemask.tasks.annotation_plot import plot
 
-        reports = [game.report for game in found if isinstance(game.report, GameReport)]
-        if reports:
-            plot(reports, picture)
-
-
-async def _annotated(
-    model: Model, lines: Lines, temperature: float, elo: tuple[float, float] | None, thresholds: Thresholds
-) -> list[Annotated]:
-    pipeline = Pipeline(model, lambda _: None, max_batch=64, max_waiting=1 << 20)
-    try:
-        return await annotated(pipeline, lines, temperature, elo=elo, thresholds=thresholds)
-    finally:
-        pipeline.close()
+        plot(shown, picture)
 
 
 def _table(sides: dict[str, SideReport]) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -18,6 +17,9 @@ from movemask.tasks.games import GameReport, MoveReport, SideReport, reports_of
 
 #: Games that are read and evaluated together.
 _AT_ONCE = 16
+
+#: Games whose surprise is plotted in one picture.
+MOST_PLOTTED = 8
 
 #: Comments of an earlier run, which a new one replaces.
 _OURS = re.compile(
@@ -68,17 +70,16 @@ async def annotated(
     elo: tuple[float, float] | None = None,
     thresholds: Thresholds = Thresholds(),
     max_positions: int | None = None,
-) -> list[Annotated]:
-    """The games of a PGN, annotated. Raises LimitExceeded, and errors of the model and the queue."""
+) -> AsyncIterator[Annotated]:
+    """The games of a PGN, annotated, a few read at a time. Raises LimitExceeded, and errors of model and queue."""
     trees = read_trees(pgn, max_positions)
-    found: list[Annotated] = []
+    name = pipeline.model.name
     while part := await asyncio.to_thread(list, islice(trees, _AT_ONCE)):
         reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
         for (tree, _), report in zip(part, reports, strict=True):
             if tree is not None:
-                annotate(tree, report, pipeline.model.name, thresholds)
-            found.append(Annotated(tree, report))
-    return found
+                await asyncio.to_thread(annotate, tree, report, name, thresholds)
+            yield Annotated(tree, report)
 
 
 def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str, thresholds: Thresholds) -> None:
@@ -97,19 +98,23 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
             node.nags.add(glyph)
 
 
-def players(games: Iterable[Annotated]) -> dict[str, SideReport]:
-    """The moves of each player over all games, by name; means are over moves."""
-    sides: dict[str, list[SideReport]] = defaultdict(list)
-    for game in games:
-        if isinstance(game.report, GameReport):
-            headers = game.report.game.headers
-            for name, side in (
-                (headers.get("White", "?"), game.report.white),
-                (headers.get("Black", "?"), game.report.black),
-            ):
-                if side is not None:
-                    sides[name].append(side)
-    return {name: SideReport.together(found) for name, found in sorted(sides.items())}
+class Players:
+    """The moves of each player over many games; means are over moves."""
+
+    def __init__(self) -> None:
+        self._sides: dict[str, SideReport] = {}
+
+    def add(self, report: GameReport) -> None:
+        """Takes the moves of a game."""
+        for colour, side in (("White", report.white), ("Black", report.black)):
+            if side is not None:
+                name = report.game.headers.get(colour, "?")
+                before = self._sides.get(name)
+                self._sides[name] = side if before is None else SideReport.together([before, side])
+
+    def sides(self) -> dict[str, SideReport]:
+        """The players by name."""
+        return dict(sorted(self._sides.items()))
 
 
 def _joined(there: str, ours: str) -> str:

@@ -13,16 +13,12 @@ import matplotlib.pyplot as plt  # after the choice of a backend without a scree
 
 from movemask.tasks.games import GameReport
 
-#: Games in one picture.
-MOST = 8
-
 
 def plot(reports: Sequence[GameReport], file: Path) -> None:
-    """Writes the surprise of each move, in nats, of the first MOST games; the ending of the file's name chooses the
-    format: .png, .svg or .pdf. White's moves are light, Black's dark; the lines are the sides' means."""
-    shown = reports[:MOST]
-    figure, rows = plt.subplots(len(shown), 1, figsize=(10, 2.6 * len(shown)), squeeze=False, layout="constrained")
-    for (axes,), report in zip(rows, shown, strict=True):
+    """Writes the surprise of each move of some games, in nats, a row for each. The ending of the file's name chooses
+    the format: .png, .svg or .pdf. White's moves are light, Black's dark; the lines are the sides' means."""
+    figure, rows = plt.subplots(len(reports), 1, figsize=(10, 2.6 * len(reports)), squeeze=False, layout="constrained")
+    for (axes,), report in zip(rows, reports, strict=True):
         headers = report.game.headers
         for turn, colour, edge, side in (
             ("white", "#e8d7b8", "#8a7a5a", report.white),

@@ -48,10 +48,7 @@ async def games(asked: GamesIn, request: Request, services: AppServices) -> Resp
     limit = services.settings.max_positions
     if PGN in request.headers.get("accept", ""):
         async with services.serving.lease(asked.model) as pipeline:
-            work = annotated(pipeline, io.StringIO(asked.pgn), asked.temperature, max_positions=limit)
-            found = await while_connected(request, work)
-        text = await run_in_threadpool("\n\n".join, map(str, found))
-        return Response(text + "\n", media_type=PGN)
+            return Response(await while_connected(request, _pgn(pipeline, asked, limit)), media_type=PGN)
     async with services.serving.lease(asked.model) as pipeline:
         reports = report_games(pipeline, asked.pgn, asked.temperature, max_positions=limit)
         games = await while_connected(request, reports)
@@ -62,6 +59,12 @@ async def games(asked: GamesIn, request: Request, services: AppServices) -> Resp
 _CHARACTERS = 8
 
 DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits, lambda asked: 1 + len(asked.pgn) // _CHARACTERS),)
+
+
+async def _pgn(pipeline: Pipeline, asked: GamesIn, limit: int) -> str:
+    """The games with comments."""
+    games = annotated(pipeline, io.StringIO(asked.pgn), asked.temperature, max_positions=limit)
+    return "".join([f"{game}\n\n" async for game in games])
 
 
 def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:
