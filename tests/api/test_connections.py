@@ -25,12 +25,14 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 
 
 @asynccontextmanager
-async def listening(app: Any, **limits: Any) -> AsyncIterator[tuple[list[Connection], int]]:
+async def listening(
+    app: Any, refusal: Any = lambda: None, **limits: Any
+) -> AsyncIterator[tuple[list[Connection], int]]:
     """Connections that are made at a port, and the port."""
     config = uvicorn.Config(app, lifespan="off")
     config.load()
     made: list[Connection] = []
-    doors = Doors(Limits(**limits))
+    doors = Doors(Limits(**limits), refusal)
     watching = asyncio.create_task(doors.watch())
 
     def opened() -> Connection:
@@ -267,3 +269,28 @@ def test_the_work_of_a_client_that_has_closed_both_sides_is_ended() -> None:
             await asyncio.wait_for(ended.wait(), 10)
 
     asyncio.run(main())
+
+
+def test_a_request_that_cannot_be_taken_is_refused_at_once_and_the_connection_kept() -> None:
+    reasons = ["full", None, "full"]
+
+    async def main() -> bytes:
+        async with listening(echo, reasons.pop) as (_, port):
+            post = HEAD + b"\r\n1234567890"
+            return await sent(port, post + post + HEAD + b"Connection: close\r\n\r\n1234567890")
+
+    first, second, third = asyncio.run(main()).split(b"HTTP/1.1 ")[1:]
+    assert first.startswith(b"503 ")
+    assert b"retry-after: 1" in first
+    assert b'"type":"urn:movemask:problem:overloaded"' in first
+    assert second.startswith(b"200 ")
+    assert second.endswith(b"10")
+    assert third.startswith(b"200 ")  # it came while the second was being answered
+
+
+def test_probes_are_answered_however_full_the_service_is() -> None:
+    async def main() -> bytes:
+        async with listening(echo, lambda: "full") as (_, port):
+            return await sent(port, b"GET /livez?x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+
+    assert asyncio.run(main()).startswith(b"HTTP/1.1 200 ")

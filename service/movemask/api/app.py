@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from movemask import __version__, logs
 from movemask.api import problems, web
 from movemask.api.access import Access
-from movemask.api.admission import Admission
+from movemask.api.admission import Admission, InFlight
 from movemask.api.compression import Compressed
 from movemask.api.direct import Direct
 from movemask.api.disconnect import ClientGone
@@ -122,7 +122,9 @@ def create_app(
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
     app.add_middleware(Shares, bodies=frozenset(route.path for route in direct), settings=settings, metrics=metrics)
-    app.add_middleware(Admission, settings=settings, metrics=metrics)
+    app.state.in_flight = InFlight(settings)
+    app.state.metrics = metrics
+    app.add_middleware(Admission, in_flight=app.state.in_flight, settings=settings, metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)
     app.add_middleware(web.Web, settings=settings, metrics=metrics)
     if settings.cors_origins:

@@ -7,10 +7,14 @@ import socket
 import time
 from typing import Any
 
+import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import is_ssl
 
+from movemask.api import problems
+from movemask.api.admission import PROBES
 from movemask.api.doors import Doors, gone
+from movemask.errors import Overloaded
 
 #: Bytes of a request's line and headers, and number of headers.
 MAX_HEAD = 65_536
@@ -19,6 +23,13 @@ MAX_HEADERS = 100
 #: Bytes of a body that are read and thrown away after it has been refused, so that the client, which is still sending,
 #: comes to reading why.
 _DISCARDED = 64 << 20
+
+_PROBES = frozenset(path.encode() for path in PROBES)
+
+_OVERLOADED = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n"
+    b"cache-control: no-store\r\nx-content-type-options: nosniff\r\ncontent-length: %d\r\n%s\r\n"
+)
 
 #: Seconds after which a half-closed client that had closed both sides is known to be gone.
 _PROBED = 0.05
@@ -44,6 +55,7 @@ class Connection(HttpToolsProtocol):
         self._fields = 0  # bytes of the line and headers parsed
         self._discarded = 0
         self._refused = False
+        self._skipping = False  # the body of a request that has been refused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         opened = transport.get_extra_info("socket")
@@ -109,10 +121,13 @@ class Connection(HttpToolsProtocol):
             return
         self._wait(self._doors.limits.body_seconds)
         self._discarded = 0
+        reason = self._doors.refusal()
+        if reason is not None and self._refuse_load(reason):
+            return
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        if self._refused:
+        if self._refused or self._skipping:
             return
         super().on_body(body)
         if self.cycle is not None and self.cycle.response_complete:
@@ -124,6 +139,9 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             return
         self.until = None
+        if self._skipping:
+            self._skipping = False
+            return
         super().on_message_complete()
 
     def too_slow(self) -> None:
@@ -133,6 +151,28 @@ class Connection(HttpToolsProtocol):
             self._refuse("408 Request Timeout", "The request did not arrive in time.")
         else:
             self.transport.close()
+
+    def _refuse_load(self, reason: str) -> bool:
+        """Answers 503 without a task for the request, at a tenth of the cost, and keeps the connection; False for a
+        request that must be answered, or that comes while another is."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if not idle or self.parser.should_upgrade() or self.url.partition(b"?")[0] in _PROBES:
+            return False
+        problem = problems.problem_of(Overloaded(reason, retry_after=1))
+        self._doors.refused(problem)
+        body = orjson.dumps(problem.model_dump(mode="json", exclude_unset=True))
+        keep = self.parser.should_keep_alive() and not self.expect_100_continue
+        head = _OVERLOADED % (len(body), b"" if keep else b"connection: close\r\n")
+        self._unset_keepalive_if_required()
+        self.transport.write(head + (b"" if self.parser.get_method() == b"HEAD" else body))
+        self._skipping = True
+        if keep:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        else:
+            self.transport.close()
+        return True
 
     def _wait(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds

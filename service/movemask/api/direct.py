@@ -22,6 +22,7 @@ from movemask.api.parameters import refuse_parameters
 from movemask.api.services import Services
 from movemask.api.shares import take
 from movemask.errors import Overloaded
+from movemask.inference.lanes import SHORT
 from movemask.settings import Settings
 
 #: Largest body, in bytes, that is parsed on the event loop; takes at most a millisecond or two.
@@ -75,10 +76,11 @@ class Direct:
     async def _read(self, route: DirectRoute, body: bytes, services: Services) -> BaseModel:
         settings = services.settings
         limits = route.limits(settings)
+        positions = max(1, body.count(b"{") - 1)  # more or less; parsing it would take longer than refusing it
+        if positions > SHORT:
+            self._admit(positions, services)
         if len(body) <= _SMALL:
             return bodies.read(body, route.body, limits, settings)
-        positions = max(1, body.count(b"{") - 1)  # more or less; parsing it would take longer than refusing it
-        self._admit(positions, services)
         self._reading += positions
         try:
             return await to_thread.run_sync(bodies.read, body, route.body, limits, settings, limiter=self._large)

@@ -7,9 +7,11 @@ import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from movemask.api.schemas.problem import Problem
 from movemask.settings import Settings
 
 _SWEEP_SECONDS = 0.5
@@ -59,10 +61,22 @@ class Watched(Protocol):
 
 
 class Doors:
-    """Counts connections, and looks at each twice a second. Used by one event loop."""
+    """Counts connections, and looks at each twice a second. Used by one event loop.
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    Parameters
+    ----------
+    refusal : why a request cannot be taken now, asked before anything is done for it; None if it can
+    refused : called with the problem of each request that was refused so
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        refusal: Callable[[], str | None] = lambda: None,
+        refused: Callable[[Problem], None] = lambda problem: None,
+    ) -> None:
         self.limits = limits or Limits()
+        self.refusal, self.refused = refusal, refused
         self._open: set[Watched] = set()
         self._addresses: Counter[str] = Counter()
 

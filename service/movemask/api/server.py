@@ -148,7 +148,7 @@ async def _run(
     `stopping` is set if a signal came before uvicorn handles them.
     """
     app = create_app(settings, own_process=True)
-    doors = Doors(Limits.of(settings))
+    doors = Doors(Limits.of(settings), refusal=app.state.in_flight.refusal, refused=app.state.metrics.problem)
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
