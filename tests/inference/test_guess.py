@@ -33,11 +33,11 @@ def test_an_lc0_export(tmp_path: Path) -> None:
             "value": {"name": "/output/wdl", "order": "win_draw_loss", "softmaxed": True},
         },
     }
-    told = "\n".join(found.told)
-    assert "a network of the kind lc0" in told
-    assert "as probabilities" in told
-    assert "not used: /output/mlh" in told
-    assert "trained_with_mask = false" in told
+    notes = "\n".join(found.notes)
+    assert "a network of the kind lc0" in notes
+    assert "as probabilities" in notes
+    assert "not used: /output/mlh" in notes
+    assert "trained_with_mask = false" in notes
 
 
 def test_an_lc0_export_with_a_scalar_value(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_maia2_export(tmp_path: Path) -> None:
     assert found.table["inputs"] == {"planes": "boards", "elo_self": "elo_self", "elo_opponent": "elo_oppo"}
     assert found.table["elo"]["edges"] == [1100, 1200, 1300, 1400, 1500, 1600, 1700, 1800, 1900, 2000]
     assert found.table["outputs"]["value"] == {"name": "logits_value", "order": "score"}
-    assert "not used: logits_side_info" in found.told
+    assert "not used: logits_side_info" in found.notes
 
 
 @pytest.mark.parametrize(("width", "planes"), [(12, "maia3-tokens-12"), (96, "maia3-tokens-96")])
@@ -104,4 +104,4 @@ def test_what_cannot_be_guessed_says_what_there_is(
 def test_two_outputs_that_could_be_the_value_are_told_and_none_is_taken(tmp_path: Path) -> None:
     found = guess(made(tmp_path, LC0, [POLICY, Tensor("wdl", (3,)), Tensor("st", (3,))]))
     assert "value" not in found.table["outputs"]
-    assert "no value: wdl, st could each be one; write it into the TOML" in found.told
+    assert "no value: wdl, st could each be one; write it into the TOML" in found.notes

@@ -49,10 +49,10 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A contract's tables, without `network` and `card`; `told` describes the guesses, a line each."""
+    """A contract's tables, without `network` and `card`; `notes` describe the guesses, a line each."""
 
     table: Table
-    told: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
 def guess(session: Session, kind_name: str | None = None, trained_with_mask: bool | None = None) -> Guess:
@@ -60,7 +60,7 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
 
     Raises ContractError that lists the network's tensors if no kind, or more than one, fits.
     """
-    told: list[str] = []
+    notes: list[str] = []
     if kind_name is not None and kind_name not in KINDS:
         raise ContractError(f"no kind of contract {kind_name!r}; there are {', '.join(KINDS)}")
     for info in session.inputs:
@@ -68,14 +68,14 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
             raise ContractError(f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a free one")
     kind, encoder, planes = _kind(session, kind_name)
     if kind_name is None:
-        told.append(f"a network of the kind {kind.name}, by its shapes: {_shapes(session)}")
+        notes.append(f"a network of the kind {kind.name}, by its shapes: {_shapes(session)}")
     logits = _logits(session, kind)
-    told.append(f"input {planes!r} takes {encoder.name}; output {logits!r} holds the logits of {kind.vocabulary}")
+    notes.append(f"input {planes!r} takes {encoder.name}; output {logits!r} holds the logits of {kind.vocabulary}")
     inputs: Table = {"planes": planes}
     table: Table = {"contract": {"planes": encoder.name, "vocabulary": kind.vocabulary}, "inputs": inputs}
     ratings = [info for info in session.inputs if info.name != planes]
     if ratings:
-        inputs |= _elos(ratings, told)
+        inputs |= _elos(ratings, notes)
         edges = ratings[0].dtype == "int64"
         if edges and not (kind.elo or {}).get("edges"):
             raise ContractError(f"input {ratings[0].name!r} is int64, buckets of a rating; write elo.edges in a TOML")
@@ -83,18 +83,18 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
         if not edges:
             table["elo"].pop("edges", None)
     outputs: Table = {"logits": logits}
-    value = _value(session, kind, logits, planes, encoder, ratings, told)
+    value = _value(session, kind, logits, planes, encoder, ratings, notes)
     if value is not None:
         outputs["value"] = value
     table["outputs"] = outputs
     unused = [info.name for info in session.outputs if info.name not in (logits, (value or {}).get("name"))]
     if unused:
-        told.append(f"not used: {', '.join(unused)}")
+        notes.append(f"not used: {', '.join(unused)}")
     masked = bool(trained_with_mask)
     if trained_with_mask is None:
-        told.append("trained_with_mask = false: a network trained over its legal moves alone needs --trained-with-mask")
+        notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
     table["contract"]["trained_with_mask"] = masked
-    return Guess(table, tuple(told))
+    return Guess(table, tuple(notes))
 
 
 def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
@@ -130,7 +130,7 @@ def _logits(session: Session, kind: Kind) -> str:
     return named[0]
 
 
-def _elos(ratings: Sequence[TensorInfo], told: list[str]) -> Table:
+def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
     """The contract's keys for the rating inputs: the mover's and the opponent's, told apart by name."""
     flat = [info for info in ratings if len(info.shape) == 1]
     if len(flat) != len(ratings) or len(flat) > 2:
@@ -146,7 +146,7 @@ def _elos(ratings: Sequence[TensorInfo], told: list[str]) -> Table:
     keys = {"elo_self": mover[0]} if mover else {}
     if opponent:
         keys["elo_opponent"] = opponent[0]
-    told.append("; ".join(f"input {name!r} is {key}" for key, name in keys.items()))
+    notes.append("; ".join(f"input {name!r} is {key}" for key, name in keys.items()))
     return keys
 
 
@@ -157,7 +157,7 @@ def _value(
     planes: str,
     encoder: PlaneEncoder,
     ratings: Sequence[TensorInfo],
-    told: list[str],
+    notes: list[str],
 ) -> Table | None:
     """The contract's table of the value: an output of three numbers, or one; its form is seen in a run."""
     rest = [info for info in session.outputs if info.name != logits]
@@ -170,13 +170,13 @@ def _value(
         value = np.asarray(session.run(feeds, threes)[0], dtype=np.float64)
         softmaxed = bool((value >= 0).all() and np.allclose(value.sum(1), 1, atol=1e-3))
         form = "probabilities" if softmaxed else "logits"
-        told.append(f"output {threes[0]!r} holds {kind.value_order.replace('_', ', ')} as {form}, for the side to move")
+        notes.append(f"output {threes[0]!r} is {kind.value_order.replace('_', ', ')} as {form}, for the side to move")
         return {"name": threes[0], "order": kind.value_order, "softmaxed": softmaxed}
     if len(ones) == 1 and not threes:
-        told.append(f"output {ones[0]!r} is the expected score from -1 to 1, for the side to move")
+        notes.append(f"output {ones[0]!r} is the expected score from -1 to 1, for the side to move")
         return {"name": ones[0], "order": "score"}
     if threes or ones:
-        told.append(f"no value: {', '.join(threes + ones)} could each be one; write it into the TOML")
+        notes.append(f"no value: {', '.join(threes + ones)} could each be one; write it into the TOML")
     return None
 
 

@@ -81,7 +81,7 @@ def add_onnx(
     guessed = guess(OnnxSession(file, threads=1, network=raw), kind, trained_with_mask)
     table = dict(guessed.table)
     table["card"] = {"source": f"{file.name}, added by movemask models add"}
-    return Installed(install(folder, name, raw, table, replace), guessed.told)
+    return Installed(install(folder, name, raw, table, replace), guessed.notes)
 
 
 def install(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:

@@ -25,7 +25,7 @@ def remove(contract: Path) -> list[Path]:
     """Deletes a contract, and its network if no other contract of the folder names it; the files that are gone."""
     network = _network(contract)
     gone = [contract]
-    with _told(contract):
+    with _os_errors_named(contract):
         contract.unlink()
         if network is not None and network.exists() and not _named_by_others(network, contract):
             network.unlink()
@@ -37,7 +37,7 @@ def rename(contract: Path, name: str) -> Path:
     """The model under a new name in the same folder; its network is renamed with it, unless others share it."""
     target = contract.with_name(f"{name}.toml")
     network = _network(contract)
-    with _told(contract):
+    with _os_errors_named(contract):
         if network is None or network.stem != contract.stem or _named_by_others(network, contract):
             os.rename(contract, target)
             return target
@@ -55,7 +55,7 @@ def copy(contract: Path, folder: Path) -> Path:
     network = _network(contract)
     if target.exists():
         raise ContractError(f"{target} is there already")
-    with _told(folder):
+    with _os_errors_named(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if network is not None:
             shutil.copyfile(network, folder / network.name)
@@ -92,7 +92,8 @@ def _write(file: Path, text: str) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _os_errors_named(path: Path) -> Iterator[None]:
+    """Turns an OSError into a ContractError that names the file."""
     try:
         yield
     except OSError as error:

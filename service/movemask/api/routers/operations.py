@@ -34,11 +34,11 @@ async def livez() -> AliveOut:
 async def readyz(request: Request, services: AppServices) -> ReadyOut | Response:
     """Whether positions can be answered now, and the state of the audit, which never stops answers. If keys are set,
     only a key with the scope `metrics` sees more than the status."""
-    reasons, told = services.unready(), may(request.scope, Scope.METRICS)
+    reasons, detailed = services.unready(), may(request.scope, Scope.METRICS)
     if reasons:
-        detail = "; ".join(reasons) if told else "the default model cannot answer"
+        detail = "; ".join(reasons) if detailed else "the default model cannot answer"
         return problems.response(problems.problem(problems.NOT_READY, detail))
-    if not told:
+    if not detailed:
         return ReadyOut(status="ready")
     recorder = services.recorder
     return ReadyOut(
