@@ -12,7 +12,7 @@ export const COLOURS = 7; // .series-0 to .series-6 in style.css
  * `marks` are labelled rules across the chart, `label` says what a screen reader is told.
  */
 export function lineChart(root, { xs, names = xs.map(String), series, marks = [], label, axis }) {
-  const top = niceTop(Math.max(0.02, ...series.flatMap((one) => one.values.filter((value) => value !== null))));
+  const top = niceTop(Math.max(0.001, ...series.flatMap((one) => one.values.filter((value) => value !== null))));
   const width = Math.min(720, Math.max(320, root.clientWidth || 640)); // so that letters keep their size
   const right = 16 + LETTER * Math.max(...series.map((one) => one.name.length));
   const [low, high] = [xs[0], xs[xs.length - 1]];
@@ -68,7 +68,8 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
 
 /** The next round number above, so that the axis has four even steps. */
 function niceTop(value) {
-  return [0.02, 0.04, 0.08, 0.12, 0.2, 0.4, 0.6, 0.8, 1].find((top) => value <= top) ?? 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return Math.min(1, power * [1, 2, 4, 6, 8, 10].find((top) => value <= power * top));
 }
 
 /** Moves labels apart until each has `room`. */

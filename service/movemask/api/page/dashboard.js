@@ -113,9 +113,10 @@ async function groups() {
         return { group, size: size ?? 0, positions: figures.positions };
       });
       if (by === "cause") rows.sort((one, other) => other.size - one.size);
+      const longest = by === "cause" ? 1 : Math.max(...rows.map((row) => row.size)) || 1;
       return table(`${name} by ${title.toLowerCase()}`, [name, by === "cause" ? "share of raw" : "mean raw", "positions"],
         rows.slice(0, 11).map((row) => [(CAUSES[row.group] ?? row.group).replaceAll("_", " "),
-          element("span", { className: "measure" }, bar(row.size, "illegal"), percent(row.size)), row.positions.toLocaleString()]));
+          element("span", { className: "measure" }, bar(row.size / longest, "illegal"), percent(row.size)), row.positions.toLocaleString()]));
     });
     return element("section", {}, element("h4", {}, title), ...tables);
   }));
@@ -139,8 +140,10 @@ async function models() {
   const { models } = await call("v1/models");
   byId("models").replaceChildren(table("Models", ["Model", "State", "Input", "Vocabulary", "Checks"], models.map((model) => {
     const failed = model.check?.find((step) => !step.passed);
-    const checks = failed ? `${failed.name}: ${failed.found}` : model.check ? `${model.check.length} passed` : "–";
-    return [model.name + (model.default ? " (default)" : ""), model.served ? (model.loaded === false ? "served, not in memory" : "served") : `not served: ${model.failure}`,
-      model.contract?.terms.planes ?? "–", model.contract?.terms.vocabulary ?? "–", checks + (model.rejected ? `; a change was rejected: ${model.rejected}` : "")];
+    const checks = !model.check ? "–" : element("details", {},
+      element("summary", {}, failed ? `${failed.name} failed` : `${model.check.length} passed`),
+      element("ul", {}, ...model.check.map((step) => element("li", {}, `${step.name}: ${step.found}`))));
+    return [model.name + (model.default ? " (default)" : ""), model.served ? (model.loaded === false ? "served, not in memory" : "served") + (model.rejected ? `; a change was rejected: ${model.rejected}` : "") : `not served: ${model.failure}`,
+      model.contract?.terms.planes ?? "–", model.contract?.terms.vocabulary ?? "–", checks];
   })));
 }

@@ -38,6 +38,7 @@ export function table(caption, heads, rows) {
 export function percent(share) {
   if (share === null || share === undefined) return "–";
   const value = 100 * share;
+  if (value === 100) return "100\u00a0%";
   if (value === 0) return "0\u00a0%";
   if (value >= 9.95) return `${value.toFixed(value > 99.9 && value < 100 ? 2 : 1)}\u00a0%`;
   if (value >= 0.095) return `${value.toFixed(value >= 0.995 ? 1 : 2)}\u00a0%`;

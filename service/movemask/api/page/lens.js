@@ -7,6 +7,7 @@ import { miniature } from "./squares.js";
 import { elo, position, state } from "./state.js";
 
 const LEGAL = 5, ILLEGAL = 6, ARROWS = 5;
+const LEAST_ARROW = 0.0001;
 
 export const CAUSES = {
   impossible_slot: "no piece moves like that",
@@ -26,13 +27,15 @@ export const CAUSES = {
 export const lensAnswer = (turn, model) =>
   remembered("v1/policy", { ...position(), elo: elo(turn), include: ["san", "illegal"], ...(model ? { model } : {}) });
 
-/** Legal moves blue, illegal ones red. */
-export function lensArrows(answer) {
-  const illegal = (answer.illegal?.moves ?? []).filter((move) => move.probability >= 0.005).slice(0, ARROWS);
+/** Legal moves blue, illegal ones red and labelled, the heaviest of each square. */
+export function lensArrows(answer, labelled = true) {
+  const illegal = (answer.illegal?.moves ?? []).filter((move) => move.probability >= LEAST_ARROW).slice(0, ARROWS);
   const raw = answer.leakage?.raw ?? 0;
   const legal = answer.moves.filter((move) => move.probability >= 0.05).slice(0, 3)
     .map((move) => ({ uci: move.uci, probability: move.probability * (1 - raw), kind: "legal" }));
-  return [...legal, ...illegal.map((move) => ({ ...move, kind: "illegal" }))];
+  const heaviest = new Map(illegal.toReversed().map((move) => [move.uci.slice(2, 4), move])); // of each target
+  const label = (move) => (labelled && heaviest.get(move.uci.slice(2, 4)) === move ? percent(move.probability) : undefined);
+  return [...legal, ...illegal.map((move) => ({ ...move, kind: "illegal", label: label(move) }))];
 }
 
 /** Shows the answers of one model, or of two beside each other. */
@@ -48,7 +51,7 @@ function card(answer, flip, withBoard) {
   }
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [element("h3", {}, name), ...sentences(answer)];
-  if (withBoard) parts.push(miniature(answer.fen, { flip, arrows: lensArrows(answer), label: `${name}: ${describe(answer)}` }));
+  if (withBoard) parts.push(miniature(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
   if (masked) parts.push(element("p", { className: "quiet" }, "It was trained with the mask, so what it gives to illegal moves without one means nothing."));
   parts.push(comparison(answer, raw, multiplied), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);

@@ -15,6 +15,7 @@ export function bar(share, kind = "") {
 
 /** The moves of an answer as buttons, most probable first. */
 export function showBars(root, moves, { onMove, onLight, next }) {
+  if (!moves.length) return root.replaceChildren(element("p", { className: "quiet" }, "The game is over."));
   const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
     const button = element("button", { type: "button", className: "move", onclick: () => onMove(move.uci),
       onpointerenter: () => onLight(move.uci), onpointerleave: () => onLight(null),

@@ -18,6 +18,7 @@ export async function showRatings(answer, models, current) {
   if (byModel && others.length < 2) {
     return empty(chart, `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
   }
+  byId("vary").hidden = byModel;
   const asked = { ...position(), include: ["san"] };
   if (byModel) asked.models = others.toSorted();
   else {

@@ -38,8 +38,8 @@ export const pieceName = (piece) => `${piece[0] === "w" ? "white" : "black"} ${N
 export const drawing = (piece, attributes = {}) =>
   svg("svg", { viewBox: "0 0 45 45", "aria-hidden": "true", ...attributes }, svg("use", { href: `${PIECES}#${piece}` }));
 
-/** An arrow on a board of size 8, as wide as its probability; `kind` is "legal" or "illegal". */
-export function arrow({ uci, probability, kind }, flip) {
+/** An arrow on a board of size 8, as wide as its probability, with a label; `kind` is "legal" or "illegal". */
+export function arrow({ uci, probability, kind, label }, flip) {
   const [fromX, fromY] = place(uci.slice(0, 2), flip), [toX, toY] = place(uci.slice(2, 4), flip);
   const length = Math.hypot(toX - fromX, toY - fromY);
   if (!length) return svg("g");
@@ -50,9 +50,12 @@ export function arrow({ uci, probability, kind }, flip) {
   const [acrossX, acrossY] = [(-alongY * head) / 2, (alongX * head) / 2];
   const [x, y] = [fromX + 0.5 + alongX * 0.2, fromY + 0.5 + alongY * 0.2];
   const point = (px, py) => `${px.toFixed(3)},${py.toFixed(3)}`;
-  return svg("g", { class: `arrow ${kind}`, "data-uci": uci, opacity: (0.45 + 0.5 * Math.min(1, 2 * probability)).toFixed(2) },
-    svg("path", { d: `M${point(x, y)}L${point(neckX, neckY)}`, "stroke-width": width.toFixed(3) }),
-    svg("path", { class: "head", d: `M${point(endX, endY)}L${point(neckX + acrossX, neckY + acrossY)}L${point(neckX - acrossX, neckY - acrossY)}Z` }));
+  const written = label ? [svg("text", { x: toX + 0.5, y: toY + 0.6, "text-anchor": "middle" }, label)] : [];
+  return svg("g", { class: `arrow ${kind}`, "data-uci": uci },
+    svg("g", { opacity: (0.5 + 0.45 * Math.min(1, 2 * probability)).toFixed(2) },
+      svg("path", { d: `M${point(x, y)}L${point(neckX, neckY)}`, "stroke-width": width.toFixed(3) }),
+      svg("path", { class: "head", d: `M${point(endX, endY)}L${point(neckX + acrossX, neckY + acrossY)}L${point(neckX - acrossX, neckY - acrossY)}Z` })),
+    ...written);
 }
 
 /** A whole position as one small image. */
