@@ -208,6 +208,18 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(brows
         visit.leave()
 
 
+def test_a_busy_service_is_told_and_asked_again_when_it_says(browser: Browser, models: Path) -> None:
+    with served(models, "--threads", "1", "--client-rate", "0.5", "--client-burst", "1") as (_, port):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        visit.refusals = True
+        visit.open()
+        visit.click("e2", "e4")
+        visit.is_told("Trying again in")
+        visit.sees("Black to move")
+        expect(visit.page.get_by_role("alert")).to_be_hidden()
+        visit.leave()
+
+
 def test_with_keys_the_page_asks_for_one(browser: Browser, models: Path) -> None:
     port, key = free_port(), "a-visitor-s-key-0123456789"
     command = ("--threads", "1", "--api-keys", f"{key}:policy")

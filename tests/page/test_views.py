@@ -107,8 +107,7 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     expect(page.locator("#lenses article").first).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (1280, "light")])
 def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
     browser: Browser, port: int, width: int, scheme: str
 ) -> None:

@@ -44,6 +44,12 @@ _BEARER = HTTPBearer(auto_error=False, description="An API key, if the service h
 #: Seconds that a thread may keep Python to itself while others wait for it.
 _SWITCH_SECONDS = 0.0005
 
+#: Headers of answers that pages of other origins may read.
+_EXPOSED = (
+    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
+    *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
+)
+
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
 
@@ -133,7 +139,7 @@ def create_app(
             allow_origins=settings.cors_origins.split(","),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
-            expose_headers=["Retry-After", "X-Request-ID", "Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"],
+            expose_headers=_EXPOSED,
         )
     app.add_middleware(Compressed)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
