@@ -6,7 +6,7 @@
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
-COPY requirements/build.txt requirements/service.txt requirements/
+COPY requirements/build.txt requirements/service.txt requirements/sbom.txt requirements/
 # Left out: tests, type stubs, what numpy compiles with, onnxruntime's converters, and its C library, which its Python
 # module does not load. The build serves once below, and fails if any of it is needed.
 RUN python -m venv /opt/build \
@@ -36,15 +36,25 @@ RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --whe
     do kill -0 $server || exit 1; sleep 0.2; done \
  && kill $server && wait $server
 
+# A list of the components in CycloneDX, which scanners read: /opt/movemask/sbom.json of each image.
+RUN python -m venv /opt/sbom \
+ && /opt/sbom/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/sbom.txt \
+ && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+    --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
+
 FROM build AS build-tools
 COPY requirements/tools.txt requirements/
 RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
-    -r requirements/tools.txt
+    -r requirements/tools.txt \
+ && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+    --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
 
 FROM build-tools AS build-ray
 COPY requirements/ray.txt requirements/
 RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
-    -r requirements/ray.txt
+    -r requirements/ray.txt \
+ && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+    --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
 
 FROM python:3.11-slim-bookworm AS base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin movemask \

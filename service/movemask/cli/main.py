@@ -16,6 +16,7 @@ from movemask.cli.annotate import annotate
 from movemask.cli.audit import audit
 from movemask.cli.compare import compare
 from movemask.cli.keys import keys
+from movemask.cli.licences import licences
 from movemask.cli.model_files import export_model, remove_model, rename_model
 from movemask.cli.models import models, models_dir_option, own_models_dir, registry_of
 from movemask.cli.positions import positions
@@ -136,3 +137,4 @@ main.add_command(compare)
 main.add_command(uci)
 main.add_command(keys)
 main.add_command(positions)
+main.add_command(licences)
