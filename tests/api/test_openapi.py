@@ -82,6 +82,12 @@ def test_head_answers_as_get_without_the_body(client: TestClient, path: str) -> 
     assert client.head(url + "?zzz=1").status_code == (200 if path in ("/", "/openapi.json") else 422)
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/leakage", "/readyz", "/v1/version"])
+def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(client: TestClient, path: str) -> None:
+    refused = client.request("DELETE", path)
+    assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
 def test_head_of_a_stream_reads_no_rows(client: TestClient) -> None:
     head = client.head("/v1/leakage/positions?format=csv")
     assert (head.status_code, head.content) == (200, b"")

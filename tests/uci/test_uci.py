@@ -189,6 +189,7 @@ def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
     assert chess.Move.from_uci(last[1]) in chess.Board().legal_moves
 
 
+@pytest.mark.deep
 def test_a_move_comes_within_ten_milliseconds_of_the_networks_time(
     engine: chess.engine.SimpleEngine, network: Network
 ) -> None:

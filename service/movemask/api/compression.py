@@ -6,7 +6,8 @@ Streams are flushed after each part, so that a line is not kept back until a blo
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 from anyio import to_thread
@@ -63,7 +64,8 @@ if zstandard is not None:
     _COMPRESSORS = {"zstd": Zstd, **_COMPRESSORS}
 
 
-def accepted(accept: str, known: Iterable[str] = tuple(_COMPRESSORS)) -> str | None:
+@lru_cache(maxsize=64)
+def accepted(accept: str, known: tuple[str, ...] = tuple(_COMPRESSORS)) -> str | None:
     """The coding of `known` that an Accept-Encoding header prefers, the first of equals; None for none (RFC 9110)."""
     weights: dict[str, float] = {}
     for item in accept.lower().split(","):

@@ -177,6 +177,8 @@ def install(
         detail = f"{request.method} {request.url.path}: {status.phrase}"
         answer = answered(problem((status, status.phrase.lower().replace(" ", "-")), detail))
         answer.headers.update(error.headers or {})
+        if answer.headers.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
+            answer.headers["Allow"] = "GET, HEAD"
         return answer
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -16,8 +16,8 @@ class Router(APIRouter):
 
     def get(self, path: str, **options: Any) -> Callable[[E], E]:
         def declare(endpoint: E) -> E:
-            self.add_api_route(path, endpoint, methods=["HEAD"], **{**options, "include_in_schema": False})
             self.add_api_route(path, endpoint, methods=["GET"], **options)
+            self.add_api_route(path, endpoint, methods=["HEAD"], **{**options, "include_in_schema": False})
             return endpoint
 
         return declare
