@@ -22,8 +22,9 @@ from movemask.settings import Settings
 
 _SHARE = "movemask.share"
 
-#: Paths that are not counted.
-_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+#: Paths that are not counted: probes, and the page, whose files are in memory.
+_FREE = frozenset({"/", "/livez", "/readyz", "/metrics"})
+_FREE_FILES = "/page/"
 
 #: Clients that are remembered before those with a full bucket are forgotten.
 _MANY = 10_000
@@ -109,7 +110,7 @@ class Shares:
             return
         client = _client(scope)
         current_client.set(client)
-        if not (self._rate or self._most) or scope["path"] in _PROBES:
+        if not (self._rate or self._most) or scope["path"] in _FREE or scope["path"].startswith(_FREE_FILES):
             await self._app(scope, receive, send)
             return
         share = Share(self._bucket(client), self._rate, self._burst, self._most)
