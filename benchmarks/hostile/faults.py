@@ -95,9 +95,9 @@ def swapped(seconds: float) -> Iterator[Trial]:
         folder = probe.folder / "models"
         folder.mkdir()
         for ending in (".toml", ".onnx"):
-            shutil.copy(shipped.with_suffix(ending), folder / f"tried{ending}")
-        raw = request("/v1/policy", {"fen": "startpos", "model": "tried"})
-        network = (folder / "tried.onnx").read_bytes()
+            shutil.copy(shipped.with_suffix(ending), folder / f"{shipped.stem}{ending}")
+        raw = request("/v1/policy", {"fen": "startpos", "model": shipped.stem})
+        network = (folder / f"{shipped.stem}.onnx").read_bytes()
         with service(models_dir=str(folder), models_poll_seconds="0.1") as tried:
             times = Times()
 
@@ -107,7 +107,7 @@ def swapped(seconds: float) -> Iterator[Trial]:
                 changes = 0
                 while time.monotonic() < end - 1:
                     for content in (network[:1000], network[: len(network) // 2], b"", network):
-                        (folder / "tried.onnx").write_bytes(content)
+                        (folder / f"{shipped.stem}.onnx").write_bytes(content)
                         changes += 1
                         await asyncio.sleep(0.3)
                 await asking
