@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
 from benchmarks.hostile.clients import Connection, Service, Times, positions, repeat, request, service
@@ -38,39 +39,40 @@ async def capacity(port: int, clients: int = 16, seconds: float = 4) -> tuple[fl
     return times.count(200) / seconds, times.ms(200, 0.99)
 
 
-async def open_loop(port: int, rate: float, seconds: float, connections: int = 1500) -> tuple[Times, Times]:
-    """Requests at a rate that does not depend on the answers, over at most so many connections; and /livez meanwhile.
-
-    A request that finds no free connection is sent by the next that is free, and its time counts from when it was due.
-    """
-    times, alive = Times(), Times()
-    due: asyncio.Queue[float | None] = asyncio.Queue()
+async def open_loop(port: int, rate: float, seconds: float, connections: int = 1500) -> Times:
+    """Requests at a rate that does not depend on the answers, as far as so many connections and this process can."""
+    times = Times()
+    due: asyncio.Queue[bool] = asyncio.Queue()
+    end = time.monotonic() + seconds
 
     async def send() -> None:
         connection = Connection(port)
-        while (moment := await due.get()) is not None:
+        while await due.get() and time.monotonic() < end:
+            started = time.monotonic()
             try:
                 status, _ = await connection.ask(SINGLE)
             except (OSError, EOFError):
                 status = 0
-            times.add(status, time.monotonic() - moment)
+            times.add(status, time.monotonic() - started)
         connection.close()
 
     senders = [asyncio.create_task(send()) for _ in range(connections)]
-    begun = time.monotonic()
-    probing = asyncio.create_task(repeat(port, ALIVE, begun + seconds, alive, pause=0.1))
-    sent = 0
-    while (now := time.monotonic()) < begun + seconds:
+    begun, sent = time.monotonic(), 0
+    while (now := time.monotonic()) < end:
         while sent < rate * (now - begun):
-            due.put_nowait(now)
+            due.put_nowait(True)
             sent += 1
         await asyncio.sleep(0.005)
-    for _ in senders:
-        due.put_nowait(None)
+    for _ in range(connections):
+        due.put_nowait(False)
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.gather(*senders), 60)
-    await probing
-    return times, alive
+    return times
+
+
+def _open_loop(port: int, rate: float, seconds: float) -> Times:
+    """`open_loop` in a process of its own, so that its work does not delay the probes."""
+    return asyncio.run(open_loop(port, rate, seconds))
 
 
 def fairness(seconds: float) -> Iterator[Trial]:
@@ -89,18 +91,23 @@ def fairness(seconds: float) -> Iterator[Trial]:
 
 def overload(seconds: float) -> Iterator[Trial]:
     """Two, five and ten times the requests that the service can take, whether they are answered or not."""
-    with service(max_connections_per_address="4000") as tried:
+    with service(max_connections_per_address="4000") as tried, ProcessPoolExecutor(1) as generator:
         rate, unloaded = asyncio.run(capacity(tried.port))
         for factor in (2, 5, 10):
-            times, alive = asyncio.run(open_loop(tried.port, factor * rate, seconds))
-            refused, livez = times.ms(503, 0.99), alive.ms(200, 0.99)
+            running = generator.submit(_open_loop, tried.port, factor * rate, seconds)
+            alive = Times()
+            asyncio.run(repeat(tried.port, ALIVE, time.monotonic() + seconds, alive, pause=0.1))
+            times = running.result()
+            sent, livez = sum(map(len, times.seconds.values())) / seconds, alive.ms(200, 0.99)
             seen = (
-                f"{rate:.0f} requests/s when each waits (p99 {unloaded:.0f} ms); at {factor * rate:.0f}/s: "
-                f"{times.count(200)} answered, p99 {times.ms(200, 0.99):.0f} ms; {times.count(503)} refused, p99 "
-                f"{refused:.0f} ms; {times.count(0)} failed; `/livez` p99 {livez:.0f} ms; peak {tried.peak_mb:.0f} MB"
+                f"{rate:.0f} requests/s when 16 clients wait for each answer (p99 {unloaded:.0f} ms); of "
+                f"{factor * rate:.0f}/s {sent:.0f}/s could be sent: {times.count(200) / seconds:.0f}/s answered, p99 "
+                f"{times.ms(200, 0.99):.0f} ms; {times.count(503) / seconds:.0f}/s refused, p50 "
+                f"{times.ms(503, 0.5):.0f} ms, p99 {times.ms(503, 0.99):.0f} ms; {times.count(0)} failed; `/livez` p50 "
+                f"{alive.ms(200, 0.5):.0f}, p99 {livez:.0f} ms; peak {tried.peak_mb:.0f} MB"
             )
-            kept = tried.peak_mb < 600 and livez < 100 and times.count(0) == 0
-            promised = "no failed connection, `/livez` under 100 ms, under 600 MB"
+            kept = tried.peak_mb < 600 and livez < 100 and times.count(0) == 0 and times.ms(200, 0.99) < 4 * unloaded
+            promised = "answered p99 under 4 times the unloaded, none failed, `/livez` under 100 ms, under 600 MB"
             yield Trial(f"{factor} times the load, open loop, up to 1,500 connections", promised, seen, kept)
 
 

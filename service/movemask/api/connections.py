@@ -26,9 +26,12 @@ _DISCARDED = 64 << 20
 
 _PROBES = frozenset(path.encode() for path in PROBES)
 
-_OVERLOADED = (
+#: The answer to what cannot be taken now, made once: under overload there are thousands a second.
+_PROBLEM = problems.problem_of(Overloaded("too many requests are in flight; try again later", retry_after=1))
+_BODY = orjson.dumps(_PROBLEM.model_dump(mode="json", exclude_unset=True))
+_HEAD = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n"
-    b"cache-control: no-store\r\nx-content-type-options: nosniff\r\ncontent-length: %d\r\n%s\r\n"
+    b"cache-control: no-store\r\nx-content-type-options: nosniff\r\ncontent-length: %d\r\n" % len(_BODY)
 )
 
 #: Seconds after which a half-closed client that had closed both sides is known to be gone.
@@ -121,8 +124,7 @@ class Connection(HttpToolsProtocol):
             return
         self._wait(self._doors.limits.body_seconds)
         self._discarded = 0
-        reason = self._doors.refusal()
-        if reason is not None and self._refuse_load(reason):
+        if self._doors.refusal() is not None and self._refuse_load():
             return
         super().on_headers_complete()
 
@@ -152,19 +154,17 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse_load(self, reason: str) -> bool:
+    def _refuse_load(self) -> bool:
         """Answers 503 without a task for the request, at a tenth of the cost, and keeps the connection; False for a
         request that must be answered, or that comes while another is."""
         idle = self.cycle is None or self.cycle.response_complete
         if not idle or self.parser.should_upgrade() or self.url.partition(b"?")[0] in _PROBES:
             return False
-        problem = problems.problem_of(Overloaded(reason, retry_after=1))
-        self._doors.refused(problem)
-        body = orjson.dumps(problem.model_dump(mode="json", exclude_unset=True))
+        self._doors.refused(_PROBLEM)
         keep = self.parser.should_keep_alive() and not self.expect_100_continue
-        head = _OVERLOADED % (len(body), b"" if keep else b"connection: close\r\n")
+        head = _HEAD + (b"\r\n" if keep else b"connection: close\r\n\r\n")
         self._unset_keepalive_if_required()
-        self.transport.write(head + (b"" if self.parser.get_method() == b"HEAD" else body))
+        self.transport.write(head + (b"" if self.parser.get_method() == b"HEAD" else _BODY))
         self._skipping = True
         if keep:
             self.timeout_keep_alive_task = self.loop.call_later(
