@@ -98,7 +98,7 @@ def _token(scope: Scope) -> tuple[str | None, str]:
     """The Bearer token of a request; None and what is wrong if there is none."""
     values = [value for name, value in scope["headers"] if name == b"authorization"]
     if not values:
-        return None, "Authorization: is missing; send `Authorization: Bearer KEY`"
+        return None, "the service needs an API key; send `Authorization: Bearer KEY`"
     kind, _, token = values[0].decode("latin-1").strip().partition(" ")
     if len(values) > 1:
         return None, "Authorization: is given more than once"

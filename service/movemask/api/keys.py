@@ -6,6 +6,7 @@ when it changes, are `NAME SCOPE[,SCOPE…] sha256:HEX`; `movemask keys new` wri
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import logging
@@ -147,6 +148,8 @@ def read_keys(file: Path) -> tuple[Key, ...]:
 
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
     """Writes a file of keys in place of the old one, for its owner alone; raises OSError."""
+    if not file.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(file.parent))
     written = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with open(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:

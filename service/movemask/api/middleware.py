@@ -40,7 +40,7 @@ class BodyGuard:
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         route, limit = self._routes.get(scope["path"], (None, self._limit))
-        refused = self._refused(headers, limit)
+        refused = self._refused(scope["method"], headers, limit)
         if refused is not None:
             if route is not None:
                 scope["route"] = route  # for the metrics and the log; nothing behind this sees the request
@@ -49,10 +49,12 @@ class BodyGuard:
             return
         await self._app(scope, self._counted(receive, limit), send)
 
-    def _refused(self, headers: dict[bytes, str], limit: int) -> Problem | None:
+    def _refused(self, method: str, headers: dict[bytes, str], limit: int) -> Problem | None:
         length = headers.get(b"content-length", "")
         if length.isdigit() and int(length) > limit:
             return self._too_large(f"{length} bytes", limit)
+        if method != "POST":  # no route takes it, and routing says so
+            return None
         media_type = headers.get(b"content-type", "").partition(";")[0].strip().lower()
         if media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json")):
             return None

@@ -159,8 +159,10 @@ def _board(fen: str, *, chess960: bool) -> chess.Board:
         fen = START_FEN
     fields = fen.split()
     if 0 < len(fields) < len(FEN_FIELDS):
-        missing = ", ".join(FEN_FIELDS[len(fields) :])
-        raise InvalidFen(f"fen: {fen!r} is cut short: no {missing}")
+        *missing, last = FEN_FIELDS[len(fields) :]
+        raise InvalidFen(
+            f"fen: {fen!r} is cut short: no {' or '.join([', '.join(missing), last] if missing else [last])}"
+        )
     try:
         board = board_of(fen, chess960=chess960)
     except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,11 @@ def compare(outs: tuple[str, ...]) -> None:
     first, *others = ((out, _read(out)) for out in outs)
     differing = 0
     for out, summary in others:
-        found = list(_differences("", first[1], summary))
+        for name in sorted(first[1]["models"].keys() ^ summary["models"].keys()):
+            differing += 1
+            click.echo(f"{name}: only in {first[0] if name in first[1]['models'] else out}", err=True)
+        both = first[1]["models"].keys() & summary["models"].keys()
+        found = list(_differences("", _of(first[1], both), _of(summary, both)))
         for where, one, other in found[:_SHOWN]:
             click.echo(f"{where}: {one} in {first[0]}, {other} in {out}", err=True)
         if len(found) > _SHOWN:
@@ -47,9 +51,14 @@ def _read(out: str) -> dict[str, Any]:
     try:
         summary = json.loads(file.read_text())
         return {name: summary[name] for name in ("files", "left_out", "models")}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not the summary of an audit"
         raise AuditError(f"{file}: {why}") from None
+
+
+def _of(summary: dict[str, Any], names: Set[str]) -> dict[str, Any]:
+    """The summary with these networks alone."""
+    return {**summary, "models": {name: one for name, one in summary["models"].items() if name in names}}
 
 
 def _differences(where: str, one: Any, other: Any) -> Iterator[tuple[str, Any, Any]]:
