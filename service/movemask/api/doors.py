@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
 import time
@@ -13,6 +14,8 @@ from typing import Protocol
 
 from movemask.api.schemas.problem import Problem
 from movemask.settings import Settings
+
+log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 0.5
 
@@ -67,6 +70,7 @@ class Doors:
     ----------
     refusal : why a request cannot be taken now, asked before anything is done for it; None if it can
     refused : called with the problem of each request that was refused so
+    metric : called with the number of connections, twice a second
     """
 
     def __init__(
@@ -74,9 +78,10 @@ class Doors:
         limits: Limits | None = None,
         refusal: Callable[[], str | None] = lambda: None,
         refused: Callable[[Problem], None] = lambda problem: None,
+        metric: Callable[[float], None] = lambda connections: None,
     ) -> None:
         self.limits = limits or Limits()
-        self.refusal, self.refused = refusal, refused
+        self.refusal, self.refused, self.metric = refusal, refused, metric
         self._open: set[Watched] = set()
         self._addresses: Counter[str] = Counter()
 
@@ -104,8 +109,13 @@ class Doors:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = time.monotonic()
+            self.metric(len(self._open))
             for connection in list(self._open):
-                self._look(connection, now)
+                try:
+                    self._look(connection, now)
+                except Exception:  # a bug; the others are looked at
+                    log.exception("a connection cannot be looked at")
+                    self.leave(connection)
 
     def close(self) -> None:
         """Cuts off the connections that are left."""

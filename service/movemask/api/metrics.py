@@ -93,6 +93,7 @@ class Metrics(RuntimeEvents):
             "movemask_audit_dropped",
             "Audit records that were lost: the buffer was full while the store was down, or they could not be written.",
         )
+        self.connections = gauge("movemask_connections", "Open connections.")
         self.waiting = gauge(
             "movemask_waiting_positions", "Positions still waiting after the last run of a network.", ["model"]
         )

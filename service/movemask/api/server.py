@@ -27,7 +27,7 @@ from movemask.api.app import create_app
 from movemask.api.connections import Connection
 from movemask.api.doors import Doors, Limits
 from movemask.api.keys import Keys
-from movemask.api.metrics import MULTIPROCESS_DIR
+from movemask.api.metrics import MULTIPROCESS_DIR, Metrics
 from movemask.errors import MovemaskError, SettingsError
 from movemask.inference.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise
@@ -148,7 +148,8 @@ async def _run(
     `stopping` is set if a signal came before uvicorn handles them.
     """
     app = create_app(settings, own_process=True)
-    doors = Doors(Limits.of(settings), refusal=app.state.in_flight.refusal, refused=app.state.metrics.problem)
+    metrics: Metrics = app.state.metrics
+    doors = Doors(Limits.of(settings), app.state.in_flight.refusal, metrics.problem, metrics.connections.set)
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
