@@ -48,10 +48,10 @@ async function look() {
       const failed = parts.find((part) => part.status === "rejected"); // a key may not read the positions, say
       if (failed) throw failed.reason;
     }
-    said(null);
+    if (timer !== undefined) said(null);
   } catch (error) {
+    if (timer === undefined) return; // another view is shown by now
     said(error);
-    if (timer === undefined) return;
     clearTimeout(timer);
     timer = setTimeout(look, 1000 * Math.max(error.retryAfter ?? 0, 2 * (EVERY / 1000)));
   }

@@ -131,7 +131,7 @@ function play(uci) {
   board.nudge(uci);
   if (state.moves[state.at] !== uci) {
     state.moves = [...played(), uci];
-    if (state.view !== "lens") note(state.at, shown.moves[index], index + 1);
+    note(state.at, shown.moves[index], index + 1);
   }
   goTo(state.at + 1);
 }
