@@ -154,12 +154,21 @@ def test_the_serving_set_serves_predicts_lists_and_checks(serving_set: dict[str,
             process.kill()
 
 
+def test_the_serving_set_plays_chess(serving_set: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-S", "-m", "movemask", "uci"]
+    asked = "uci\nposition startpos\ngo\nquit\n"
+    done = subprocess.run(command, cwd=tmp_path, env=serving_set, input=asked, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] in {f"bestmove {move}" for move in ("e2e4", "d2d4")}
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
         (("audit", "games.pgn"), "audit"),
         (("models", "import", "games.pgn"), "import"),
         (("models", "add", "games.pgn"), "import"),
+        (("uci", "--url", "http://127.0.0.1:9"), "client"),
     ],
 )
 def test_a_command_without_its_extra_names_it_in_one_line(

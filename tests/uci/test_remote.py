@@ -15,9 +15,10 @@ from movemask.client.local import load
 from movemask.settings import shipped_models
 from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
+from movemask.uci.local import LocalSource
 from movemask.uci.options import Options
+from movemask.uci.remote import RemoteSource
 from movemask.uci.search import search
-from movemask.uci.sources import LocalSource, RemoteSource
 from tests.conftest import Serve
 
 

@@ -79,7 +79,7 @@ def _local(models_dir: Path | None) -> tuple[list[str], Callable[[str | None], S
 
     def opened(name: str | None) -> Source:
         from movemask.client.local import load
-        from movemask.uci.sources import LocalSource
+        from movemask.uci.local import LocalSource
 
         return LocalSource(load(name, models_dir=models_dir))
 
@@ -90,7 +90,7 @@ def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None]
     """The models of a service, the default first, and how one is asked."""
     require("client", "movemask uci --url")
     from movemask.client.http import Client
-    from movemask.uci.sources import RemoteSource
+    from movemask.uci.remote import RemoteSource
 
     client = Client(url, key=key)
     models = client.models().models

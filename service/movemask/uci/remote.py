@@ -1,4 +1,4 @@
-"""Where the engine's policies come from: a network in this process, or a service elsewhere."""
+"""The engine's policies from a service elsewhere."""
 
 from __future__ import annotations
 
@@ -9,20 +9,8 @@ import chess
 from movemask.api.schemas.answers import ErrorOut, PolicyOut
 from movemask.client.calls import PolicyOptions
 from movemask.client.http import Client
-from movemask.client.local import Network
 from movemask.client.policy import Policy, Value
 from movemask.client.retries import error_of_problem
-
-
-class LocalSource:
-    """A network in this process."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-
-    def policies(self, boards: Sequence[chess.Board], elo: tuple[float, float] | None) -> list[Policy]:
-        """As `Source.policies`."""
-        return self._network.policies(boards, elo=elo)
 
 
 class RemoteSource:
