@@ -196,11 +196,12 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             eventually(lambda: audit()["failure"] is not None, f"{fault} is told")
             assert audit()["waiting"] >= 1
             before = audit()["dropped"]
-            for _ in range(6):  # more than the buffer holds
+            lost = before
+            while lost == before:  # until the buffer is full; records of several answers may take a place together
                 assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-            answered += 6
-            lost = audit()["dropped"]
-            assert lost > before
+                answered += 1
+                assert answered < 500
+                lost = audit()["dropped"]
             assert audit()["waiting"] == 4
             assert f"movemask_audit_dropped_total {float(lost)}" in client.get("/metrics").text
             assert positions(client) in (-1, *range(2, answered))
