@@ -172,10 +172,18 @@ def test_what_cannot_be_quantised_is_said_in_one_line(folder: Path, name: str, s
     assert contents(folder) == before
 
 
-def test_the_shipped_folder_is_not_written_to() -> None:
-    result = quantize("movemask-3-fp32")
-    assert result.exit_code == 1
-    assert "name a folder of your own with --models-dir" in result.output
+def test_a_shipped_network_is_quantised_into_the_users_own_folder(own_models: Path) -> None:
+    before = contents(shipped_models())
+    try:
+        result = quantize("movemask-3-fp32")
+        assert result.exit_code == 0, result.output
+        assert sorted(file.name for file in own_models.iterdir()) == [
+            "movemask-3-fp32-int8.onnx",
+            "movemask-3-fp32-int8.toml",
+        ]
+        assert contents(shipped_models()) == before
+    finally:
+        shutil.rmtree(own_models, ignore_errors=True)
 
 
 def prepared(small: Model, original: Path, known: Sets) -> tuple[Network, list[dict[str, Array]]]:
