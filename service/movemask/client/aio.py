@@ -18,7 +18,7 @@ from movemask.api.schemas.swept import SweepOut
 from movemask.api.schemas.verdict import VerdictOut
 from movemask.client import calls
 from movemask.client.calls import AuditNumbers, Call, PolicyOptions, Position, SweepOptions
-from movemask.client.connection import URL, ClientSettings, Temperature, arguments, halves, told, too_many
+from movemask.client.connection import URL, ClientSettings, Temperature, arguments, connection_errors, halves, too_many
 from movemask.client.retries import error_of
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class AsyncClient:
     async def _run(self, call: Call[T]) -> T:
         attempt = 0
         while True:
-            with told():
+            with connection_errors():
                 try:
                     response = await self._http.request(call.method, call.path, **arguments(call))
                 except httpx2.ConnectError:
@@ -160,7 +160,7 @@ class AsyncClient:
     async def _lines(self, part: list[dict[str, Any]], options: PolicyOptions) -> AsyncIterator[PolicyOut | ErrorOut]:
         call, attempt = calls.batch(part, options), 0
         while True:
-            with told():
+            with connection_errors():
                 try:
                     async with self._http.stream(call.method, call.path, **arguments(call)) as response:
                         if response.is_success:

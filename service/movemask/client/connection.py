@@ -44,7 +44,7 @@ def arguments(call: Call[Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def connection_errors() -> Iterator[None]:
     """Turns errors of the connection into ServiceUnreachable."""
     try:
         yield

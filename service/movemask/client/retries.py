@@ -26,10 +26,10 @@ class Retries:
         """Seconds to wait before another attempt; None to give up. `status` is None if no connection was made."""
         if attempt >= self.most or status not in (None, *_LATER):
             return None
-        told = headers.get("Retry-After", "")
-        if status is not None and not told.isdigit():  # such as a model that failed its check: waiting does not help
+        delay = headers.get("Retry-After", "")
+        if status is not None and not delay.isdigit():  # such as a model that failed its check: waiting does not help
             return None
-        return min(float(told), _MOST) if told.isdigit() else min(_FIRST * 2**attempt, _MOST)
+        return min(float(delay), _MOST) if delay.isdigit() else min(_FIRST * 2**attempt, _MOST)
 
 
 def error_of(status: int, content: bytes) -> ApiError:
