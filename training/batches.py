@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 import torch
@@ -31,7 +32,7 @@ class Batch:
     elo_opponent: Tensor  # float32 [B]
     slot: Tensor  # int64 [B]
     result: Tensor  # int64 [B]
-    legal: Tensor | None  # bool [B, A]
+    legal: Tensor | None  # bool [B, A], or of the first positions only
     taught_slots: Tensor | None = None  # int64 [B, K]
     taught: Tensor | None = None  # float32 [B, K], what the teacher gives to them: a sum of 1
 
@@ -79,8 +80,12 @@ def gathered(dataset: Dataset, rows: NDArray[np.int64], legal: NDArray[np.bool_]
     )
 
 
-def stream(dataset: Dataset, order: Order, first: int, last: int, mask_processes: int) -> Iterator[Batch]:
-    """Batches `first` to `last` (left out); with `mask_processes` their legal slots too, found by as many processes."""
+def stream(
+    dataset: Dataset, order: Order, first: int, last: int, mask_processes: int, masked: float = 1.0
+) -> Iterator[Batch]:
+    """Batches `first` to `last` (left out); with `mask_processes` their legal slots too, found by as many processes, or
+    those of a share `masked` of each batch, its first positions.
+    """
     with ExitStack() as stack:
         thread = stack.enter_context(ThreadPoolExecutor(1))
         pool = None
@@ -94,7 +99,7 @@ def stream(dataset: Dataset, order: Order, first: int, last: int, mask_processes
             rows = order.indices(step)
             masks = []
             if pool is not None:
-                parts = np.array_split(rows, mask_processes)
+                parts = np.array_split(rows[: ceil(masked * len(rows))], mask_processes)
                 masks = [pool.submit(legal_mask, dataset.positions.bitboards[part]) for part in parts]
             return thread.submit(made, rows, masks)
 

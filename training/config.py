@@ -72,6 +72,10 @@ class Teaching:
     weight_beyond: Share = 0.5  # the same far outside the ratings that teachers know …
     known: tuple[int, int] = (1100, 2000)
     fade: Positive = 400  # … which is so far outside; between the two it falls on a straight line
+    rules_weight: Annotated[float, Field(ge=0)] = (
+        0.0  # of -ln of what the legal slots have together, added to the loss …
+    )
+    rules_share: Share = 0.25  # … of such a share of each batch, for their legal moves have to be found
 
 
 @dataclass(frozen=True, config=STRICT)

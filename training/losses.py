@@ -22,8 +22,14 @@ def policy_loss(logits: Tensor, slot: Tensor, legal: Tensor | None, legality_wei
     masked = logits.masked_fill(~legal, -torch.inf)
     loss = functional.cross_entropy(masked, slot)
     if legality_weight:
-        loss = loss + legality_weight * (logits.logsumexp(1) - masked.logsumexp(1)).mean()
+        loss = loss + legality_weight * rules_loss(logits, legal)
     return loss
+
+
+def rules_loss(logits: Tensor, legal: Tensor) -> Tensor:
+    """Mean of -ln of the probability that all `legal` slots `[B, A]` have together, in nats: 0 where nothing leaks."""
+    masked = logits.masked_fill(~legal, -torch.inf)
+    return (logits.logsumexp(1) - masked.logsumexp(1)).mean()
 
 
 def taught_loss(logits: Tensor, slot: Tensor, taught_slots: Tensor, taught: Tensor, share: Tensor) -> Tensor:

@@ -25,11 +25,12 @@ from training.batches import Batch, gathered, stream
 from training.config import Run, load_run
 from training.dataset import Order
 from training.legal import legal_mask
-from training.losses import policy_loss, taught_loss, teachers_share, value_loss
+from training.losses import policy_loss, rules_loss, taught_loss, teachers_share, value_loss
 from training.network import Network
 from training.start import begin_with
 
 VALIDATED = 8192  # positions
+STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the sitting
 
 
 def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
@@ -58,9 +59,8 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
         begin_with(network, settings.start)
     forward = torch.compile(network) if settings.compile else network
     order = Order(len(seen), settings.batch, run.seed, group.number, group.size)
-    masks = settings.mask_processes if settings.legality_weight < 1 and run.teaching is None else 0
-    batches = stream(seen, order, done, steps, masks)
-    clock = time.monotonic()
+    batches = stream(seen, order, done, steps, *_masks(run))
+    gone, began = 0.0, time.monotonic()
     progress = Progress(run, network, optimizers, group.first, spent)
     if group.first:
         progress.held_out = _held_out(run)
@@ -80,7 +80,8 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
         batch = next(batches).to(device)
         progress.waited += time.monotonic() - before
         _schedule(optimizers, settings, done / steps, max(1 - over, 0))
-        gone = time.monotonic() - clock
+        gone += min(time.monotonic() - began, STOPPED)
+        began = time.monotonic()
         wants = next(stopping) or gone >= seconds or over >= 1
         told = [
             gone / anneal if group.first else 0.0,
@@ -174,6 +175,8 @@ def _step(
     if run.teaching is not None and batch.taught is not None and batch.taught_slots is not None:
         share = teachers_share(batch.elo_self, run.teaching)
         policy = taught_loss(logits, batch.slot, batch.taught_slots, batch.taught, share)
+        if batch.legal is not None:
+            policy = policy + run.teaching.rules_weight * rules_loss(logits[: len(batch.legal)], batch.legal)
     else:
         policy = policy_loss(logits, batch.slot, batch.legal, run.training.legality_weight)
     outcome = value_loss(value.float(), batch.result)
@@ -185,6 +188,13 @@ def _step(
     for optimizer in optimizers:
         optimizer.step()
     return policy.detach(), outcome.detach(), heard
+
+
+def _masks(run: Run) -> tuple[int, float]:
+    """How many processes find legal moves, and for what share of a batch."""
+    if run.teaching is None:
+        return (run.training.mask_processes if run.training.legality_weight < 1 else 0), 1.0
+    return (run.training.mask_processes if run.teaching.rules_weight else 0), run.teaching.rules_share
 
 
 def _optimizers(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:

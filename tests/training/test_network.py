@@ -20,11 +20,12 @@ from tests.training.test_data import csv_file, data_of, random_game, row, shard_
 from tests.weight_files import Made
 from training import checkpoints, config, dataset, teacher, train
 from training.attention import SquareBlock
-from training.batches import gathered, planes_of
+from training.batches import gathered, planes_of, stream
 from training.config import Run
 from training.data import make_shards
+from training.dataset import Order
 from training.legal import legal_mask
-from training.losses import policy_loss, taught_loss, teachers_share, value_loss
+from training.losses import policy_loss, rules_loss, taught_loss, teachers_share, value_loss
 from training.network import Network
 from training.onnx_file import feeds_of, write_floats
 from training.replay import replay
@@ -140,6 +141,20 @@ def test_a_run_in_two_sittings_is_the_run_in_one(tmp_path: Path) -> None:
         torch.testing.assert_close(two["network"][name], weight, rtol=1e-3, atol=1e-4)
 
 
+def test_of_a_batch_the_legal_slots_of_its_first_positions_alone_are_found_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    run = small_run(tmp_path)
+    seen = dataset.load(run.data, "train", run.seed)
+    order = Order(len(seen), 64, run.seed)
+    for step, batch in enumerate(stream(seen, order, 0, 3, mask_processes=1, masked=0.25)):
+        first = order.indices(step)[:16]
+        assert batch.legal is not None
+        assert np.array_equal(batch.legal.numpy(), legal_mask(seen.positions.bitboards[first]))
+        assert len(batch.slot) == 64
+        assert batch.legal[torch.arange(16), batch.slot[:16]].all()
+
+
 def test_a_folder_of_another_network_is_not_gone_on_with(tmp_path: Path) -> None:
     run = small_run(tmp_path, positions=64)
     train.train(run)
@@ -157,6 +172,17 @@ def test_a_taught_loss_is_the_cross_entropy_to_the_mixture_over_all_slots() -> N
     mixture[torch.arange(6), played] += 1 - share
     expected = -(mixture * torch.log_softmax(logits, 1)).sum(1).mean()
     assert taught_loss(logits, played, slots, weights, share).item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_that_over_the_legal_ones() -> None:
+    torch.manual_seed(4)
+    logits = torch.randn(6, 1880, dtype=torch.float64)
+    slot = torch.randint(0, 1880, (6,))
+    legal = torch.rand(6, 1880) < 0.02
+    legal[torch.arange(6), slot] = True
+    beyond = policy_loss(logits, slot, None) - policy_loss(logits, slot, legal, 0)
+    assert rules_loss(logits, legal).item() == pytest.approx(beyond.item(), rel=1e-12)
+    assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
 
 
 def test_beyond_the_ratings_that_teachers_know_the_moves_played_carry_more() -> None:
