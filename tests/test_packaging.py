@@ -79,7 +79,7 @@ def test_the_wheel_has_its_licence_its_command_and_no_torch(installed: Path) -> 
     needed = [line for line in text.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line]
     assert not any("torch" in line for line in needed)
     (commands,) = installed.glob("*.dist-info/entry_points.txt")
-    assert "movemask = movemask.cli.main:main" in commands.read_text()
+    assert "movemask = movemask.__main__:main" in commands.read_text()
     assert {path.name for path in installed.iterdir()} == {"movemask", metadata.parent.name}
 
 

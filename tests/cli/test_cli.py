@@ -180,3 +180,20 @@ def test_the_shipped_network_answers() -> None:
     assert len(answer["moves"]) == 20
     best = {move["uci"] for move in answer["moves"][:4]}
     assert best & {"e2e4", "d2d4"}
+
+
+def test_ctrl_c_while_modules_are_still_imported_ends_without_a_traceback() -> None:
+    interrupted = """
+import runpy, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "movemask.cli.main":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+runpy.run_module("movemask", run_name="__main__")
+"""
+    with started([sys.executable, "-c", interrupted], stdout=PIPE, stderr=PIPE) as process:
+        assert process.communicate(timeout=30) == (b"", b"")
+    assert process.returncode == 130
