@@ -18,6 +18,7 @@ import onnxruntime as ort
 import tomlkit
 import torch
 
+from movemask.numeric.calibration import fitted_temperature
 from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run
@@ -25,6 +26,7 @@ from training.data import PROGRESS
 from training.network import Network
 from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats, write_integers
 from training.targets import read_targets
+from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
 WITHIN = 0.002  # of top-1: what the faster variant may cost
@@ -39,6 +41,7 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
         raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
     network = Network(run.network).eval()
     network.load_state_dict(state["network"])
+    fitted = _cooled(network, run)
     split = dataset.load(replace(run.data, opening_share=1.0), "validation", run.seed)
     rows = np.random.default_rng(run.seed).permutation(len(split))[:COMPARED].astype(np.int64)
     validation = gathered(split, rows)
@@ -63,10 +66,32 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
             "top1_validation": round(top1[name], 4),
             "microseconds": round(cost[name], 1),
             "microseconds_what": "a position, batch of 32, one thread, the variants taken in turn",
+            "temperature_within": round(fitted, 4),
         }
         _write_contract(placed, run, state, network, hardware, purpose, figures)
     _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
     print(f"{default} is {target.name}; the floats are within {difference:.2g} of torch")
+
+
+@torch.no_grad()
+def _cooled(network: Network, run: Run) -> float:
+    """Fits a temperature to the moves played in validation positions and builds it into the policy; the temperature.
+
+    A network that learned from teachers who saw the game's history is surer than the position alone allows.
+    """
+    batch = held_out(run)
+    assert batch.legal is not None
+    rows, slots = np.nonzero(batch.legal.numpy())
+    logits = torch.cat([network(*batch.part(slice(i, i + 512)).inputs())[0] for i in range(0, len(batch.slot), 512)])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(batch.slot)))])
+    played = np.flatnonzero(slots == batch.slot.numpy()[rows]) - indptr[:-1]
+    fitted = fitted_temperature(logits.numpy().astype(np.float64)[rows, slots], indptr, played)
+    print(
+        f"temperature {fitted.temperature:.4f} ± {fitted.standard_error:.4f}, built in: "
+        f"cross-entropy {fitted.cross_entropy_before:.4f} -> {fitted.cross_entropy_after:.4f}"
+    )
+    network.cool(fitted.temperature)
+    return fitted.temperature
 
 
 def _session(file: Path) -> ort.InferenceSession:

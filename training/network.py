@@ -48,6 +48,13 @@ class Network(nn.Module):
         pooled = torch.cat([squares.mean(1), squares.amax(1), ratings], 1)
         return torch.cat([logits[:, :MOVES], promotions], 1), self.value(pooled)
 
+    @torch.no_grad()
+    def cool(self, temperature: float) -> None:
+        """Divides every policy logit by `temperature` from now on, in the weights that make them."""
+        for layer in (self.source, self.promotion):  # a pair's logit is linear in its source
+            layer.weight /= temperature
+            layer.bias /= temperature
+
 
 class Tower(nn.Module):
     """planes `[B, 18, 8, 8]`, ratings `[B, R]` → squares `[B, 64, F]`."""

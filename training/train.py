@@ -50,7 +50,7 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
     settings = run.training
     device = "cuda" if torch.cuda.is_available() else "cpu"
     network = Network(run.network).to(device)
-    optimizers = _optimizers(network, settings)
+    optimizers = optimizers_of(network, settings)
     steps, done, spent = settings.positions // settings.batch, 0, 0.0
     run.folder.mkdir(parents=True, exist_ok=True)
     if (state := checkpoints.load(run.folder)) is not None:
@@ -63,7 +63,7 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
     gone, began = 0.0, time.monotonic()
     progress = Progress(run, network, optimizers, group.first, spent)
     if group.first:
-        progress.held_out = _held_out(run)
+        progress.held_out = held_out(run)
         print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
         print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
     bar = tqdm(
@@ -197,7 +197,7 @@ def _masks(run: Run) -> tuple[int, float]:
     return (run.training.mask_processes if run.teaching.rules_weight else 0), run.teaching.rules_share
 
 
-def _optimizers(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:
+def optimizers_of(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:
     """Muon (Jordan 2024) for the body's large matrices, AdamW for all else; or AdamW for everything."""
     matrices = [
         parameter
@@ -225,7 +225,7 @@ def _schedule(optimizers: list[torch.optim.Optimizer], settings: config.Training
             group["lr"] = group["peak"] * rate
 
 
-def _held_out(run: Run) -> Batch:
+def held_out(run: Run) -> Batch:
     """Positions of the validation split after the opening, of games by many players where there are any."""
     split = dataset.load(run.data, "validation", run.seed)
     later = split.positions.ply >= run.data.opening_plies

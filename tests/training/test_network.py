@@ -104,6 +104,18 @@ def test_the_ratings_reach_the_policy_and_the_value(body: str) -> None:
         assert not torch.allclose(answers[0], answers[2])
 
 
+def test_a_cooled_network_gives_its_logits_divided_and_the_same_value() -> None:
+    torch.manual_seed(5)
+    network = Network(config.Network(width=16, depth=1)).eval()
+    planes, ratings = torch.rand(3, 18, 8, 8), torch.full((3,), 1500.0)
+    with torch.no_grad():
+        logits, value = network(planes, ratings, ratings)
+        network.cool(1.25)
+        cooled, same = network(planes, ratings, ratings)
+    torch.testing.assert_close(cooled, logits / 1.25)
+    assert torch.equal(same, value)
+
+
 def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoints.save(tmp_path, {"step": 1})
     checkpoints.save(tmp_path, {"step": 2, "filler": torch.zeros(10_000)})
