@@ -39,7 +39,7 @@ _TITLES = {
     "side": "Side to move",
     "in_check": "In check",
     "legal_moves": "Legal moves",
-    "elo": "Rating of the side to move",
+    "elo": "Mover's rating",
 }
 
 
