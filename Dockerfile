@@ -81,7 +81,9 @@ CMD ["--help"]
 
 FROM base AS ray
 USER root
-RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/*
+# KubeRay before 1.4 starts nodes by a login shell, for which /etc/profile sets PATH anew.
+RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/* \
+ && echo 'PATH=/opt/movemask/bin:$PATH' > /etc/profile.d/movemask.sh
 USER movemask
 COPY --from=build-ray /opt/movemask /opt/movemask
 ENV HOME=/tmp MPLCONFIGDIR=/tmp/matplotlib RAY_USAGE_STATS_ENABLED=0

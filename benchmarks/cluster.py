@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster_serving import killed, serving
+from benchmarks.cluster_serving import VARIANTS, killed, serving
 from benchmarks.ray_nodes import ROOT, environment, nodes
 from movemask.board.elo import Elo
 from movemask.tasks.bulk.files import Folder
@@ -56,41 +56,43 @@ class Sleeper(Auditor):
             yield {"item": [pickle.dumps((os.getpid(), time.time(), one))]}
 
 
-def audit(games: str) -> None:
+def audit(games: str, rounds: int) -> None:
     """Positions a second of the same audit, in turn; starting and summarising is told apart."""
     print("| audit | positions | s in all | s of evaluating | positions/s of evaluating | of the local rate |")
     print("|---|---|---|---|---|---|")
-    local = 0.0
+    outs, rates = [], {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, options in (("local", ()), ("Ray, one node", ("--ray", "local"))):
-            command = [sys.executable, "-m", "movemask", "audit", games, "--out", f"{folder}/{name}", *options]
-            started = time.perf_counter()
-            first, last, positions, begun = None, 0.0, 0, 0
-            with subprocess.Popen(
-                [*command, "--progress", "json", "--jobs", "2"],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=environment(),
-            ) as process:
-                assert process.stderr is not None
-                for line in process.stderr:
-                    if line.startswith('{"file"'):
-                        positions = json.loads(line)["positions"]
-                        last = time.perf_counter()
-                        if first is None:
-                            first, begun = last, positions
-            total = time.perf_counter() - started
-            if process.returncode or first is None:
-                raise SystemExit(f"{name}: the audit failed")
-            rate = (positions - begun) / (last - first)
-            local = local or rate
-            print(f"| {name} | {positions:,} | {total:.0f} | {last - first:.0f} | {rate:,.0f} | {rate / local:.2f} |")
-        subprocess.run(
-            [sys.executable, "-m", "movemask", "compare", f"{folder}/local", f"{folder}/Ray, one node"],
-            check=True,
-            env=environment(),
-        )
+        for number in range(rounds):
+            for name, options in (("local", ()), ("Ray, one node", ("--ray", "local"))):
+                outs.append(f"{folder}/{name} {number}")
+                positions, total, evaluating, rates[name] = audited(games, outs[-1], options)
+                print(
+                    f"| {name} | {positions:,} | {total:.0f} | {evaluating:.0f} | {rates[name]:,.0f} "
+                    f"| {rates[name] / rates['local']:.2f} |",
+                    flush=True,
+                )
+        subprocess.run([sys.executable, "-m", "movemask", "compare", *outs], check=True, env=environment())
+
+
+def audited(games: str, out: str, options: Sequence[str]) -> tuple[int, float, float, float]:
+    """An audit with two workers: positions, seconds in all, seconds from the first to the last finished chunk, and
+    positions a second between these."""
+    started = time.perf_counter()
+    first, last, positions, begun = None, 0.0, 0, 0
+    command = [sys.executable, "-m", "movemask", "audit", games, "--out", out, "--progress", "json", "--jobs", "2"]
+    with subprocess.Popen(
+        [*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith('{"file"'):
+                positions = json.loads(line)["positions"]
+                last = time.perf_counter()
+                if first is None:
+                    first, begun = last, positions
+    if process.returncode or first is None:
+        raise SystemExit(f"{out}: the audit failed")
+    return positions, time.perf_counter() - started, last - first, (positions - begun) / (last - first)
 
 
 def engine(actors: Sequence[tuple[int, int]], seconds: float, chunks_each: int) -> None:
@@ -224,7 +226,9 @@ def month(rate: float, games: float, plies: float, every: int, price: float) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("audit").add_argument("games")
+    one = commands.add_parser("audit")
+    one.add_argument("games")
+    one.add_argument("--rounds", type=int, default=1)
     one = commands.add_parser("engine")
     one.add_argument("--actors", default="1:1,1:4,2:16,4:64", help="nodes:actors, separated by commas")
     one.add_argument("--seconds", type=float, default=2, help="that an actor sleeps per chunk")
@@ -238,7 +242,9 @@ def main() -> None:
     one = commands.add_parser("driver-once")
     one.add_argument("files", type=int)
     one.add_argument("positions", type=int)
-    commands.add_parser("serving").add_argument("--seconds", type=float, default=10)
+    one = commands.add_parser("serving")
+    one.add_argument("--seconds", type=float, default=10)
+    one.add_argument("names", nargs="*", metavar="WAY", help=f"of {', '.join(VARIANTS)}; all by default")
     commands.add_parser("killed").add_argument("--seconds", type=float, default=60)
     one = commands.add_parser("month")
     one.add_argument("--rate", type=float, required=True, help="positions/s of one core")
@@ -248,7 +254,7 @@ def main() -> None:
     one.add_argument("--price", type=float, default=0.03, help="of a core for an hour, in any currency")
     asked = parser.parse_args()
     if asked.command == "audit":
-        audit(asked.games)
+        audit(asked.games, asked.rounds)
     elif asked.command == "engine":
         sizes = [tuple(map(int, one.split(":"))) for one in asked.actors.split(",")]
         engine([(count, size) for count, size in sizes], asked.seconds, asked.chunks)
@@ -261,7 +267,7 @@ def main() -> None:
     elif asked.command == "month":
         month(asked.rate, asked.games, asked.plies, asked.every, asked.price)
     elif asked.command == "serving":
-        serving(asked.seconds)
+        serving(asked.seconds, asked.names)
     else:
         killed(asked.seconds)
 

@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,20 @@ from movemask.settings import shipped_models
 
 MODEL = "movemask-3"
 
+#: Ways to serve on Ray, by variables of its nodes.
+VARIANTS: dict[str, dict[str, str]] = {
+    "proxy": {},
+    "threads": {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0", "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0"},
+    "haproxy": {"RAY_SERVE_ENABLE_HA_PROXY": "1"},
+    "haproxy-threads": {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0"},
+    "throughput": {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"},
+    "grpc": {
+        "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",
+        "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+        "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
+    },
+}
+
 FENS = (
     "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1",
     "r1bqkb1r/pppp1ppp/2n2n2/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 4",
@@ -32,7 +46,7 @@ FENS = (
 
 
 @contextmanager
-def serving_on(count: int, cpus: int, replicas: int, folder: Path) -> Iterator[tuple[int, Any]]:
+def serving_on(count: int, cpus: int, replicas: int, folder: Path, **variables: str) -> Iterator[tuple[int, Any]]:
     """The shipped application on a cluster of so many nodes: its port, once it answers, and the cluster."""
     from tests.ports import free_port
 
@@ -63,7 +77,7 @@ def serving_on(count: int, cpus: int, replicas: int, folder: Path) -> Iterator[t
             }
         )
     )
-    with nodes(count, cpus=cpus) as cluster, (folder / "log.txt").open("wb") as log:
+    with nodes(count, cpus=cpus, **variables) as cluster, (folder / "log.txt").open("wb") as log:
         command = [str(Path(sys.executable).with_name("serve")), "run", "-a", cluster.address, "serve.yaml"]
         with subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment()) as process:
             try:
@@ -81,8 +95,9 @@ def serving_on(count: int, cpus: int, replicas: int, folder: Path) -> Iterator[t
                 process.wait(60)
 
 
-def serving(seconds: float) -> None:
-    """Requests a second of one position each, in turn."""
+def serving(seconds: float, names: Sequence[str] = ()) -> None:
+    """Requests a second of one position each, in turn: the plain service, and Ray Serve with one replica, by its own
+    proxy or HAProxy."""
     asked = [request("/v1/policy", json.dumps({"fen": fen}).encode()) for fen in FENS]
     print("| service | connections | requests/s | p50 ms | p99 ms | of the plain service |")
     print("|---|---|---|---|---|---|")
@@ -92,10 +107,13 @@ def serving(seconds: float) -> None:
             for connections in (1, 32):
                 plain[connections] = found = load(server.port, asked, connections, seconds, 3)
                 _told("movemask serve", connections, found, 1.0)
-        with serving_on(1, 2, 1, Path(folder)) as (port, _):
-            for connections in (1, 32):
-                found = load(port, asked, connections, seconds, 3)
-                _told("Ray Serve, one replica", connections, found, found.rate / plain[connections].rate)
+        for name, variables in VARIANTS.items():
+            if names and name not in names:
+                continue
+            with serving_on(1, 2, 1, Path(folder), **variables) as (port, _):
+                for connections in (1, 32):
+                    found = load(port, asked, connections, seconds, 3)
+                    _told(name, connections, found, found.rate / plain[connections].rate)
 
 
 def _told(name: str, connections: int, found: Any, share: float) -> None:

@@ -46,13 +46,24 @@ class Nodes:
         self._tell("add")
 
 
+def environment() -> dict[str, str]:
+    """This process's, with the package and the benchmarks to be found."""
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}{os.pathsep}{ROOT}"}
+
+
 @contextmanager
-def nodes(count: int, cpus: int = 1) -> Iterator[Nodes]:
-    """A cluster of so many nodes, the head included, with so many logical CPUs each."""
+def nodes(
+    count: int, cpus: int = 1, *, dashboard: int | None = None, client: int | None = None, **variables: str
+) -> Iterator[Nodes]:
+    """A cluster of so many nodes, the head included, with so many logical CPUs each; `variables` are environment
+    variables of all its processes, `dashboard` and `client` ports of the head for `serve deploy` and Ray Client."""
     command = [sys.executable, "-m", "benchmarks.ray_nodes", str(count), "--cpus", str(cpus)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}{os.pathsep}{ROOT}"}
+    for name, port in (("dashboard", dashboard), ("client", client)):
+        if port is not None:
+            command += [f"--{name}", str(port)]
+    of_nodes = environment() | variables
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=of_nodes, cwd=ROOT
     ) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -70,13 +81,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("--cpus", type=int, default=1)
+    parser.add_argument("--dashboard", type=int, help="port of the dashboard; none without")
+    parser.add_argument("--client", type=int, help="port of Ray Client; none without")
     arguments = parser.parse_args()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray").setLevel(logging.ERROR)
     from ray.cluster_utils import Cluster
 
     options = {"num_cpus": arguments.cpus, "object_store_memory": _OBJECT_STORE}
-    cluster = Cluster(initialize_head=True, head_node_args={**options, "include_dashboard": False})
+    head: dict[str, Any] = {**options, "include_dashboard": arguments.dashboard is not None}
+    if arguments.dashboard is not None:
+        head["dashboard_port"] = arguments.dashboard
+    if arguments.client is not None:
+        head["ray_client_server_port"] = arguments.client
+    cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         workers = [cluster.add_node(**options) for _ in range(arguments.count - 1)]
         cluster.wait_for_nodes()
@@ -104,8 +122,3 @@ def _kill(cluster: Any, node: Any) -> None:
 
 if __name__ == "__main__":
     main()
-
-
-def environment() -> dict[str, str]:
-    """This process's, with the package and the benchmarks to be found."""
-    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}{os.pathsep}{ROOT}"}

@@ -23,9 +23,10 @@ ROOT = Path(__file__).parent.parent
 MARK = "PYTEST_SESSION_OF"
 
 
-def call(port: int, path: str, body: Any = None) -> Any:
+def call(port: int, path: str, body: Any = None, **headers: str) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", **headers}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
     with urllib.request.urlopen(request, timeout=30) as answer:
         text = answer.read().decode()
     return text if path == "/metrics" else json.loads(text)

@@ -72,6 +72,34 @@ def test_pods_run_without_privileges_and_within_limits() -> None:
     assert service["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
 
 
+#: The fields that KubeRay's specs have, with ! those that must be there. From ray-project/kuberay on GitHub, folder
+#: ray-operator/apis/ray/v1: rayservice_types.go (00741298), rayjob_types.go (0057210e), raycluster_types.go (026f1433).
+KUBERAY = {
+    "RayService": "serveConfigV2 rayClusterConfig serveService",
+    "RayJob": "entrypoint! rayClusterSpec activeDeadlineSeconds backoffLimit clusterSelector deletionStrategy "
+    "entrypointNumCpus entrypointNumGpus entrypointResources jobId managedBy metadata runtimeEnvYAML schedule "
+    "shutdownAfterJobFinishes submissionMode submitterConfig submitterPodTemplate suspend ttlSecondsAfterFinished",
+    "RayCluster": "headGroupSpec! workerGroupSpecs rayVersion enableInTreeAutoscaling autoscalerOptions "
+    "headServiceAnnotations suspend",
+    "head": "rayStartParams! template! serviceType headService enableIngress",
+    "worker": "groupName! rayStartParams! template! minReplicas! maxReplicas! replicas numOfHosts scaleStrategy",
+}
+
+
+def test_kuberay_manifests_have_only_fields_that_kuberay_knows() -> None:
+    for name, field in (("rayservice.yaml", "rayClusterConfig"), ("rayjob.yaml", "rayClusterSpec")):
+        manifest = read(ROOT / "deploy" / "ray" / name)
+        assert manifest["apiVersion"] == "ray.io/v1"
+        assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
+        cluster = manifest["spec"][field]
+        specs = [(manifest["kind"], manifest["spec"]), ("RayCluster", cluster), ("head", cluster["headGroupSpec"])]
+        for kind, spec in [*specs, *(("worker", group) for group in cluster["workerGroupSpecs"])]:
+            known = KUBERAY[kind].split()
+            assert set(spec) <= {one.rstrip("!") for one in known}, (name, kind)
+            assert set(spec) >= {one.rstrip("!") for one in known if one.endswith("!")}, (name, kind)
+            assert all(isinstance(value, str) for value in spec.get("rayStartParams", {}).values()), (name, kind)
+
+
 def test_kuberay_serves_what_serve_yaml_says_with_the_pinned_ray() -> None:
     service = read(ROOT / "deploy" / "ray" / "rayservice.yaml")["spec"]
     assert yaml.safe_load(service["serveConfigV2"]) == read(SERVE)

@@ -31,6 +31,16 @@ def test_the_same_figures_are_equal_whatever_the_command_was(tmp_path: Path) -> 
     assert (result.exit_code, result.output) == (0, "3 equal summaries; net: 12 positions\n")
 
 
+def test_results_in_object_storage_are_compared_where_they_are(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "summary.json").write_text(json.dumps(SUMMARY))
+    found = CliRunner().invoke(main, ["compare", str(tmp_path / "a"), f"file://{tmp_path}/a"])
+    assert (found.exit_code, found.output) == (0, "2 equal summaries; net: 12 positions\n")
+    found = CliRunner().invoke(main, ["compare", str(tmp_path / "a"), f"file://{tmp_path}/b"])
+    assert found.exit_code == 1
+    assert f"file://{tmp_path}/b/summary.json: No such file" in found.output
+
+
 def test_each_figure_that_differs_in_the_last_digit_is_named(tmp_path: Path) -> None:
     other = json.loads(json.dumps(SUMMARY))
     other["models"]["net"]["kinds"]["raw"]["mean"] = 0.25000000000000006

@@ -63,7 +63,7 @@ EXCEEDED = 3
 @click.option(
     "--ray",
     metavar="ADDRESS",
-    help="Run on Ray: auto for the cluster of this machine, local to start one here, ray://HOST:PORT or HOST:PORT.",
+    help="Run on Ray: auto for the cluster of this machine, local to start one here, ray://HOST or HOST:PORT.",
 )
 @click.option(
     "--gpus", type=click.FloatRange(min=0), default=0, show_default=True,

@@ -12,6 +12,8 @@ import click
 
 from movemask.cli.audit import EXCEEDED
 from movemask.errors import AuditError
+from movemask.extras import require
+from movemask.tasks.bulk.files import Folder, is_uri
 
 _SHOWN = 10
 
@@ -19,7 +21,7 @@ _SHOWN = 10
 @click.command()
 @click.argument("outs", nargs=-1, required=True, metavar="OUT OUT…")
 def compare(outs: tuple[str, ...]) -> None:
-    """Compare the summaries of audits, by their folders OUT: exit with 3 if a figure differs.
+    """Compare the summaries of audits, by their folders OUT or the URIs of these: exit with 3 if a figure differs.
 
     Every figure must be the same to the last digit: of the same files and networks, it is, whether they were audited on
     one machine or on many. The commands may differ.
@@ -47,7 +49,10 @@ def compare(outs: tuple[str, ...]) -> None:
 
 def _read(out: str) -> dict[str, Any]:
     """What two summaries must have in common."""
-    file = Path(out) / "summary.json"
+    file: Folder | Path = Path(out) / "summary.json"
+    if is_uri(out):
+        require("audit", f"compare {out}")
+        file = Folder(out) / "summary.json"
     try:
         summary = json.loads(file.read_text())
         return {name: summary[name] for name in ("files", "left_out", "models")}

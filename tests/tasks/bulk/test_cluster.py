@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import chess
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 
@@ -24,12 +19,11 @@ from benchmarks.ray_nodes import Nodes, nodes
 from movemask.errors import MissingExtra
 from movemask.extras import require
 from tests.networks import ONNX_TOML, write_onnx
+from tests.ports import free_port
 from tests.processes import environment, started, until
+from tests.tasks.bulk.clusters import compared, done, game, needs_ray, rows
 
-pytestmark = [
-    pytest.mark.ray,
-    pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'movemask[ray]'"),
-]
+pytestmark = [pytest.mark.ray, needs_ray]
 
 #: Small splits, so that several readers share a file, and chunks are few games long.
 CUT = ("--split-mb", "0.004", "--kinds", "raw,multiplied,served", "--every", "3")
@@ -52,49 +46,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def game(number: int) -> str:
-    """Random moves, the same for a number."""
-    chance, board, moves = random.Random(number), chess.Board(), []
-    for _ in range(chance.randrange(10, 60)):
-        move = chance.choice(list(board.legal_moves))
-        moves.append(board.san(move))
-        board.push(move)
-        if board.is_game_over():
-            break
-    return f'[Event "{number}"]\n[WhiteElo "{1000 + number}"]\n[BlackElo "1500"]\n\n{" ".join(moves)} *\n\n'
+@pytest.fixture(scope="module")
+def client_port() -> int:
+    return free_port()
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Nodes]:
-    with nodes(3) as running:
+def cluster(client_port: int) -> Iterator[Nodes]:
+    with nodes(3, client=client_port) as running:
         yield running
 
 
 def command(out: str, *options: str, files: Sequence[str] = ("a.pgn", "b.pgn.zst")) -> list[str]:
     networks = ("--models-dir", "m", "--model", "net")
     return [sys.executable, "-m", "movemask", "audit", *files, *networks, *CUT, "--out", out, *options]
-
-
-def done(folder: Path, arguments: Sequence[str], code: int = 0) -> str:
-    """What a command writes on stdout and stderr."""
-    found = subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True)
-    assert found.returncode == code, found.stdout + found.stderr
-    return found.stdout + found.stderr
-
-
-def compared(folder: Path, *outs: str) -> None:
-    """The product's own comparison, and the rows of the tables."""
-    done(folder, [sys.executable, "-m", "movemask", "compare", *outs])
-    first, *others = (rows(folder / out) for out in outs)
-    assert first
-    for other in others:
-        assert other == first
-
-
-def rows(out: Path) -> list[dict[str, Any]]:
-    name = "positions" if (out / "positions").is_dir() else "positions.parquet"
-    found: list[dict[str, Any]] = pq.read_table(out / name).to_pylist()
-    return found
 
 
 @contextmanager
@@ -175,26 +140,12 @@ def test_a_node_that_is_killed_is_done_without(folder: Path, cluster: Nodes, loc
     compared(folder, local, "node")
 
 
-@pytest.mark.deep
-def test_twenty_thousand_games_are_the_same_on_one_machine_one_node_and_three_of_which_one_dies(
-    tmp_path: Path, folder: Path
+def test_a_driver_elsewhere_comes_to_the_same_through_ray_client(
+    folder: Path, cluster: Nodes, client_port: int, local: str
 ) -> None:
-    shutil.copytree(folder / "m", tmp_path / "m")
-    (tmp_path / "games.pgn").write_text("".join(map(game, range(20_000))))
-    options = ("--split-mb", "0.5", "--every", "10", "--kinds", "all")
-    done(tmp_path, command("local", *options, files=["games.pgn"]))
-    with nodes(1, cpus=2) as one:
-        done(tmp_path, command("one", *options, "--ray", one.address, files=["games.pgn"]))
-    with nodes(3) as three:
-        arguments = command("three", *options, "--ray", three.address, "--progress", "json", files=["games.pgn"])
-        with started(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-            parts = tmp_path / "three" / "parts"
-            until(lambda: len(list(parts.glob("*.parquet"))) > 50 or process.poll() is not None, "fifty parts", 900)
-            assert process.poll() is None
-            three.kill()
-            said, _ = process.communicate()
-            assert process.returncode == 0, said
-    compared(tmp_path, "local", "one", "three")
+    said = done(folder, command("client", "--ray", f"ray://127.0.0.1:{client_port}", "--progress", "json"))
+    assert "Traceback" not in said
+    compared(folder, local, "client")
 
 
 def test_games_that_kill_their_process_are_named_and_stop_nothing(folder: Path, cluster: Nodes) -> None:
@@ -227,6 +178,7 @@ chess.pgn.read_game = crash
 def test_what_a_cluster_cannot_do_is_told_in_a_line(folder: Path) -> None:
     for options, words in (
         (("--ray", "127.0.0.1:1"), "--ray 127.0.0.1:1: "),
+        (("--ray", "ray://127.0.0.1"), "--ray ray://127.0.0.1: "),
         (("--ray", "local", "--gpus", "64"), "--gpus 64: the cluster has "),
     ):
         said = done(folder, command("none", *options), 1)

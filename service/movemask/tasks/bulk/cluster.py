@@ -57,6 +57,9 @@ _RETRIES = 20
 
 _REACH_SECONDS = 10
 
+#: Where `ray start --head` listens for Ray Client.
+_CLIENT_PORT = 10001
+
 #: Bytes of shared memory that a cluster started here gets, which suffice: only chunks under way are in it.
 _OBJECT_STORE = 200 << 20
 
@@ -84,8 +87,7 @@ def connected(
                 **quiet,
             )
         else:
-            _reach(address)
-            ray.init(address=address, **quiet)
+            ray.init(address=_reached(address), **quiet)
     except (OSError, ValueError, RuntimeError) as error:
         raise AuditError(f"--ray {address}: {str(error).strip().splitlines()[0]}") from None
     try:
@@ -99,11 +101,15 @@ def connected(
         ray.shutdown()
 
 
-def _reach(address: str) -> None:
-    """Raises OSError if nothing listens there: Ray itself would try for minutes."""
+def _reached(address: str) -> str:
+    """The address, with the port of Ray Client if it names none. Raises OSError if nothing listens there: Ray itself
+    would try for minutes."""
+    if address.startswith("ray://") and ":" not in address.removeprefix("ray://").rpartition("]")[2]:
+        address = f"{address}:{_CLIENT_PORT}"
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+    return address
 
 
 class RaySpread:

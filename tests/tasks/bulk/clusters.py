@@ -1,0 +1,57 @@
+"""Audits on a cluster beside those of one machine, as the tests run and compare them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import chess
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.processes import environment
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'movemask[ray]'")
+
+
+def game(number: int) -> str:
+    """Random moves, the same for a number."""
+    chance, board, moves = random.Random(number), chess.Board(), []
+    for _ in range(chance.randrange(10, 60)):
+        move = chance.choice(list(board.legal_moves))
+        moves.append(board.san(move))
+        board.push(move)
+        if board.is_game_over():
+            break
+    return f'[Event "{number}"]\n[WhiteElo "{1000 + number}"]\n[BlackElo "1500"]\n\n{" ".join(moves)} *\n\n'
+
+
+def done(folder: Path, arguments: Sequence[str], code: int = 0) -> str:
+    """What a command writes on stdout and stderr."""
+    found = subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True)
+    assert found.returncode == code, found.stdout + found.stderr
+    return found.stdout + found.stderr
+
+
+def compared(folder: Path, *outs: str) -> None:
+    """The product's own comparison, and the rows of the tables."""
+    done(folder, [sys.executable, "-m", "movemask", "compare", *outs])
+    first, *others = (table(folder / out) for out in outs)
+    assert first.num_rows
+    for other in others:
+        assert other.equals(first)
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table(out).to_pylist()
+    return found
+
+
+def table(out: Path) -> pa.Table:
+    return pq.read_table(out / ("positions" if (out / "positions").is_dir() else "positions.parquet"))
