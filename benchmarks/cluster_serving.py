@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,9 @@ FENS = (
 
 
 @contextmanager
-def serving_on(count: int, cpus: int, replicas: int, folder: Path, **variables: str) -> Iterator[tuple[int, Any]]:
+def serving_on(
+    count: int, cpus: int, replicas: int, folder: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, Any]]:
     """The shipped application on a cluster of so many nodes: its port, once it answers, and the cluster."""
     from tests.ports import free_port
 
@@ -77,7 +79,7 @@ def serving_on(count: int, cpus: int, replicas: int, folder: Path, **variables: 
             }
         )
     )
-    with nodes(count, cpus=cpus, **variables) as cluster, (folder / "log.txt").open("wb") as log:
+    with nodes(count, cpus=cpus, variables=variables) as cluster, (folder / "log.txt").open("wb") as log:
         command = [str(Path(sys.executable).with_name("serve")), "run", "-a", cluster.address, "serve.yaml"]
         with subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment()) as process:
             try:
@@ -110,7 +112,7 @@ def serving(seconds: float, names: Sequence[str] = ()) -> None:
         for name, variables in VARIANTS.items():
             if names and name not in names:
                 continue
-            with serving_on(1, 2, 1, Path(folder), **variables) as (port, _):
+            with serving_on(1, 2, 1, Path(folder), variables) as (port, _):
                 for connections in (1, 32):
                     found = load(port, asked, connections, seconds, 3)
                     _told(name, connections, found, found.rate / plain[connections].rate)

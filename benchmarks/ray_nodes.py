@@ -14,7 +14,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,12 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def nodes(
-    count: int, cpus: int = 1, *, dashboard: int | None = None, client: int | None = None, **variables: str
+    count: int,
+    cpus: int = 1,
+    *,
+    dashboard: int | None = None,
+    client: int | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Iterator[Nodes]:
     """A cluster of so many nodes, the head included, with so many logical CPUs each; `variables` are environment
     variables of all its processes, `dashboard` and `client` ports of the head for `serve deploy` and Ray Client."""
@@ -61,7 +66,7 @@ def nodes(
     for name, port in (("dashboard", dashboard), ("client", client)):
         if port is not None:
             command += [f"--{name}", str(port)]
-    of_nodes = environment() | variables
+    of_nodes = {**environment(), **(variables or {})}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=of_nodes, cwd=ROOT
     ) as process:
