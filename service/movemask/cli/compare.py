@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -57,7 +58,9 @@ def _read(out: str) -> dict[str, Any]:
         summary = json.loads(file.read_text())
         return {name: summary[name] for name in ("files", "left_out", "models")}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not the summary of an audit"
+        why = "not the summary of an audit"
+        if isinstance(error, OSError):  # pyarrow's say the name once more
+            why = os.strerror(error.errno) if error.errno else str(error)
         raise AuditError(f"{file}: {why}") from None
 
 
