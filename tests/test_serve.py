@@ -20,7 +20,7 @@ from tests.networks import ONNX_TOML, write_onnx
 from tests.processes import call, environment, running, served, started, stopped, until, workers
 
 CLIENTS = 64
-SECONDS = 10.0
+SECONDS = 4.0
 
 
 @pytest.fixture

@@ -11,6 +11,11 @@ from tests.networks import ONNX_TOML, write_fake, write_onnx
 
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
+    return write_models(tmp_path)
+
+
+def write_models(tmp_path: Path) -> Path:
+    """The folder m/ with a network `net` and a fake `masked`."""
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "net.toml").write_text(ONNX_TOML)

@@ -17,19 +17,48 @@ import pytest
 
 from tests.processes import running, started, until, workers
 from tests.tasks.bulk.audits import GAMES, audited, fens, run
+from tests.tasks.bulk.conftest import write_models
 
 
-def auditing(file: Path, out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "movemask", "audit", str(file), "--models-dir", str(models), "--model", "net"]
+def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    command = [
+        sys.executable,
+        "-m",
+        "movemask",
+        "audit",
+        str(models.parent / "x.fen"),
+        "--models-dir",
+        str(models),
+        "--model",
+        "net",
+    ]
     return started([*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], stderr=subprocess.PIPE)
+
+
+POSITIONS = 600 * 20  # in parts of 2,000: enough that a run can be stopped after two
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all, with the positions beside it, so that runs can be compared."""
+    folder = tmp_path_factory.mktemp("all")
+    (folder / "x.fen").write_text("\n".join(fens(600) * (POSITIONS // 600)))
+    return write_models(folder)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, Any]:
+    """What a run comes to that nobody stops."""
+    out = tmp_path_factory.mktemp("whole") / "out"
+    audited(models.parent / "x.fen", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", out)
+    return comparable(out)
 
 
 @contextmanager
 def halfway(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[bytes]]:
     """An audit into out/ that has done two parts or more, and is not through."""
-    (tmp_path / "x.fen").write_text("\n".join(fens(600) * 40))
     parts = tmp_path / "out" / "parts"
-    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as process:
+    with auditing(tmp_path / "out", models) as process:
         until(lambda: len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None, "two parts")
         assert process.poll() is None, "the run was over before it could be stopped"
         yield process
@@ -41,7 +70,9 @@ def comparable(out: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, models: Path, by: signal.Signals) -> None:
+def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(
+    tmp_path: Path, models: Path, whole: dict[str, Any], by: signal.Signals
+) -> None:
     with halfway(tmp_path, models) as process:
         process.send_signal(by)
         assert process.wait(60) == (130 if by == signal.SIGINT else -signal.SIGKILL)
@@ -49,7 +80,7 @@ def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, mo
     kept = {file.name: file.stat().st_mtime_ns for file in parts.glob("*.parquet")}
     assert kept
     seen: dict[str, int] = {}
-    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as again:
+    with auditing(tmp_path / "out", models) as again:
         while again.poll() is None:
             for file in list(parts.glob("*.parquet")):
                 try:
@@ -59,9 +90,7 @@ def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(tmp_path: Path, mo
             time.sleep(0.02)
         assert again.returncode == 0
     assert {name: seen[name] for name in kept} == kept  # what was done was not done again
-    whole = ("--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
-    audited(tmp_path / "x.fen", "--models-dir", models, *whole)
-    assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
+    assert comparable(tmp_path / "out") == whole
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
@@ -74,17 +103,18 @@ def test_workers_end_with_an_audit_that_is_killed(tmp_path: Path, models: Path, 
         until(lambda: not any(map(running, begun)), "the workers have ended")
 
 
-def test_a_worker_that_is_killed_is_told_in_one_line_and_nothing_is_counted_twice(tmp_path: Path, models: Path) -> None:
+def test_a_worker_that_is_killed_is_told_in_one_line_and_nothing_is_counted_twice(
+    tmp_path: Path, models: Path, whole: dict[str, Any]
+) -> None:
     with halfway(tmp_path, models) as process:
         os.kill(min(workers(process.pid)), signal.SIGKILL)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 1
     assert said.decode().strip().splitlines()[-1].startswith("Error: a worker process died, perhaps for want of memory")
     assert b"Traceback" not in said
-    with auditing(tmp_path / "x.fen", tmp_path / "out", models) as again:
+    with auditing(tmp_path / "out", models) as again:
         assert again.wait(120) == 0
-    audited(tmp_path / "x.fen", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", tmp_path / "whole")
-    assert comparable(tmp_path / "out") == comparable(tmp_path / "whole")
+    assert comparable(tmp_path / "out") == whole
 
 
 def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -> None:
