@@ -1,11 +1,14 @@
-"""Runs the trials and prints the rows of docs/reliability.md: `scripts/test-hostile [TRIAL…] [--long]`."""
+"""Runs the trials and prints the rows of docs/reliability.md: `scripts/test-hostile [TRIAL…] [--times N]`."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
-from benchmarks.hostile import faults, fuzz, load, slow
+from benchmarks.hostile import clock, faults, fuzz, guided, load, postgres, slow, workers
 from benchmarks.hostile.trial import HEAD, Trial
 
 #: Each trial, given how many times as long as usual it may take.
@@ -13,32 +16,39 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "fairness": lambda times: load.fairness(12 * times),
     "overload": lambda times: load.overload(8 * times),
     "batches": lambda times: load.many_batches(10 * times),
-    "slowloris": lambda times: slow.slowloris(200 * times),
+    "slowloris": lambda times: slow.slowloris(300 * times),
     "unread": lambda times: slow.unread(200),
     "crowd": lambda times: slow.crowd(2000),
     "heads": lambda times: slow.heads(10),
     "stopping": lambda times: slow.stopping(),
     "database": lambda times: faults.database(),
+    "postgres": lambda times: postgres.postgres(4 * times),
+    "clock": lambda times: clock.clock(2),
+    "workers": lambda times: workers.workers(16 * times),
     "swapped": lambda times: faults.swapped(10 * times),
     "fuzz": lambda times: fuzz.fuzz(40 * times),
+    "guided": lambda times: guided.guided(30 * times),
     "soak": lambda times: faults.soak(60 * times),
 }
 
 
 def main(arguments: list[str]) -> int:
     """The number of promises that were not kept."""
-    times = 10 if "--long" in arguments else 1
-    names = [name for name in arguments if name != "--long"] or list(TRIALS)
-    unknown = [name for name in names if name not in TRIALS]
+    parser = argparse.ArgumentParser(prog="scripts/test-hostile", description=__doc__)
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=", ".join(TRIALS))
+    parser.add_argument("--times", type=int, default=1, metavar="N", help="N times as long as usual")
+    parser.add_argument("--tally", type=Path, help="file to which fuzz adds its counts, for a trial in pieces")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.trials if name not in TRIALS]
     if unknown:
-        print(f"no trial {', '.join(unknown)}; there are {', '.join(TRIALS)}", file=sys.stderr)
-        return 1
+        parser.error(f"no trial {', '.join(unknown)}; there are {', '.join(TRIALS)}")
     print(HEAD)
     broken = 0
-    for name in names:
-        for trial in TRIALS[name](times):
-            print(trial.row, flush=True)
-            broken += not trial.kept
+    for name in given.trials or TRIALS:
+        trial = partial(fuzz.fuzz, tally=given.tally) if name == "fuzz" and given.tally else None
+        for row in trial(40 * given.times) if trial else TRIALS[name](given.times):
+            print(row.row, flush=True)
+            broken += not row.kept
     return broken
 
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,16 +70,18 @@ def free_port() -> int:
 
 
 @contextmanager
-def service(**settings: str) -> Iterator[Service]:
-    """A running service with these settings (MOVEMASK_…, in lower case without the prefix)."""
+def service(environment: Mapping[str, str] | None = None, **settings: str) -> Iterator[Service]:
+    """A running service with these settings (MOVEMASK_…, in lower case without the prefix) and other variables."""
     with tempfile.TemporaryDirectory(prefix="movemask-hostile-") as folder:
         port = free_port()
         variables = {f"MOVEMASK_{name.upper()}": value for name, value in settings.items()}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
-        environment = {**kept, "PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port), **variables}
+        ours = {"PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port)}
         with open(Path(folder) / "log.txt", "wb") as log:
             command = [sys.executable, "-m", "movemask", "serve"]
-            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command, cwd=folder, env={**kept, **ours, **variables, **(environment or {})}, stdout=log, stderr=log
+            )
         try:
             for _ in range(300):
                 try:

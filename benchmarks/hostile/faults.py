@@ -17,14 +17,21 @@ from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
 
 
-def _json(tried: Service, path: str) -> Any:
+def figures(tried: Service, path: str) -> Any:
+    """What the service says at `path`."""
     with urllib.request.urlopen(f"http://127.0.0.1:{tried.port}{path}", timeout=30) as answer:
         return json.loads(answer.read())
 
 
-def _ask(tried: Service, seconds: float) -> Times:
+def ask(tried: Service, seconds: float, clients: int = 1) -> Times:
+    """Single requests, one after another by each client, for a time."""
     times = Times()
-    asyncio.run(repeat(tried.port, SINGLE, time.monotonic() + seconds, times, pause=0.01))
+
+    async def all_of_them() -> None:
+        end = time.monotonic() + seconds
+        await asyncio.gather(*(repeat(tried.port, SINGLE, end, times, pause=0.01) for _ in range(clients)))
+
+    asyncio.run(all_of_them())
     return times
 
 
@@ -67,16 +74,16 @@ def database() -> Iterator[Trial]:
     """What happens to SQLite's file while the service answers."""
     for name, fault in FAULTS.items():
         with service() as tried:
-            _ask(tried, 2)
+            ask(tried, 2)
             time.sleep(1)
             fault(tried.folder / "movemask.db")
-            during = _ask(tried, 3)
+            during = ask(tried, 3)
             time.sleep(7)
-            state = _json(tried, "/readyz")["audit"]
-            again = _ask(tried, 1)
+            state = figures(tried, "/readyz")["audit"]
+            again = ask(tried, 1)
             time.sleep(2)
             try:
-                counted = sum(one["positions"] for one in _json(tried, "/v1/leakage")["models"].values())
+                counted = sum(one["positions"] for one in figures(tried, "/v1/leakage")["models"].values())
             except OSError:
                 counted = -1
             bad = sum(map(len, during.seconds.values())) - during.count(200)
@@ -129,10 +136,10 @@ def swapped(seconds: float) -> Iterator[Trial]:
 def soak(seconds: float) -> Iterator[Trial]:
     """Steady load; memory, descriptors and p99 of the second and of the last tenth."""
     with service() as tried:
-        _ask(tried, seconds / 10)
-        first, memory, descriptors = _ask(tried, seconds / 10), tried.rss_mb, tried.descriptors
-        _ask(tried, seconds * 7 / 10)
-        last = _ask(tried, seconds / 10)
+        ask(tried, seconds / 10)
+        first, memory, descriptors = ask(tried, seconds / 10), tried.rss_mb, tried.descriptors
+        ask(tried, seconds * 7 / 10)
+        last = ask(tried, seconds / 10)
         grown, more = tried.rss_mb - memory, tried.descriptors - descriptors
         seen = (
             f"memory {memory:.0f} MB, {grown:+.1f} MB; descriptors {descriptors}, {more:+d}; p99 "

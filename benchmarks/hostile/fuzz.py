@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import chess
@@ -136,8 +137,9 @@ def _read(fen: str) -> tuple[chess.Board | None, str]:
     return board, "" if status == chess.STATUS_VALID else str(status)
 
 
-def fuzz(seconds: float, seed: int | None = None) -> Iterator[Trial]:
-    """Positions in batches and arbitrary requests, for a time; the seed is told."""
+def fuzz(seconds: float, seed: int | None = None, tally: Path | None = None) -> Iterator[Trial]:
+    """Positions in batches and arbitrary requests, for a time; the seed is told. With a `tally`, what earlier runs have
+    left in that file is added, so that a long trial may be run in pieces."""
     seed = random.randrange(2**31) if seed is None else seed
     found = Fuzz(seed)
 
@@ -147,7 +149,7 @@ def fuzz(seconds: float, seed: int | None = None) -> Iterator[Trial]:
         async def client() -> None:
             connection = Connection(port)
             while time.monotonic() < end:
-                await found.batch(connection, 200)
+                await found.batch(connection, 1000)
                 for _ in range(100):
                     await found.anything(connection)
             connection.close()
@@ -156,8 +158,19 @@ def fuzz(seconds: float, seed: int | None = None) -> Iterator[Trial]:
 
     with service() as tried:
         asyncio.run(trial(tried.port))
+        peak = tried.peak_mb
     for text in found.wrong[:20]:
         print("WRONG:", text)
-    statuses = ", ".join(f"{count} x {status}" for status, count in sorted(found.statuses.items()))
-    seen = f"{found.items} positions and {found.requests} requests ({statuses}); {len(found.wrong)} wrong; seed {seed}"
-    yield Trial("random positions and requests over all routes", "right, or a 4xx; never a 500", seen, not found.wrong)
+    counts = Counter({"positions": found.items, "requests": found.requests, "wrong": len(found.wrong), "runs": 1})
+    counts.update({str(status): count for status, count in found.statuses.items()})
+    if tally is not None:
+        if tally.exists():
+            counts.update(json.loads(tally.read_text()))
+        tally.write_text(json.dumps(counts))
+    statuses = ", ".join(f"{counts[name]:,} x {name}" for name in sorted(filter(str.isdigit, counts)))
+    seen = (
+        f"{counts['positions']:,} positions and {counts['requests']:,} requests ({statuses}) in {counts['runs']} runs; "
+        f"{counts['wrong']} wrong; peak {peak:.0f} MB; last seed {seed}"
+    )
+    kept = not counts["wrong"]
+    yield Trial("random positions and requests over all routes", "right, or a 4xx; never a 500", seen, kept)

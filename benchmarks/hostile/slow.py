@@ -36,6 +36,10 @@ async def _half_body(streams: Streams) -> None:
     streams[1].write(_BODY + b"{")
 
 
+async def _large_body(streams: Streams) -> None:
+    streams[1].write(_BODY.replace(b"20000", b"8388608").replace(b"/v1/policy", b"/v1/policy/batch") + b"{")
+
+
 async def _body_drip(streams: Streams) -> None:
     streams[1].write(_BODY)
     while True:
@@ -54,6 +58,7 @@ KINDS: dict[str, Callable[[Streams], Awaitable[None]]] = {
     "drip a head": _head_drip,
     "send half a body": _half_body,
     "drip a body": _body_drip,
+    "announce a body of 8 MiB and send a byte": _large_body,
 }
 
 
@@ -79,7 +84,7 @@ async def _behave(port: int, how: Callable[[Streams], Awaitable[None]]) -> float
 
 
 def slowloris(count: int) -> Iterator[Trial]:
-    """Five kinds of clients that never finish their request, and those who ask properly meanwhile."""
+    """Six kinds of clients that never finish their request, and those who ask properly meanwhile."""
     with service(**_SHORT) as tried:
         before = tried.log_bytes
         for name, how in KINDS.items():

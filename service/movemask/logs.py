@@ -13,6 +13,7 @@ import re
 import select
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -105,23 +106,26 @@ class JsonFormatter(logging.Formatter):
 
 
 class Repeated(logging.Filter):
-    """Drops lines that libraries repeat for every broken connection: `most` of a text in `seconds`, then a count."""
+    """Drops lines that libraries repeat for every broken connection: `most` of a text in `seconds`, then a count.
 
-    def __init__(self, most: int = 5, seconds: float = 10) -> None:
+    `clock` must not jump, as a record's own time does when the system's clock is set.
+    """
+
+    def __init__(self, most: int = 5, seconds: float = 10, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._most, self._seconds = most, seconds
+        self._most, self._seconds, self._clock = most, seconds, clock
         self._seen: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the line is logged."""
         if record.levelno < logging.WARNING:
             return True
-        text = str(record.msg)[:100]
-        since, count = self._seen.get(text, (record.created, 0))
-        if record.created - since >= self._seconds:
+        text, now = str(record.msg)[:100], self._clock()
+        since, count = self._seen.get(text, (now, 0))
+        if now - since >= self._seconds:
             if count > self._most:
                 record.msg = f"{record.msg} ({count - self._most} more like it were not logged)"
-            since, count = record.created, 0
+            since, count = now, 0
         if len(self._seen) > 100:
             self._seen.clear()
         self._seen[text] = since, count + 1

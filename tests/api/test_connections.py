@@ -25,14 +25,12 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 
 
 @asynccontextmanager
-async def listening(
-    app: Any, refusal: Any = lambda: None, **limits: Any
-) -> AsyncIterator[tuple[list[Connection], int]]:
+async def listening(app: Any, full: Any = lambda: False, **limits: Any) -> AsyncIterator[tuple[list[Connection], int]]:
     """Connections that are made at a port, and the port."""
     config = uvicorn.Config(app, lifespan="off")
     config.load()
     made: list[Connection] = []
-    doors = Doors(Limits(**limits), refusal)
+    doors = Doors(Limits(**limits), full)
     watching = asyncio.create_task(doors.watch())
 
     def opened() -> Connection:
@@ -271,26 +269,76 @@ def test_the_work_of_a_client_that_has_closed_both_sides_is_ended() -> None:
     asyncio.run(main())
 
 
-def test_a_request_that_cannot_be_taken_is_refused_at_once_and_the_connection_kept() -> None:
-    reasons = ["full", None, "full"]
+@pytest.mark.parametrize("parts", [1, 2, 40])
+@pytest.mark.parametrize("more", [b"", b"X: y\r\nExpect: nothing\r\n"])
+def test_a_request_that_cannot_be_taken_is_refused_at_once_and_the_connection_kept(parts: int, more: bytes) -> None:
+    full = ["full"]
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        post = HEAD + more + b"\r\n1234567890"
+        size = -(-len(post) // parts)
+        for start in range(0, len(post), size):
+            writer.write(post[start : start + size])
+            await asyncio.sleep(0.002)
+        head = await reader.readuntil(b"\r\n\r\n")
+        return head + await reader.readexactly(int(head.partition(b"content-length: ")[2].split(b"\r\n")[0]))
+
+    async def main() -> None:
+        async with listening(echo, lambda: bool(full)) as (_, port):
+            streams = await asyncio.open_connection("127.0.0.1", port)
+            for _ in range(3):
+                refused = await ask(*streams)
+                assert refused.startswith(b"HTTP/1.1 503 ")
+                assert b"retry-after: 1" in refused
+                assert b'"type":"urn:movemask:problem:overloaded"' in refused
+            full.clear()
+            for _ in range(2):
+                answer = await ask(*streams)
+                assert answer.startswith(b"HTTP/1.1 200 ")
+                assert answer.endswith(b"\r\n10")
+            full.append("full")
+            assert (await ask(*streams)).startswith(b"HTTP/1.1 503 ")
+            streams[1].transport.abort()
+
+    asyncio.run(main())
+
+
+def test_a_request_that_comes_while_another_is_answered_is_answered_too() -> None:
+    made: list[Connection] = []
 
     async def main() -> bytes:
-        async with listening(echo, reasons.pop) as (_, port):
+        async with listening(echo, lambda: bool(made and made[0].cycle)) as (connections, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            while not connections:
+                await asyncio.sleep(0.01)
+            made.append(connections[0])
             post = HEAD + b"\r\n1234567890"
-            return await sent(port, post + post + HEAD + b"Connection: close\r\n\r\n1234567890")
+            writer.write(post + post + HEAD + b"Connection: close\r\n\r\n1234567890")
+            answer = await asyncio.wait_for(reader.read(), 20)
+            writer.transport.abort()
+        return answer
 
-    first, second, third = asyncio.run(main()).split(b"HTTP/1.1 ")[1:]
-    assert first.startswith(b"503 ")
-    assert b"retry-after: 1" in first
-    assert b'"type":"urn:movemask:problem:overloaded"' in first
-    assert second.startswith(b"200 ")
-    assert second.endswith(b"10")
-    assert third.startswith(b"200 ")  # it came while the second was being answered
+    assert asyncio.run(main()).count(b"HTTP/1.1 200 ") == 3
+
+
+def test_a_connection_that_was_refused_is_kept_for_as_long_as_any_other() -> None:
+    async def main() -> bytes:
+        async with listening(echo, lambda: True) as (made, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            while not made:
+                await asyncio.sleep(0.01)
+            made[0].timeout_keep_alive = 1
+            writer.write(HEAD + b"\r\n1234567890")
+            got = await asyncio.wait_for(reader.read(), 20)
+            writer.transport.abort()
+        return got
+
+    assert asyncio.run(main()).count(b"HTTP/1.1 503 ") == 1
 
 
 def test_probes_are_answered_however_full_the_service_is() -> None:
     async def main() -> bytes:
-        async with listening(echo, lambda: "full") as (_, port):
+        async with listening(echo, lambda: True) as (_, port):
             return await sent(port, b"GET /livez?x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 
     assert asyncio.run(main()).startswith(b"HTTP/1.1 200 ")

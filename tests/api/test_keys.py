@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fastapi.testclient import TestClient
+from starlette.routing import Mount
 
 from movemask.api import keys as api_keys
-from movemask.api.access import OPEN, SCOPES
 from movemask.api.app import create_app
 from movemask.api.keys import Keys, read_keys
 from movemask.cli.main import main
@@ -59,20 +59,117 @@ def test_each_scope_opens_its_routes_and_no_others(serve: Serve, tmp_path: Path)
             assert status(client, method, path, text) == (200 if scope == needed else 403), (scope, path)
 
 
-def test_every_route_without_a_key_is_401_but_those_that_are_open(serve: Serve) -> None:
-    client = serve(api_keys=SECRET)
+#: Of each route, the scopes of which a key needs one; none where no key is needed. A new route must be added here.
+NEEDED: dict[str, str] = {
+    "POST /v1/policy": "policy",
+    "POST /v1/policy/batch": "policy",
+    "POST /v1/policy/sweep": "policy",
+    "POST /v1/move": "policy",
+    "POST /v1/games": "policy",
+    "POST /v1/audit": "policy",
+    "GET /v1/models": "policy audit",
+    "GET /v1/models/{name}": "policy audit",
+    "GET /v1/leakage": "audit",
+    "GET /v1/leakage/history": "audit",
+    "GET /v1/leakage/worst": "positions",
+    "GET /v1/leakage/positions": "positions",
+    "GET /v1/version": "policy audit positions metrics",
+    "GET /metrics": "metrics",
+    "GET /": "",
+    "GET /page/{version}/{name}": "",
+    "GET /livez": "",
+    "GET /readyz": "",
+    "GET /docs": "",
+    "GET /docs/oauth2-redirect": "",
+    "GET /redoc": "",
+    "GET /openapi.json": "",
+}
+
+
+def routes_of(app: Any) -> set[str]:
+    """All routes as `METHOD /path`, those below a router too; HEAD goes with GET."""
+    found = set()
+    waiting = list(app.routes)
+    while waiting:
+        route = waiting.pop()
+        if isinstance(route, Mount):
+            assert route.path == "/static-offline-docs", f"{route.path}: say who may use what is mounted"
+        elif hasattr(route, "methods"):
+            found |= {f"{method} {route.path}" for method in route.methods or {"GET"} if method != "HEAD"}
+        else:
+            waiting += route.original_router.routes if hasattr(route, "original_router") else route.routes
+    return found
+
+
+def test_every_route_needs_its_scope_and_no_route_is_forgotten(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    texts = {scope: new(file, f"key-{scope}", scope) for scope in ASKED}
+    client = serve(api_keys_file=file)
     app: Any = client.app
-    routes = {path: {method.upper() for method in methods} for path, methods in app.openapi()["paths"].items()}
-    routes |= {route.path: {"GET"} for route in app.routes if hasattr(route, "path")}
-    assert len(routes) > 18
-    for path, methods in routes.items():
-        is_open = path == "/" or path.startswith(OPEN)
-        assert is_open or path.startswith(tuple(prefix for prefix, _ in SCOPES)), f"{path}: say who may use it"
-        for method in methods:
-            found = status(client, method, path.replace("{name}", "fake"))
-            assert (found == 401) == (not is_open), (method, path, found)
-    for path in ("/v1", "/v1/nothing", "/nothing", "http://testserver//metrics", "/metrics/"):
-        assert status(client, "GET", path) == 401, path
+    documented = {f"{way.upper()} {path}" for path, ways in app.openapi()["paths"].items() for way in ways}
+    routes = routes_of(app) | documented
+    assert routes == set(NEEDED)
+    for route, scopes in NEEDED.items():
+        needed = scopes.split()
+        method, path = route.split()
+        path = path.replace("{name}", "fake")
+        for way in (method, "HEAD") if method == "GET" else (method,):
+            assert (status(client, way, path) == 401) == bool(needed), (way, path)
+            for scope, text in texts.items():
+                found = status(client, way, path, text)
+                assert (found == 403) == bool(needed and scope not in needed), (way, path, scope, found)
+                assert found != 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1", "/v1/nothing", "/nothing", "//metrics", "/metrics/", "/V1/policy", "/v1/leakage/positions/"),
+        *("//v1/leakage/positions", "/v1//leakage/positions", "/v1/leakage/%70ositions", "/v1%2fleakage%2fpositions"),
+        *("/page/../v1/leakage/positions", "/docs/../metrics", "/livez/../metrics", "/page/%2e%2e/metrics"),
+        *("/v1/leakage/positions?key=KEY", "/v1/leakage/positions?access_token=KEY", "/v1/leakage/positions;x=/livez"),
+        *("/livez/metrics", "/static-offline-docs/../metrics", "/static-offline-docs/..%2f..%2fapp.py", "/%6detrics"),
+    ],
+)
+@pytest.mark.parametrize("key", [None, "policy"])
+def test_no_way_of_writing_a_path_opens_it(serve: Serve, path: str, key: str | None) -> None:
+    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2")
+    text = SECRET if key else None
+    headers = {} if text is None else {"Authorization": f"Bearer {text}"}
+    url = "http://testserver" + path.replace("KEY", SECRET + "2")
+    answer = client.request("GET", url, headers=headers, follow_redirects=False)
+    assert answer.status_code in (401, 403, 404, 307), answer.status_code
+    assert "movemask_" not in answer.text
+    assert '"positions"' not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([f"Bearer {SECRET}"], 200),
+        ([f"BEARER   {SECRET}  "], 200),
+        ([f"Bearer {SECRET}", f"Bearer {SECRET}"], 401),
+        (["Bearer wrong-key-of-some-length-01", f"Bearer {SECRET}"], 401),
+        ([f"Bearer {SECRET}, Bearer {SECRET}"], 401),
+        ([f"Bearer {SECRET.upper()}"], 401),
+        ([f"Bearer {SECRET}\x00"], 401),
+        ([f"Bearer sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}"], 401),
+        ([f"Bearer {hashlib.sha256(SECRET.encode()).hexdigest()}"], 401),
+        (["Bearer env-1"], 401),
+        ([f"Basic {SECRET}"], 401),
+        ([SECRET], 401),
+        ([""], 401),
+        (["Bearer " + "x" * 50_000], 401),
+    ],
+)
+def test_only_the_key_itself_given_once_is_a_key(serve: Serve, values: list[str], found: int) -> None:
+    client = serve(api_keys=SECRET)
+    headers = [(b"Authorization", value.encode()) for value in values]
+    assert client.get("/v1/models", headers=headers).status_code == found
+    for name in ("X-API-Key", "Proxy-Authorization", "X-Authorization", "Cookie", "X-Forwarded-Authorization"):
+        assert client.get("/v1/models", headers={name: f"Bearer {SECRET}"}).status_code == 401
+    for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "X-Original-URL", "X-Rewrite-URL", "Host"):
+        assert client.get("/metrics", headers={name: "127.0.0.1"}).status_code == 401
 
 
 def test_a_refusal_is_a_problem_that_says_how_to_ask(serve: Serve) -> None:

@@ -77,6 +77,7 @@ def test_keys_have_shares_of_their_own(serve: Serve) -> None:
         (["1.1.1.1", "1.1.1.1", "2.2.2.2"], [200, 429, 200]),
         (["2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"], [200, 429, 200]),
         (["1.1.1.1, 9.9.9.9", "2.2.2.2, 9.9.9.9"], [200, 429]),
+        (["::ffff:1.1.1.1", "::ffff:2.2.2.2", "1.1.1.1"], [200, 200, 429]),
     ],
 )
 def test_addresses_behind_a_proxy_have_shares_of_their_own(

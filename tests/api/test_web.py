@@ -97,6 +97,8 @@ def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> 
         (2, ["6.6.6.6, 1.1.1.1", "2.2.2.2"], "1.1.1.1"),
         (2, ["1.1.1.1"], "9.9.9.9"),
         (1, ["2001:DB8::1"], "2001:db8::1"),
+        (1, ["::ffff:192.0.2.1"], "192.0.2.1"),  # from a proxy that listens on ::
+        (1, ["9.9.9.8, 1.1.1.1", ""], "9.9.9.9"),  # the proxy saw nobody: not what the client wrote
         (1, ["nobody"], "9.9.9.9"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from movemask.api import keys, problems
@@ -80,6 +82,20 @@ def key_of(scope: Scope) -> Key | None:
     """The key of a request; None without one."""
     key: Key | None = scope.get(_KEY)
     return key
+
+
+def client_of(scope: Scope) -> str:
+    """Whose request it is: the name of its key, or its address; of IPv6 the network, all of which a client has."""
+    key = key_of(scope)
+    if key is not None:
+        return f"key {key.name}"
+    address = scope["client"][0] if scope.get("client") else ""
+    if ":" in address:
+        try:
+            return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+        except ValueError:
+            return str(address)
+    return str(address)
 
 
 def may(scope: Scope, wanted: keys.Scope) -> bool:

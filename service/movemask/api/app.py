@@ -130,7 +130,7 @@ def create_app(
     app.add_middleware(Shares, bodies=frozenset(route.path for route in direct), settings=settings, metrics=metrics)
     app.state.in_flight = InFlight(settings)
     app.state.metrics = metrics
-    app.add_middleware(Admission, in_flight=app.state.in_flight, settings=settings, metrics=metrics)
+    app.add_middleware(Admission, in_flight=app.state.in_flight, metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)
     app.add_middleware(web.Web, settings=settings, metrics=metrics)
     if settings.cors_origins:

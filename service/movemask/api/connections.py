@@ -7,14 +7,12 @@ import socket
 import time
 from typing import Any
 
-import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.utils import is_ssl
 
-from movemask.api import problems
-from movemask.api.admission import PROBES
+from movemask.api import overload
 from movemask.api.doors import Doors, gone
-from movemask.errors import Overloaded
+from movemask.api.turns import turns_of
 
 #: Bytes of a request's line and headers, and number of headers.
 MAX_HEAD = 65_536
@@ -23,16 +21,6 @@ MAX_HEADERS = 100
 #: Bytes of a body that are read and thrown away after it has been refused, so that the client, which is still sending,
 #: comes to reading why.
 _DISCARDED = 64 << 20
-
-_PROBES = frozenset(path.encode() for path in PROBES)
-
-#: The answer to what cannot be taken now, made once: under overload there are thousands a second.
-_PROBLEM = problems.problem_of(Overloaded("too many requests are in flight; try again later", retry_after=1))
-_BODY = orjson.dumps(_PROBLEM.model_dump(mode="json", exclude_unset=True))
-_HEAD = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 1\r\n"
-    b"cache-control: no-store\r\nx-content-type-options: nosniff\r\ncontent-length: %d\r\n" % len(_BODY)
-)
 
 #: Seconds after which a half-closed client that had closed both sides is known to be gone.
 _PROBED = 0.05
@@ -59,11 +47,15 @@ class Connection(HttpToolsProtocol):
         self._discarded = 0
         self._refused = False
         self._skipping = False  # the body of a request that has been refused
+        self._between = True  # no request is under way
+        self._turns = turns_of(self.loop)
+        self._descriptor = -1
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         opened = transport.get_extra_info("socket")
         if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._descriptor = -1 if opened is None else opened.fileno()
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
         self._wait(self._doors.limits.head_seconds)
@@ -73,10 +65,17 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._doors.leave(self)
+        if self._turns is not None:
+            self._turns.taken(self._descriptor)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
+            return
+        if self._idle and self._doors.full() and overload.is_plain_request(data):
+            self._unset_keepalive_if_required()
+            self._wait(self.timeout_keep_alive)  # `Doors` ends it, which costs less than a timer for each refusal
+            self._send_refusal(overload.answer())
             return
         went_on = self._in_head
         super().data_received(data)
@@ -103,7 +102,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def on_message_begin(self) -> None:
-        self._in_head, self._head, self._fields = True, 0, 0
+        self._between, self._in_head, self._head, self._fields = False, True, 0, 0
         self._wait(self._doors.limits.head_seconds)
         super().on_message_begin()
 
@@ -124,8 +123,10 @@ class Connection(HttpToolsProtocol):
             return
         self._wait(self._doors.limits.body_seconds)
         self._discarded = 0
-        if self._doors.refusal() is not None and self._refuse_load():
+        if self._doors.full() and self._refuse_load():
             return
+        if self._turns is not None:
+            self._turns.taken(self._descriptor)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -140,10 +141,12 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self._refused:
             return
-        self.until = None
+        self._between = True
         if self._skipping:
             self._skipping = False
+            self._wait(self.timeout_keep_alive)
             return
+        self.until = None
         super().on_message_complete()
 
     def too_slow(self) -> None:
@@ -154,25 +157,29 @@ class Connection(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    @property
+    def _idle(self) -> bool:
+        """Whether the next byte begins a request, and the last has been answered."""
+        return self._between and (self.cycle is None or self.cycle.response_complete)
+
     def _refuse_load(self) -> bool:
-        """Answers 503 without a task for the request, at a tenth of the cost, and keeps the connection; False for a
-        request that must be answered, or that comes while another is."""
-        idle = self.cycle is None or self.cycle.response_complete
-        if not idle or self.parser.should_upgrade() or self.url.partition(b"?")[0] in _PROBES:
+        """Answers 503 without a task for the request, and keeps the connection; False for a request that must be
+        answered, or that comes while another is."""
+        free = self.cycle is None or self.cycle.response_complete
+        if not free or self.parser.should_upgrade() or overload.is_probe(self.url):
             return False
-        self._doors.refused(_PROBLEM)
         keep = self.parser.should_keep_alive() and not self.expect_100_continue
-        head = _HEAD + (b"\r\n" if keep else b"connection: close\r\n\r\n")
-        self._unset_keepalive_if_required()
-        self.transport.write(head + (b"" if self.parser.get_method() == b"HEAD" else _BODY))
         self._skipping = True
-        if keep:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
-        else:
+        self._send_refusal(overload.answer(keep=keep, head=self.parser.get_method() == b"HEAD"))
+        if not keep:
             self.transport.close()
         return True
+
+    def _send_refusal(self, answer: bytes) -> None:
+        self._doors.count_refusal()
+        if self._turns is not None:
+            self._turns.refused(self._descriptor)
+        self.transport.write(answer)
 
     def _wait(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds

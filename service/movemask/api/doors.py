@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from movemask.api.schemas.problem import Problem
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -68,22 +67,23 @@ class Doors:
 
     Parameters
     ----------
-    refusal : why a request cannot be taken now, asked before anything is done for it; None if it can
-    refused : called with the problem of each request that was refused so
+    full : whether no request can be taken now, asked before anything is done for one
+    refused : called with the number of requests that were refused so, twice a second
     metric : called with the number of connections, twice a second
     """
 
     def __init__(
         self,
         limits: Limits | None = None,
-        refusal: Callable[[], str | None] = lambda: None,
-        refused: Callable[[Problem], None] = lambda problem: None,
+        full: Callable[[], bool] = lambda: False,
+        refused: Callable[[int], None] = lambda count: None,
         metric: Callable[[float], None] = lambda connections: None,
     ) -> None:
         self.limits = limits or Limits()
-        self.refusal, self.refused, self.metric = refusal, refused, metric
+        self.full, self.refused, self.metric = full, refused, metric
         self._open: set[Watched] = set()
         self._addresses: Counter[str] = Counter()
+        self._refusals = 0  # not yet reported
 
     def enter(self, connection: Watched) -> str | None:
         """Adds a connection; why it may not stay, if it may not."""
@@ -104,12 +104,19 @@ class Doors:
             if not self._addresses[connection.address]:
                 del self._addresses[connection.address]
 
+    def count_refusal(self) -> None:
+        """Counts a request that was refused."""
+        self._refusals += 1
+
     async def watch(self) -> None:
         """Closes connections whose time is over, until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = time.monotonic()
             self.metric(len(self._open))
+            if self._refusals:
+                self.refused(self._refusals)
+                self._refusals = 0
             for connection in list(self._open):
                 try:
                     self._look(connection, now)

@@ -162,14 +162,14 @@ class Metrics(RuntimeEvents):
         if dropped:
             self.audit_dropped.inc(dropped)
 
-    def problem(self, problem: Problem) -> None:
-        """Counts a problem sent to a client, as a response or in a batch."""
+    def problem(self, problem: Problem, count: int = 1) -> None:
+        """Counts a problem sent to a client, as a response or in a batch, so many times."""
         if problem.name == problems.SERVED_LEAKAGE:
-            self.served_leakage.inc()
+            self.served_leakage.inc(count)
         elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
-            self.rejected.labels(problem.name).inc()
+            self.rejected.labels(problem.name).inc(count)
         elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            self.invalid.labels(problem.name).inc()
+            self.invalid.labels(problem.name).inc(count)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format, of all worker processes."""

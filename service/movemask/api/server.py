@@ -23,11 +23,14 @@ import uvicorn
 from prometheus_client import multiprocess
 
 from movemask import logs
+from movemask.api import overload
+from movemask.api.admission import InFlight
 from movemask.api.app import create_app
 from movemask.api.connections import Connection
 from movemask.api.doors import Doors, Limits
 from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR, Metrics
+from movemask.api.turns import new_event_loop
 from movemask.errors import MovemaskError, SettingsError
 from movemask.inference.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise
@@ -66,7 +69,8 @@ def serve(settings: Settings) -> None:
                 "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
             )
         if settings.workers == 1:
-            asyncio.run(_run(settings, listeners, stopping))
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
+                runner.run(_run(settings, listeners, stopping))
         elif not stopping.is_set():
             _run_workers(settings, listeners)
     finally:
@@ -149,7 +153,9 @@ async def _run(
     """
     app = create_app(settings, own_process=True)
     metrics: Metrics = app.state.metrics
-    doors = Doors(Limits.of(settings), app.state.in_flight.refusal, metrics.problem, metrics.connections.set)
+    refused = partial(metrics.problem, overload.PROBLEM)
+    in_flight: InFlight = app.state.in_flight
+    doors = Doors(Limits.of(settings), lambda: in_flight.full, refused, metrics.connections.set)
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
@@ -225,7 +231,8 @@ def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
     stopping = _exit_on_signals()
     try:
-        asyncio.run(_run(settings, listeners, stopping, report))
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(_run(settings, listeners, stopping, report))
     except MovemaskError as error:
         report.failed(str(error))
         sys.exit(1)

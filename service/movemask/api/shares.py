@@ -5,7 +5,6 @@ A client is its API key, or its address without one. Each worker process counts 
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.access import key_of
+from movemask.api.access import client_of
 from movemask.api.metrics import Metrics
 from movemask.api.refusal import refuse
 from movemask.errors import RateLimited
@@ -108,7 +107,7 @@ class Shares:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        client = _client(scope)
+        client = client_of(scope)
         current_client.set(client)
         if not (self._rate or self._most) or scope["path"] in _FREE or scope["path"].startswith(_FREE_FILES):
             await self._app(scope, receive, send)
@@ -156,17 +155,3 @@ def take(scope: Scope, positions: int) -> None:
     share: Share | None = scope.get(_SHARE)
     if share is not None:
         share.take(positions)
-
-
-def _client(scope: Scope) -> str:
-    """The name of a request's key, or its address: of IPv6 the network, since a client has all of its addresses."""
-    key = key_of(scope)
-    if key is not None:
-        return f"key {key.name}"
-    address = scope["client"][0] if scope.get("client") else ""
-    if ":" in address:
-        try:
-            return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
-        except ValueError:
-            return str(address)
-    return str(address)

@@ -109,7 +109,10 @@ def _see_through(scope: Scope, proxies: int) -> None:
     addresses = [address.strip() for value in found for address in value.split(",")]
     if len(addresses) >= proxies:
         with suppress(ValueError):  # not an address
-            scope["client"] = (str(ipaddress.ip_address(addresses[-proxies])), 0)
+            address = ipaddress.ip_address(addresses[-proxies])
+            # A proxy that listens on :: writes ::ffff:192.0.2.1, and all of these would be of one network.
+            mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+            scope["client"] = (str(mapped or address), 0)
     for name, value in scope["headers"]:
         if name == b"x-forwarded-proto" and value in (b"http", b"https"):
             scope["scheme"] = value.decode()

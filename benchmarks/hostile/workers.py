@@ -1,0 +1,62 @@
+"""Worker processes killed, stopped and set to stop for good while clients ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.hostile.clients import Service, Times, repeat, service
+from benchmarks.hostile.load import SINGLE
+from benchmarks.hostile.trial import Trial
+
+_CLIENTS = 16
+_STUCK_SECONDS = 3
+
+
+def _workers(tried: Service) -> list[int]:
+    """Process ids of the workers: the children that listen, not multiprocessing's own helper."""
+    children = Path(f"/proc/{tried.process.pid}/task/{tried.process.pid}/children").read_text().split()
+    return [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def workers(seconds: float) -> Iterator[Trial]:
+    """One of two workers is killed, or stops, again and again; those whose connection it had ask again."""
+    for number, what in ((signal.SIGKILL, "killed"), (signal.SIGTERM, "ended"), (signal.SIGSTOP, "stopped for good")):
+        with service(workers="2", worker_timeout_seconds=str(_STUCK_SECONDS)) as tried:
+            times, struck = Times(), 0
+
+            async def trial(tried: Service, times: Times, number: signal.Signals) -> int:
+                end, struck = time.monotonic() + seconds, 0
+                asking = [asyncio.create_task(repeat(tried.port, SINGLE, end, times)) for _ in range(_CLIENTS)]
+                while time.monotonic() < end - 6:
+                    await asyncio.sleep(1)
+                    found = _workers(tried)
+                    if len(found) == 2:
+                        os.kill(found[struck % 2], number)
+                        struck += 1
+                        await asyncio.sleep(4 if number == signal.SIGSTOP else 1)
+                await asyncio.gather(*asking)
+                return struck
+
+            struck = asyncio.run(trial(tried, times, number))
+            left, after = len(_workers(tried)), Times()
+            asyncio.run(repeat(tried.port, SINGLE, time.monotonic() + 1, after))
+            total = sum(map(len, times.seconds.values()))
+            seen = (
+                f"{struck} times; {times.count(200)} of {total} requests answered, {times.count(0)} connections lost, "
+                f"{times.count(503)} refused; the longest answer {1e3 * max(times.seconds[200]) / 1e3:.1f} s; then "
+                f"{left} workers, {after.count(200)} of {sum(map(len, after.seconds.values()))} answered"
+            )
+            most = struck * _CLIENTS
+            kept = (
+                left == 2
+                and times.count(0) <= most
+                and after.count(0) == 0
+                and total == times.count(200) + times.count(0)
+            )
+            promised = "replaced; no connection is lost but those of the worker"
+            yield Trial(f"one of two workers is {what} beside {_CLIENTS} clients", promised, seen, kept)
