@@ -4,7 +4,7 @@
     python -m benchmarks.cluster engine                 1 to 64 actors on 1 to 4 nodes, whose network sleeps
     python -m benchmarks.cluster driver                 memory of the driver, for up to 10⁵ files and 10⁸ positions
     python -m benchmarks.cluster serving                requests/s: the plain service, and Ray Serve with one replica
-    python -m benchmarks.cluster killed                 a node is killed under serving load
+    python -m benchmarks.cluster killed throughput      a node is killed under serving load
     python -m benchmarks.cluster month --rate 1000      on paper: a month of lichess at so many positions/s a core
 
 Needs movemask[ray,audit]. Each writes a table of Markdown on standard output.
@@ -75,24 +75,25 @@ def audit(games: str, rounds: int) -> None:
 
 
 def audited(games: str, out: str, options: Sequence[str]) -> tuple[int, float, float, float]:
-    """An audit with two workers: positions, seconds in all, seconds from the first to the last finished chunk, and
-    positions a second between these."""
+    """An audit with two workers: positions, seconds in all, seconds in which the chunks from a tenth to nine tenths
+    were finished, and positions a second of these. A chunk is finished when its part is there: it may be told later."""
     started = time.perf_counter()
-    first, last, positions, begun = None, 0.0, 0, 0
-    command = [sys.executable, "-m", "movemask", "audit", games, "--out", out, "--progress", "json", "--jobs", "2"]
-    with subprocess.Popen(
-        [*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment()
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith('{"file"'):
-                positions = json.loads(line)["positions"]
-                last = time.perf_counter()
-                if first is None:
-                    first, begun = last, positions
-    if process.returncode or first is None:
+    counts: list[tuple[float, int]] = []
+    command = [sys.executable, "-m", "movemask", "audit", games, "--out", out, "--progress", "none", "--jobs", "2"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, env=environment()) as process:
+        while process.poll() is None:
+            counts.append((time.perf_counter(), len(list(Path(out).glob("parts/*.parquet")))))
+            time.sleep(0.1)
+    total = time.perf_counter() - started
+    if process.returncode:
         raise SystemExit(f"{out}: the audit failed")
-    return positions, time.perf_counter() - started, last - first, (positions - begun) / (last - first)
+    models = json.loads((Path(out) / "summary.json").read_text())["models"]
+    positions = next(iter(models.values()))["positions"]
+    chunks = max(count for _, count in counts)
+    (begin_at, begun), (end_at, ended) = (
+        next(one for one in counts if one[1] >= share * chunks) for share in (0.1, 0.9)
+    )
+    return positions, total, end_at - begin_at, positions * (ended - begun) / chunks / (end_at - begin_at)
 
 
 def engine(actors: Sequence[tuple[int, int]], seconds: float, chunks_each: int) -> None:
@@ -245,7 +246,9 @@ def main() -> None:
     one = commands.add_parser("serving")
     one.add_argument("--seconds", type=float, default=10)
     one.add_argument("names", nargs="*", metavar="WAY", help=f"of {', '.join(VARIANTS)}; all by default")
-    commands.add_parser("killed").add_argument("--seconds", type=float, default=60)
+    one = commands.add_parser("killed")
+    one.add_argument("--seconds", type=float, default=60)
+    one.add_argument("way", choices=VARIANTS)
     one = commands.add_parser("month")
     one.add_argument("--rate", type=float, required=True, help="positions/s of one core")
     one.add_argument("--games", type=float, default=1e8)
@@ -269,7 +272,7 @@ def main() -> None:
     elif asked.command == "serving":
         serving(asked.seconds, asked.names)
     else:
-        killed(asked.seconds)
+        killed(asked.seconds, asked.way)
 
 
 if __name__ == "__main__":

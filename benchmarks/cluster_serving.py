@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load import load, request
+from benchmarks.positions import random_games
 from benchmarks.ray_nodes import environment, nodes
 from benchmarks.servers import movemask
 from movemask.settings import shipped_models
@@ -28,13 +29,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     "proxy": {},
     "threads": {"RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0", "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0"},
     "haproxy": {"RAY_SERVE_ENABLE_HA_PROXY": "1"},
-    "haproxy-threads": {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0"},
     "throughput": {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"},
-    "grpc": {
-        "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",
-        "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
-        "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
-    },
 }
 
 FENS = (
@@ -100,7 +95,7 @@ def serving_on(
 def serving(seconds: float, names: Sequence[str] = ()) -> None:
     """Requests a second of one position each, in turn: the plain service, and Ray Serve with one replica, by its own
     proxy or HAProxy."""
-    asked = [request("/v1/policy", json.dumps({"fen": fen}).encode()) for fen in FENS]
+    asked = [request("/v1/policy", json.dumps({"fen": fen}).encode()) for fen in random_games(4_000)]
     print("| service | connections | requests/s | p50 ms | p99 ms | of the plain service |")
     print("|---|---|---|---|---|---|")
     plain = {}
@@ -123,9 +118,12 @@ def _told(name: str, connections: int, found: Any, share: float) -> None:
     print(f"| {name} | {connections} | {found.rate:,.0f} | {p50:.1f} | {p99:.1f} | {share:.2f} |", flush=True)
 
 
-def killed(seconds: float) -> None:
+def killed(seconds: float, way: str) -> None:
     """Kills a node, one of three with a replica each, a third of the time in; eight clients ask all the time."""
-    with tempfile.TemporaryDirectory() as folder, serving_on(3, 1, 3, Path(folder)) as (port, cluster):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        serving_on(3, 1, 3, Path(folder), VARIANTS[way]) as (port, cluster),
+    ):
         right = {fen: _asked(port, fen) for fen in FENS}
         assert all(right.values())
         begun = time.perf_counter()

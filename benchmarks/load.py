@@ -10,6 +10,7 @@ import selectors
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,6 +46,8 @@ class Load:
 class _Connection:
     socket: socket.socket
     rng: random.Random
+    fresh: bool = True  # nothing has been answered on it
+    request: bytes = b""
     sent: float = 0.0
     missing: int | None = None  # bytes of the body that are still to come, None before the head is there
     head: bytes = field(default=b"")
@@ -66,41 +69,61 @@ def load(
 ) -> Load:
     """Sends `requests`, in an order of their own for each connection, for so long, or until `most` are answered.
 
-    What is answered in the time of warming up is not counted. Raises BadAnswer for any answer but 200.
+    What is answered in the time of warming up is not counted. A connection that is closed between two answers, as a
+    proxy does that is reloaded, is opened anew, on its request's time. Raises BadAnswer for any answer but 200.
     """
     buffer = bytearray(1 << 20)
     taken: list[float] = []
     answered = 0
     with selectors.DefaultSelector() as selector:
-        opened = [
-            _Connection(socket.create_connection(("127.0.0.1", port)), random.Random(number))
-            for number in range(connections)
-        ]
+        opened = [_Connection(_connected(port), random.Random(number)) for number in range(connections)]
         try:
             for one in opened:
-                one.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 selector.register(one.socket, selectors.EVENT_READ, one)
-                _send(one, requests)
+                _send(one, one.rng.choice(requests))
             start = time.perf_counter() + warm_up
             end = start + seconds
             while (now := time.perf_counter()) < end and (most is None or len(taken) < most):
                 for key, _ in selector.select(end - now):
                     one = key.data
-                    if _answered(one, buffer):
+                    if _closed(one):
+                        selector.unregister(one.socket)
+                        one.socket.close()
+                        one.socket, one.fresh = _connected(port), True
+                        selector.register(one.socket, selectors.EVENT_READ, one)
+                        one.socket.sendall(one.request)
+                    elif _answered(one, buffer):
                         done = time.perf_counter()
                         answered += 1
                         if done >= start:
                             taken.append(done - one.sent)
-                        _send(one, requests)
+                        _send(one, one.rng.choice(requests))
         finally:
             for one in opened:
                 one.socket.close()
     return Load(taken, min(time.perf_counter(), end) - start, answered)
 
 
-def _send(one: _Connection, requests: Sequence[bytes]) -> None:
-    one.sent = time.perf_counter()
-    one.socket.sendall(one.rng.choice(requests))
+def _connected(port: int) -> socket.socket:
+    opened = socket.create_connection(("127.0.0.1", port))
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened
+
+
+def _send(one: _Connection, asked: bytes) -> None:
+    one.request, one.sent = asked, time.perf_counter()
+    with suppress(BrokenPipeError, ConnectionResetError):  # closed meanwhile: reading will tell
+        one.socket.sendall(asked)
+
+
+def _closed(one: _Connection) -> bool:
+    """Whether a connection that has been answered on was closed before the next answer began."""
+    if one.fresh or one.head or one.missing is not None:
+        return False
+    try:
+        return not one.socket.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:
+        return True
 
 
 def _answered(one: _Connection, buffer: bytearray) -> bool:
@@ -122,5 +145,5 @@ def _answered(one: _Connection, buffer: bytearray) -> bool:
         one.missing -= count
     if one.missing > 0:
         return False
-    one.missing, one.head = None, b""
+    one.missing, one.head, one.fresh = None, b"", False
     return True

@@ -3,6 +3,7 @@ while a model is replaced."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,6 @@ import sys
 import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +21,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from benchmarks.ray_nodes import nodes
 from movemask.api.replica_metrics import GONE_SECONDS, ReplicaMetrics
 from movemask.tasks.mirror import Mirror
-from tests.conftest import ROOT
+from tests.api.on_ray import answers, command, configured, counts, without_ray
 from tests.networks import write_fake
 from tests.ports import free_port
 from tests.processes import call, environment, started, until
-
-without_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'movemask[ray]'")
-
-
-def configured(models: Path, port: int) -> str:
-    """The shipped serve.yaml for a small machine."""
-    text = (ROOT / "deploy" / "ray" / "serve.yaml").read_text()
-    for old, new in (
-        ("host: 0.0.0.0", "host: 127.0.0.1"),
-        ("port: 8000", f"port: {port}"),
-        ("proxy_location: EveryNode", "proxy_location: HeadOnly"),
-        ("postgresql://movemask@postgres/movemask", f"sqlite:///{models / 'audit.db'}"),
-        ("threads: 2 ", f"threads: 1\n      models_dir: {models}\n      models_poll_seconds: 0.2 "),
-        ("num_cpus: 2", "num_cpus: 0.5"),
-        ("health_check_period_s: 5", "health_check_period_s: 1"),
-    ):
-        assert old in text, old
-        text = text.replace(old, new)
-    return text
 
 
 @pytest.fixture(scope="module")
@@ -54,37 +35,23 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(models: Path) -> Iterator[int]:
     port = free_port()
-    (models / "serve.yaml").write_text(configured(models, port))
-    with nodes(1, cpus=2) as cluster, (models / "log.txt").open("wb") as log:
-        command = [str(Path(sys.executable).with_name("serve")), "run", "-a", cluster.address, "serve.yaml"]
-        with started(command, cwd=models, stdout=log, stderr=subprocess.STDOUT) as process:
-            until(lambda: answers(port) or process.poll() is not None, "the service answers", 240)
-            assert process.poll() is None, (models / "log.txt").read_text()
-            until(lambda: len(replicas(port)) == 2, "two replicas answer", 120)
-            yield port
-
-
-def answers(port: int) -> bool:
-    try:
-        return bool(call(port, "/readyz")["status"] == "ready")
-    except (urllib.error.URLError, ConnectionError) as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()
-        return False
+    config = configured(models, port, {"database_url": f"sqlite:///{models / 'audit.db'}"})
+    (models / "serve.yaml").write_text(json.dumps(config))
+    with (
+        nodes(1, cpus=2) as cluster,
+        (models / "log.txt").open("wb") as log,
+        started(
+            command("run", "-a", cluster.address, "serve.yaml"), cwd=models, stdout=log, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        until(lambda: answers(port) or process.poll() is not None, "the service answers", 240)
+        assert process.poll() is None, (models / "log.txt").read_text()
+        until(lambda: len(replicas(port)) == 2, "two replicas answer", 120)
+        yield port
 
 
 def policy(port: int, model: str = "fake") -> Any:
     return call(port, "/v1/policy", {"fen": "startpos", "model": model})
-
-
-def counts(port: int) -> dict[str, float]:
-    """Answered positions by replica, of all models."""
-    found: dict[str, float] = {}
-    for line in call(port, "/metrics").splitlines():
-        if line.startswith("movemask_positions_total"):
-            replica = line.partition('replica="')[2].partition('"')[0]
-            found[replica] = found.get(replica, 0) + float(line.rpartition(" ")[2])
-    return found
 
 
 def replicas(port: int) -> set[str]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from movemask.tasks.bulk.files import Folder
 from tests.processes import running, started, until, workers
 from tests.tasks.bulk.audits import GAMES, audited, fens, run
 from tests.tasks.bulk.conftest import write_models
@@ -165,3 +166,10 @@ def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, mo
     assert "holds a finished audit" in again.output
     audited(*arguments, "--restart", "--limit", 1)
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["positions"] == 10
+
+
+def test_a_file_is_read_as_it_was_written_whatever_its_name(tmp_path: Path) -> None:
+    """pyarrow would unpack what is called .zst."""
+    file = Folder(f"file://{tmp_path}/network.zst")
+    file.write_bytes(b"as it is")
+    assert file.read_bytes() == (tmp_path / "network.zst").read_bytes() == b"as it is"

@@ -13,12 +13,14 @@ import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from movemask.errors import AuditError, SourceError
+from movemask.tasks.bulk.files import Folder
 from movemask.tasks.bulk.parts import Finished, PartDone
 from movemask.tasks.bulk.run import BEGUN, NETWORKS, Job
 from movemask.tasks.bulk.sources import Entry, Passage, Source, entries
@@ -39,6 +41,7 @@ os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # stderr is for progres
 
 import ray
 import ray.data
+import ray.util.client
 
 #: Logical CPUs of an actor and of a reader: with as many of both as cores, they fill a node.
 _ACTOR_CPUS, _READER_CPUS = 0.9, 0.1
@@ -200,36 +203,72 @@ class RaySpread:
 
     def _results(self, job: Job, work: Sequence[Work]) -> Iterator[PartDone | SplitRead]:
         """Of every chunk that it is done, of every split that it was read; in any order."""
+        networks = write_networks(job.out / NETWORKS, self._contracts)
+        begun = job.out / BEGUN
+        begun.remove()
+        begun.make()
+        flow = _Flow(os.getcwd(), job, networks, work, self.auditor, self.least, self._actors, self._gpus)
+        if not ray.util.client.ray.is_connected():
+            yield from flow.results()
+            return
+        runner = ray.remote(_Runner).options(num_cpus=0).remote(flow)
+        while (one := ray.get(runner.next.remote())) is not None:
+            yield one
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """The reading and evaluating of splits by Ray Data. `here` is the driver's folder, `most` as `RaySpread.actors`."""
+
+    here: str
+    job: Job
+    networks: Sequence[Folder]
+    work: Sequence[Work]
+    auditor: type[Auditor]
+    least: int
+    most: int | None
+    gpus: float
+
+    def results(self) -> Iterator[PartDone | SplitRead]:
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # it logs to stderr as well
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.print_on_execution_start = False
         context.raise_original_map_exception = True
         context.target_max_block_size = context.target_min_block_size = _BLOCK
-        networks = write_networks(job.out / NETWORKS, self._contracts)
-        begun = job.out / BEGUN
-        begun.remove()
-        begun.make()
-        rows = [{"item": pickle.dumps(one)} for one in work]
+        rows = [{"item": pickle.dumps(one)} for one in self.work]
+        job = self.job
         read = ray.data.from_items(rows, override_num_blocks=min(len(rows), _READS)).map_batches(
             read_splits,
-            fn_kwargs={"folder": os.getcwd(), "parts": job.parts, "sizes": job.sizes},
+            fn_kwargs={"folder": self.here, "parts": job.parts, "sizes": job.sizes},
             batch_size=1,
             batch_format="numpy",
             num_cpus=_READER_CPUS,
         )
         results = read.map_batches(
             self.auditor,
-            fn_constructor_args=(os.getcwd(), networks, job.parts, begun, job.choice, self._gpus > 0),
-            compute=ray.data.ActorPoolStrategy(min_size=self.least, max_size=self._actors),
+            fn_constructor_args=(self.here, self.networks, job.parts, job.out / BEGUN, job.choice, self.gpus > 0),
+            compute=ray.data.ActorPoolStrategy(min_size=self.least, max_size=self.most),
             batch_size=None,
             batch_format="numpy",
             num_cpus=_ACTOR_CPUS,
-            num_gpus=self._gpus,
+            num_gpus=self.gpus,
         )
         for batch in results.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=1):
             for item in batch["item"]:
                 yield pickle.loads(item)
+
+
+class _Runner:
+    """An actor that runs a flow on the cluster for a driver that is connected by Ray Client, where Ray Data cannot."""
+
+    def __init__(self, flow: _Flow) -> None:
+        enter(flow.here)
+        self._results = flow.results()
+
+    def next(self) -> PartDone | SplitRead | None:
+        """The next result; None after the last."""
+        return next(self._results, None)
 
 
 def _apply(folder: str, function: Callable[[T], R], item: T) -> R:
