@@ -11,6 +11,7 @@ import pytest
 
 from movemask.api.admission import GOAL, Admission, Held, InFlight
 from movemask.api.metrics import Metrics
+from movemask.api.request_context import RequestContext, request_context
 from movemask.errors import Overloaded
 from movemask.settings import Settings
 from tests.networks import write_fake
@@ -42,6 +43,26 @@ def test_fewer_requests_are_let_in_while_all_take_too_long_and_more_again_later(
     assert room(0.001, 3) == 200
     assert 10 < room(2 * GOAL, 40) < 30
     assert room(0.01, 2000) == 200
+
+
+def test_long_requests_alone_bring_back_what_short_ones_have_lost() -> None:
+    now = [0.0]
+    flight = InFlight(Settings.read(max_requests=100), lambda: now[0])
+    for _ in range(20):
+        for one in fill(flight):
+            now[0] += 0.06
+            one.leave()
+    begun = fill(flight)
+    assert len(begun) < 30
+    for _ in range(40):
+        begun += fill(flight)
+        now[0] += 1
+        request_context.set(RequestContext(positions=1024))
+        for one in begun:
+            one.leave()
+        request_context.set(None)
+        taken, begun = len(begun), []
+    assert taken == 100
 
 
 def test_a_few_slow_requests_keep_nobody_out() -> None:

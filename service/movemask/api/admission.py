@@ -22,7 +22,7 @@ from movemask.settings import Settings
 _PIECE = 262_144
 
 #: Seconds that the fastest short request of a while may take; if all take longer, fewer are let in, but a few always.
-GOAL = 0.025
+GOAL = 0.05
 _FEW = 16
 _LOOK_SECONDS = 0.05
 
@@ -34,8 +34,8 @@ class InFlight:
     """What is in flight in a process: requests, and bytes of their bodies and large answers.
 
     If even the fastest short request of a while takes longer than GOAL, more wait than can be answered in time, and the
-    number of requests that are let in sinks by a fifth, else it rises again. The fastest counts, because one that is
-    slow by itself says nothing about the others.
+    number of requests that are let in sinks by a fifth, else it rises again once it is reached. The fastest counts,
+    because one that is slow by itself says nothing about the others.
     """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -45,6 +45,7 @@ class InFlight:
         self._of_clients: Counter[str] = Counter()  # bytes
         self._limit = self._most
         self._fastest, self._looked = math.inf, 0.0
+        self._reached = False  # since the last look
 
     @property
     def full(self) -> bool:
@@ -59,6 +60,12 @@ class InFlight:
                 f"{self._limit} of {self._most_bytes >> 20} MiB now",
                 retry_after=1,
             )
+
+    def begin(self) -> None:
+        """Counts a request that has come whole."""
+        self.requests += 1
+        if self.requests >= self._limit:
+            self._reached = True
 
     def hold(self, size: int, client: str) -> None:
         """Counts bytes of a client, or that they are gone."""
@@ -80,16 +87,16 @@ class InFlight:
         raise Overloaded(fault, retry_after=1)
 
     def answered(self, seconds: float) -> None:
-        """Counts a short request that has been answered, and how long it took."""
+        """Counts a request that has been answered, and how long it took; or infinity for a long one."""
         self._fastest = min(self._fastest, seconds)
         now = self.clock()
         if now - self._looked < _LOOK_SECONDS:
             return
-        if self._fastest > GOAL:
+        if GOAL < self._fastest < math.inf:
             self._limit = max(min(_FEW, self._most), min(self._limit, self.requests + 1) * 4 // 5)
-        else:
-            self._limit = min(self._most, self._limit + 2)
-        self._fastest, self._looked = math.inf, now
+        elif self._reached:
+            self._limit = min(self._most, self._limit * 5 // 4)
+        self._fastest, self._looked, self._reached = math.inf, now, False
 
 
 class Held:
@@ -115,7 +122,7 @@ class Held:
         if math.isnan(self._since):
             self._in_flight.check()
             self._since = self._in_flight.clock()
-            self._in_flight.requests += 1
+            self._in_flight.begin()
 
     def leave(self) -> None:
         """Counts the request as answered, once."""
@@ -123,8 +130,8 @@ class Held:
             seconds, self._since = self._in_flight.clock() - self._since, -1
             self._in_flight.requests -= 1
             context = request_context.get()
-            if context is None or context.positions <= SHORT:
-                self._in_flight.answered(seconds)
+            short = context is None or context.positions <= SHORT
+            self._in_flight.answered(seconds if short else math.inf)
 
     def release(self) -> None:
         """Gives everything back."""
