@@ -102,6 +102,8 @@ def generate(
             due = int(rate * elapsed)
             while free and sent.unsent + waiting + sent.count < due:
                 client = free.popleft()
+                if client.socket.fileno() < 0:  # the service ended it while it was free
+                    continue
                 client.ask(raw)
                 waiting += 1
             if probed and now >= probe_due:

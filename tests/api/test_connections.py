@@ -15,9 +15,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
+from movemask.api.app import create_app
 from movemask.api.connections import MAX_HEADERS, Connection
 from movemask.api.doors import Doors, Limits
 from movemask.api.refusal import refuse
+from movemask.settings import Settings
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:
@@ -342,3 +344,31 @@ def test_probes_are_answered_however_full_the_service_is() -> None:
             return await sent(port, b"GET /livez?x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
 
     assert asyncio.run(main()).startswith(b"HTTP/1.1 200 ")
+
+
+def test_livez_is_answered_at_once_under_overload_and_no_otherwise_than_always() -> None:
+    async def main() -> tuple[int, list[bytes]]:
+        full: list[bool] = []
+        app = create_app(Settings.read())
+        asked = b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n"
+        async with listening(app, lambda: bool(full)) as (made, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            answers = []
+            for _ in range(3):
+                writer.write(asked)
+                head = await reader.readuntil(b"\r\n\r\n")
+                answers.append(head + await reader.readexactly(18))
+                full.append(True)
+            writer.transport.abort()
+            return made[0].server_state.total_requests, answers
+
+    tasks, (usual, *others) = asyncio.run(main())
+
+    def fields(answer: bytes) -> set[bytes]:
+        return {line for line in answer.split(b"\r\n") if not line.startswith((b"x-request-id", b"date"))}
+
+    assert tasks == 1
+    for other in others:
+        assert other.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert other.endswith(b'{"status":"alive"}')
+        assert fields(other) == fields(usual)

@@ -1,4 +1,4 @@
-"""The answer to a request that cannot be taken now, made once: under overload there are thousands a second."""
+"""Answers under overload, made once: to what cannot be taken now, thousands a second, and to whether we are alive."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from functools import lru_cache
 
 import orjson
 
-from movemask.api import problems
+from movemask.api import problems, web
 from movemask.api.admission import PROBES
+from movemask.api.schemas.operations import AliveOut
 from movemask.errors import Overloaded
 
 PROBLEM = problems.problem_of(Overloaded("too many requests are in flight; try again later", retry_after=1))
@@ -31,6 +32,22 @@ def answer(*, keep: bool = True, head: bool = False) -> bytes:
     if keep and not head:
         return _KEPT
     return _HEAD + (b"\r\n" if keep else b"connection: close\r\n\r\n") + (b"" if head else _BODY)
+
+
+@lru_cache(maxsize=2)
+def alive(scheme: str) -> bytes:
+    """The answer to `GET /livez` without its first line and Date, just as the app gives it but for a request id."""
+    body = AliveOut(status="alive").model_dump_json().encode()
+    fields = [(b"content-length", b"%d" % len(body)), (b"content-type", b"application/json")]
+    fields += web.headers({"type": "http", "path": "/livez", "scheme": scheme})
+    return b"".join(name + b": " + value + b"\r\n" for name, value in fields) + b"\r\n" + body
+
+
+def is_plain_livez(data: bytes) -> bool:
+    """Whether `data` is one whole `GET /livez` that keeps the connection."""
+    if not data.startswith(b"GET /livez HTTP/1.1\r\n"):
+        return False
+    return is_plain_request(data.replace(b"/livez", b"/", 1))
 
 
 def is_probe(target: bytes) -> bool:
