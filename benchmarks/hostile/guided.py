@@ -24,7 +24,7 @@ _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.fen", "movemask.board.position", "movemask.board.notation", "movemask.board.pgn"),
     *("movemask.board.legality", "movemask.inference.contract", "movemask.api.bodies", "movemask.api.overload"),
-    *("movemask.api.schemas.policy", "movemask.api.positions_text"),
+    *("movemask.api.schemas.requests", "movemask.api.positions_text"),
 )
 
 
