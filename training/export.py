@@ -1,7 +1,7 @@
 """Checkpoint → ONNX and contract: `python -m training.export RUN.toml models/NAME --hardware "…"`.
 
-Writes the network as floats and as 8-bit integers, compares both with torch and with each other, and keeps as NAME the
-fastest whose top-1 is within 0.2 points of the floats'; the other one beside it.
+Writes the network as floats, compared with torch, and as 8-bit integers by the service's own quantisation on games of the
+validation split. The integers are NAME if they are within its limits; the other variant stands beside.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import argparse
 import datetime
 import hashlib
 import json
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +21,25 @@ import onnxruntime as ort
 import tomlkit
 import torch
 
+from movemask.cli.quantisation_text import quantisation_table
+from movemask.inference.registry import load_registry
 from movemask.numeric.calibration import fitted_temperature
+from movemask.tasks.quantisation.judgement import Limits
+from movemask.tasks.quantisation.positions import sets
+from movemask.tasks.quantisation.processor import REDUCED, weights_for
+from movemask.tasks.quantisation.run import Quantised, quantised
 from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run
 from training.data import PROGRESS
 from training.network import Network
-from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats, write_integers
+from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats
+from training.pgn import write_pgn
 from training.targets import read_targets
 from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
-WITHIN = 0.002  # of top-1: what the faster variant may cost
+QUANTISED_GAMES = 500  # of the validation split, that the integers are made and judged on
 COMPARED = 16384  # validation positions that the variants are compared on
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
 
@@ -48,15 +58,17 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     made = {name: run.folder / f"{name}.onnx" for name in ("fp32", "int8")}
     write_floats(network, gathered(split, rows[:64]), made["fp32"])
-    write_integers(made["fp32"], validation, made["int8"])
     difference = _difference(network, made["fp32"], gathered(split, rows[:256]))
     if not difference <= TOLERANCE:
         raise SystemExit(f"the ONNX file differs from torch by {difference}")
+    card = partial(_write_contract, run=run, state=state, network=network, hardware=hardware, purpose=purpose)
+    integers = _quantised(made["fp32"], card, run)
+    made["int8"].write_bytes(integers.onnx)
+    excess = integers.excess(Limits())
+    default = "fp32" if excess else "int8"
     top1 = {name: _top1(file, validation) for name, file in made.items()}
     feeds = feeds_of(gathered(split, rows[:32]))
     cost = microseconds(made, dict.fromkeys(made, feeds))
-    good = [name for name in made if top1[name] >= top1["fp32"] - WITHIN]
-    default = min(good, key=lambda name: cost[name])
     for name, file in made.items():
         print(f"{name}: top-1 {top1[name]:.4f}, {cost[name]:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB")
         placed = target if name == default else target.with_name(f"{target.name}-{name}")
@@ -68,9 +80,15 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
             "microseconds_what": "a position, batch of 32, one thread, the variants taken in turn",
             "temperature_within": round(fitted, 4),
         }
-        _write_contract(placed, run, state, network, hardware, purpose, figures)
+        if name == "int8":
+            figures |= {
+                "quantised_kl": round(integers.judgement.kl, 5),
+                "quantised_flips": round(integers.judgement.flips, 4),
+            }
+        card(placed, figures=figures)
     _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
-    print(f"{default} is {target.name}; the floats are within {difference:.2g} of torch")
+    print(f"{default} is {target.name}{', for ' + '; '.join(excess) if excess else ''}")
+    print(f"the floats are within {difference:.2g} of torch")
 
 
 @torch.no_grad()
@@ -92,6 +110,21 @@ def _cooled(network: Network, run: Run) -> float:
     )
     network.cool(fitted.temperature)
     return fitted.temperature
+
+
+def _quantised(floats: Path, card: Callable[..., None], run: Run) -> Quantised:
+    """The floats as integers of seven bits, with which processors without VNNI give the same numbers as the others."""
+    with tempfile.TemporaryDirectory() as folder:
+        placed = Path(folder) / "floats"
+        placed.with_suffix(".onnx").write_bytes(floats.read_bytes())
+        card(placed, figures={"weights": "fp32"})
+        games = Path(folder) / "validation.pgn"
+        write_pgn(run.data, games, QUANTISED_GAMES)
+        model = load_registry(Path(folder), placed.name, threads=1).get(placed.name)
+        known = sets(model, [str(games)])
+        result = quantised(model, placed.with_suffix(".onnx"), known, weights_for(REDUCED), Limits(), print)
+    print(quantisation_table(result, Limits()))
+    return result
 
 
 def _session(file: Path) -> ort.InferenceSession:
