@@ -1,7 +1,7 @@
 """Checkpoint → ONNX and contract: `python -m training.export RUN.toml models/NAME --hardware "…"`.
 
-Writes the network as floats, compared with torch, and as 8-bit integers by the service's own quantisation on games of the
-validation split. The integers are NAME if they are within its limits; the other variant stands beside.
+Writes the network as floats, compared with torch, and as 8-bit integers by the service's own quantisation on games of
+the validation split. The integers are NAME if they are within its limits; the other variant stands beside.
 """
 
 from __future__ import annotations
@@ -236,7 +236,8 @@ def _loss(run: Run) -> str:
     taught = run.teaching
     return (
         f"over all slots, {taught.weight} of the cross-entropy to the teachers and the rest to the move played, "
-        f"{taught.weight_beyond} each far outside {taught.known[0]}-{taught.known[1]}; + {value}"
+        f"{taught.weight_beyond} each far outside {taught.known[0]}-{taught.known[1]}; "
+        f"+ {taught.rules_weight} of -ln the legal slots' share; + {value}"
     )
 
 
