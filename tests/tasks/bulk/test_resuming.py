@@ -36,7 +36,7 @@ def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen
     return started([*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], stderr=subprocess.PIPE)
 
 
-POSITIONS = 600 * 20  # in parts of 2,000: enough that a run can be stopped after two
+POSITIONS = 600 * 30  # in parts of 2,000, of which some wait ahead: a run can be stopped after two
 
 
 @pytest.fixture(scope="module")
