@@ -68,11 +68,11 @@ def overload(seconds: float) -> Iterator[Trial]:
         for connections, factor in ((256, 1), (256, 2), (256, 5), (256, 10), (1500, 2), (1500, 5), (1500, 10)):
             got = sent(factor * rate, connections)
             times, alive = got.times, got.probes
+            refused = f", p50 {times.ms(503, 0.5):.0f}, p99 {times.ms(503, 0.99):.0f} ms" if times.count(503) else ""
             seen = (
                 f"of {factor * rate:.0f}/s {got.count / seconds:.0f}/s sent: {times.count(200) / seconds:.0f}/s "
                 f"answered, p50 {times.ms(200, 0.5):.0f}, p99 {times.ms(200, 0.99):.0f} ms; "
-                f"{times.count(503) / seconds:.0f}/s refused, p50 {times.ms(503, 0.5):.0f}, p99 "
-                f"{times.ms(503, 0.99):.0f} ms; {times.count(0)} failed; `/livez` p50 {alive.ms(200, 0.5):.0f}, p99 "
+                f"{times.count(503) / seconds:.0f}/s refused{refused}; {times.count(0)} failed; `/livez` p50 {alive.ms(200, 0.5):.0f}, p99 "
                 f"{alive.ms(200, 0.99):.0f} ms; peak {tried.peak_mb:.0f} MB; the generator's rounds p99 "
                 f"{got.rounds.ms(0, 0.99):.0f} ms"
             )
