@@ -96,7 +96,7 @@ class Training:
     validate_positions: Positive = 500_000  # between two validations
     start: Path | None = None  # a float export of an older network, whose weights this one begins with
     compile: bool = False
-    processes: Positive = 1  # that share a batch, a thread each: two do more on two cores than one with two threads
+    processes: Positive = 1  # that share a batch, a thread each; one uses all cores by threads
     mask_processes: Positive = 1  # that find the legal moves, where legality_weight is not 1
 
 

@@ -1,6 +1,6 @@
 """Processes that train one network together: each takes its part of every batch, and all take the mean gradient.
 
-On two cores two processes of one thread each do more than one process of two: between the operators nothing waits.
+Whether they do more than one process of as many threads depends on the network: `python -m training.speed` says.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def overload(seconds: float) -> Iterator[Trial]:
                 f"of {factor * rate:.0f}/s {got.count / seconds:.0f}/s sent: {times.count(200) / seconds:.0f}/s "
                 f"answered, p50 {times.ms(200, 0.5):.0f}, p99 {times.ms(200, 0.99):.0f} ms; "
                 f"{times.count(503) / seconds:.0f}/s refused{refused}; {times.count(0)} failed; "
-                f"`/livez` p50 {alive.ms(200, 0.5):.0f}, p99 {alive.ms(200, 0.99):.0f} ms; peak {tried.peak_mb:.0f} MB; the generator's rounds p99 "
-                f"{got.rounds.ms(0, 0.99):.0f} ms"
+                f"`/livez` p50 {alive.ms(200, 0.5):.0f}, p99 {alive.ms(200, 0.99):.0f} ms; "
+                f"peak {tried.peak_mb:.0f} MB; the generator's rounds p99 {got.rounds.ms(0, 0.99):.0f} ms"
             )
             within = 4 * unloaded + QUEUE_MS
             kept = alive.ms(200, 0.99) < 100 and times.ms(200, 0.99) < within and not times.ms(503, 0.5) > 50
