@@ -68,6 +68,8 @@ def nothing_is_left_running() -> Iterator[None]:
     os.environ[MARK] = mark
     # `timeout` and CI end a run by SIGTERM, which would otherwise skip the end of every fixture.
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("SIGTERM"))
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the run with `&`: its processes would not
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # know Ctrl-C either
     yield
     end = time.monotonic() + 10  # for those that are about to end
     while (left := left_by(mark)) and time.monotonic() < end:
