@@ -65,6 +65,8 @@ def write_floats(network: Network, sample: Batch, file: Path) -> None:
 def write_integers(floats: Path, calibration: Batch, file: Path) -> None:
     """Writes the convolutions as 8-bit integers, their ranges as `calibration` showed them; all but the first.
 
+    For `training.compare`, which wants to know the cost of a network; what is shipped is made by `models quantize`.
+
     The first reads planes of zeros and ones and a clock, whose ranges have little in common: left in floats it gives
     back more than half of the accuracy that the others cost. Seven bits of range, so that processors whose 8-bit
     products saturate give the same numbers as the others.

@@ -20,6 +20,8 @@ from tests.processes import running, started, until, workers
 from tests.tasks.bulk.audits import GAMES, audited, fens, run
 from tests.tasks.bulk.conftest import write_models
 
+POSITIONS = 600 * 30  # in parts of 2,000, of which some wait ahead: a run can be stopped after two
+
 
 def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     command = [
@@ -34,9 +36,6 @@ def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen
         "net",
     ]
     return started([*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], stderr=subprocess.PIPE)
-
-
-POSITIONS = 600 * 30  # in parts of 2,000, of which some wait ahead: a run can be stopped after two
 
 
 @pytest.fixture(scope="module")
