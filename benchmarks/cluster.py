@@ -27,13 +27,13 @@ from typing import Any
 
 from benchmarks.cluster_serving import VARIANTS, killed, serving
 from benchmarks.ray_nodes import ROOT, environment, nodes
+from movemask.audit.files import Folder
+from movemask.audit.parts import PartDone
+from movemask.audit.rows import Choice
+from movemask.audit.run import Job, begin
+from movemask.audit.sources import Chunk, Form, Key, Sizes, Source
+from movemask.audit.workers import Auditor, SplitRead, Work
 from movemask.board.elo import Elo
-from movemask.tasks.bulk.files import Folder
-from movemask.tasks.bulk.parts import PartDone
-from movemask.tasks.bulk.rows import Choice
-from movemask.tasks.bulk.run import Job, begin
-from movemask.tasks.bulk.sources import Chunk, Form, Key, Sizes, Source
-from movemask.tasks.bulk.workers import Auditor, SplitRead, Work
 
 #: Positions of a chunk of 40 games, nearly.
 POSITIONS = 2_800
@@ -120,7 +120,7 @@ def engine(actors: Sequence[tuple[int, int]], seconds: float, chunks_each: int) 
 
 def engine_once(size: int, chunks_each: int, address: str) -> None:
     """One line of `engine`, in a process of its own: chunks, actors, and positions a second while all are at work."""
-    from movemask.tasks.bulk.cluster import RaySpread, connected
+    from movemask.audit.cluster import RaySpread, connected
 
     class Spread(RaySpread):
         auditor = Sleeper
@@ -146,7 +146,7 @@ def engine_once(size: int, chunks_each: int, address: str) -> None:
 
 
 def _finished() -> Any:
-    from movemask.tasks.bulk.parts import Finished
+    from movemask.audit.parts import Finished
 
     return Finished()
 
@@ -166,12 +166,12 @@ def driver_once(files: int, positions: int) -> None:
     """One line of `driver`: every file is planned, and every chunk counted and tallied."""
     import numpy as np
 
+    from movemask.audit.cluster import RaySpread
+    from movemask.audit.tally import ModelTally, Tally
     from movemask.leakage.kinds import KINDS
     from movemask.leakage.traits import DIMENSIONS, groups
     from movemask.store.cells import ALL, Cell
     from movemask.store.cells import Key as CellKey
-    from movemask.tasks.bulk.cluster import RaySpread
-    from movemask.tasks.bulk.tally import ModelTally, Tally
 
     chunks = max(files, positions // POSITIONS)
     each = chunks // files

@@ -17,14 +17,14 @@ from movemask.board.phase import phases_of
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.evaluation import Evaluated, evaluate_positions
-from movemask.inference.batch import Batch
-from movemask.inference.model import Model
-from movemask.inference.registry import load_registry
 from movemask.leakage.kinds import KINDS, SERVED, Plan
 from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer
 from movemask.leakage.traits import Traits
+from movemask.network.batch import Batch
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Index
 from movemask.settings import shipped_models
 from tests.ground_truth import perft

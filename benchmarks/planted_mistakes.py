@@ -13,17 +13,17 @@ from pathlib import Path
 import numpy as np
 
 from movemask.board.position import Position
+from movemask.encoding.lc0 import HistoryFill
+from movemask.encoding.variations import variation, variation_names
+from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import MovemaskError
 from movemask.evaluation import evaluate_positions
-from movemask.inference.check import check
-from movemask.inference.contract import Contract
-from movemask.inference.model import Model
-from movemask.inference.registry import open_model
-from movemask.planes.lc0 import HistoryFill
-from movemask.planes.variations import variation, variation_names
+from movemask.network.check import check
+from movemask.network.contract import Contract
+from movemask.network.model import Model
+from movemask.network.registry import open_model
 from movemask.tasks.diagnosis import Finding, diagnose
 from movemask.tasks.probes import Probe, probes
-from movemask.vocabulary.vocabularies import vocabulary
 
 BATCH = 64
 

@@ -19,19 +19,19 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from benchmarks.servers import ROOT
-from movemask.inference.model import Model
-from movemask.inference.onnx import OnnxSession
-from movemask.inference.registry import open_model
+from movemask.network.model import Model
+from movemask.network.onnx import OnnxSession
+from movemask.network.registry import open_model
 from movemask.numeric.ragged import Float
-from movemask.tasks.quantisation import positions, run
-from movemask.tasks.quantisation.equalisation import equalise
-from movemask.tasks.quantisation.judgement import Judge
-from movemask.tasks.quantisation.network import Network
-from movemask.tasks.quantisation.observation import seen
-from movemask.tasks.quantisation.processor import FULL, REDUCED, weights_for
-from movemask.tasks.quantisation.rounding import Moments, Rounded, rounded
-from movemask.tasks.quantisation.timing import BATCH, speed
-from movemask.tasks.quantisation.writing import Writer
+from movemask.quantisation import positions, run
+from movemask.quantisation.equalisation import equalise
+from movemask.quantisation.judgement import Judge
+from movemask.quantisation.network import Network
+from movemask.quantisation.observation import seen
+from movemask.quantisation.processor import FULL, REDUCED, weights_for
+from movemask.quantisation.rounding import Moments, Rounded, rounded
+from movemask.quantisation.timing import BATCH, speed
+from movemask.quantisation.writing import Writer
 
 #: Positions that the steps are compared on.
 STEPS_BY = 2048

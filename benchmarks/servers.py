@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from movemask.inference.model import Model
+from movemask.network.model import Model
 
 ROOT = Path(__file__).parent.parent
 

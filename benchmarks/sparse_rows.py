@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position
 from movemask.evaluation import evaluate_positions
-from movemask.inference.registry import load_registry
+from movemask.network.registry import load_registry
 from movemask.numeric.ragged import padded
 from movemask.numeric.sparse_rows import (
     SOURCE_EPSILON,

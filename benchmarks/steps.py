@@ -22,13 +22,13 @@ from movemask.answer import Answer, Query
 from movemask.api.schemas.writing import policy_out
 from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
-from movemask.inference.batch import Batch
-from movemask.inference.model import Model
-from movemask.inference.registry import load_registry
 from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.served import check_answer, check_legal
+from movemask.network.batch import Batch
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Pipeline
 from movemask.policy import Policies, Rule, policies

@@ -20,8 +20,8 @@ import chess
 
 from movemask.board.legal import Rules
 from movemask.board.position import Position
-from movemask.inference.model import Model
-from movemask.inference.registry import load_registry
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
 from movemask.settings import shipped_models
 from movemask.tasks.sweep import Vary, elos_of
 from tests.processes import served

@@ -15,8 +15,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
-from movemask.inference.model import Model
 from movemask.logs import QueuedHandler
+from movemask.network.model import Model
 from movemask.settings import Settings, user_models
 from tests.networks import write_fake
 from tests.postgres import Server, binaries, running

@@ -16,14 +16,14 @@ from onnx import TensorProto, helper, numpy_helper
 from movemask.board.elo import Elo
 from movemask.board.legal import Rules
 from movemask.board.position import Position
-from movemask.inference.batch import Batch
-from movemask.inference.contract import Contract
-from movemask.inference.model import Model, expected_tensors
-from movemask.inference.session import Array, FakeSession, TensorInfo
+from movemask.encoding.encoders import plane_encoder
+from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.audited import Audited
+from movemask.network.batch import Batch
+from movemask.network.contract import Contract
+from movemask.network.model import Model, expected_tensors
+from movemask.network.session import Array, FakeSession, TensorInfo
 from movemask.pipeline import Pipeline
-from movemask.planes.encoders import plane_encoder
-from movemask.vocabulary.vocabularies import vocabulary
 
 FAKE_TOML = """
 [network]

@@ -17,19 +17,19 @@ from benchmarks import operations, sparse_rows
 from movemask.api import problems
 from movemask.api.app import create_app
 from movemask.api.metrics import Metrics
+from movemask.audit.rows import schema
 from movemask.cli.audit import audit
 from movemask.cli.models import quantize_model
-from movemask.inference.contract import Contract, read_contract
+from movemask.encoding.encoders import plane_encoder_names
+from movemask.encoding.variations import variation_names
+from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
-from movemask.planes.encoders import plane_encoder_names
-from movemask.planes.variations import variation_names
+from movemask.network.contract import Contract, read_contract
+from movemask.quantisation.judgement import Limits
+from movemask.quantisation.positions import CALIBRATION, JUDGED, SEARCH
 from movemask.settings import PREFIX, Settings, shipped_models
-from movemask.tasks.bulk.rows import schema
-from movemask.tasks.quantisation.judgement import Limits
-from movemask.tasks.quantisation.positions import CALIBRATION, JUDGED, SEARCH
 from movemask.uci.options import Options
-from movemask.vocabulary.vocabularies import vocabulary_names
 from tests.conftest import ROOT, Serve
 
 README = (ROOT / "README.md").read_text()

@@ -18,12 +18,12 @@ from movemask.board.boards import Boards
 from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, InvalidFen, MovemaskError, ServedLeakage
-from movemask.inference.batch import Batch
-from movemask.inference.model import Outputs
 from movemask.leakage.audited import Audited
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.leakage.record import AuditRecord, Figure
+from movemask.network.batch import Batch
+from movemask.network.model import Outputs
 from movemask.pipeline import Events, Pipeline
 from movemask.store.recorder import Recorder
 from movemask.store.store import Store

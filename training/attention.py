@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from movemask.planes.movemask18 import PLANES
+from movemask.encoding.movemask18 import PLANES
 from training import config
 
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from movemask.planes.movemask18 import BITBOARDS, PLANES
+from movemask.encoding.movemask18 import BITBOARDS, PLANES
 from movemask.processes import end_with_parent
 from training.dataset import Dataset, Order
 from training.legal import legal_mask
@@ -53,7 +53,7 @@ class Batch:
 
 
 def planes_of(bitboards: Tensor, halfmove: Tensor, black: Tensor) -> Tensor:
-    """`movemask.planes.movemask18.expand` on the device: float32 `[B, 18, 8, 8]`, channels last."""
+    """`movemask.encoding.movemask18.expand` on the device: float32 `[B, 18, 8, 8]`, channels last."""
     squares = torch.arange(64, device=bitboards.device)
     planes = torch.empty(len(bitboards), 64, PLANES, device=bitboards.device)
     planes[:, :, :BITBOARDS] = ((bitboards[:, None, :] >> squares[None, :, None]) & 1).float()

@@ -22,12 +22,12 @@ import tomlkit
 import torch
 
 from movemask.cli.quantisation_text import quantisation_table
-from movemask.inference.registry import load_registry
+from movemask.network.registry import load_registry
 from movemask.numeric.calibration import fitted_temperature
-from movemask.tasks.quantisation.judgement import Limits
-from movemask.tasks.quantisation.positions import sets
-from movemask.tasks.quantisation.processor import REDUCED, weights_for
-from movemask.tasks.quantisation.run import Quantised, quantised
+from movemask.quantisation.judgement import Limits
+from movemask.quantisation.positions import sets
+from movemask.quantisation.processor import REDUCED, weights_for
+from movemask.quantisation.run import Quantised, quantised
 from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run

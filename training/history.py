@@ -1,6 +1,6 @@
 """Positions of a shard as lc0's 112 planes, each with the game before it, from the replay's bitboards.
 
-What `movemask.planes.lc0` gives for python-chess boards with their moves (tested to be equal), but faster: the
+What `movemask.encoding.lc0` gives for python-chess boards with their moves (tested to be equal), but faster: the
 boards before a position are rows of the same replay, and nothing is played again.
 """
 

@@ -6,7 +6,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
 from training.replay import EN_PASSANT_SQUARE, OUR_RIGHTS
 from training.shards import VOCABULARY
 

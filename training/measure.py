@@ -12,7 +12,7 @@ from tqdm import tqdm
 from movemask.board.phase import Phase
 from movemask.board.position import Position
 from movemask.evaluation import evaluate_positions
-from movemask.inference.model import Model
+from movemask.network.model import Model
 from movemask.numeric.calibration import Calibration, fitted_temperature
 from training.nearest import nearest
 from training.samples import Sample

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from movemask.planes.movemask18 import PLANES
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.movemask18 import PLANES
+from movemask.encoding.vocabularies import vocabulary
 from training import config
 from training.attention import Attention
 

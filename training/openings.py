@@ -10,7 +10,7 @@ from movemask.board.elo import Elo
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
 from movemask.evaluation import evaluate_positions
-from movemask.inference.model import Model
+from movemask.network.model import Model
 
 RATINGS = (1100, 2200)
 SHOWN = 3

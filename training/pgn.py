@@ -9,7 +9,7 @@ from pathlib import Path
 import chess
 import chess.pgn
 
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
 from training.config import Data, load_run
 from training.samples import held_out_games
 from training.shards import EN_PASSANT, VOCABULARY

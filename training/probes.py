@@ -20,7 +20,7 @@ import chess
 import numpy as np
 
 from movemask.board.position import Position
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
 from training.config import Data, load_run
 from training.samples import Sample, held_out_games, samples
 from training.shards import EN_PASSANT, VOCABULARY

@@ -1,7 +1,7 @@
 """Shards → positions, all games of a shard in lockstep, by bit operations alone: no move is generated.
 
 At ply t every game that is still going has the same side to move, so a step is a few numpy operations on arrays over
-games. Boards are kept from the point of view of the side to move (`movemask.planes.movemask18`): after each move
+games. Boards are kept from the point of view of the side to move (`movemask.encoding.movemask18`): after each move
 the two halves swap and the bytes of each bitboard with them. Equal to python-chess on every position (tested).
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.bitboards import mirrored
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
 from training.shards import EN_PASSANT, VOCABULARY, Shard
 
 PAWN, ROOK, KING = 0, 3, 5
@@ -27,7 +27,7 @@ U64 = np.uint64
 class Positions:
     """`N` positions, one row in each array."""
 
-    bitboards: NDArray[np.uint64]  # [N, 15], as movemask.planes.movemask18.bitboards gives them
+    bitboards: NDArray[np.uint64]  # [N, 15], as movemask.encoding.movemask18.bitboards gives them
     halfmove: NDArray[np.uint8]  # up to 255
     ply: NDArray[np.uint16]  # moves before the position; Black is to move where it is odd
     slot: NDArray[np.int16]  # of the move that was played

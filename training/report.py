@@ -17,8 +17,8 @@ import tomlkit
 
 from movemask.board.legal import Rules
 from movemask.board.phase import Phase
-from movemask.inference.model import Model
-from movemask.inference.registry import load_registry
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
 from training import openings
 from training.config import Run, load_run
 from training.measure import Measured, Nearest, in_phase, measure

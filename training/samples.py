@@ -13,7 +13,7 @@ from tqdm import tqdm
 from movemask.board.elo import Elo
 from movemask.board.phase import Phase, phase_of
 from movemask.board.position import Position
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
 from training.config import Data
 from training.dataset import TO_MOVE_RESULT
 from training.shards import EN_PASSANT, SYSTEMS, VOCABULARY, Shard, read_shard

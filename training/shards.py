@@ -18,7 +18,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
 from training.config import MANY_PLAYERS
 from training.games import Game
 

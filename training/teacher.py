@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from movemask.inference.model import Model
-from movemask.inference.registry import load_registry
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding.vocabularies import vocabulary
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
 from training.config import Data, Run, Teaching, load_run
 from training.dataset import ratings_of, trained_on
 from training.history import Histories

@@ -23,7 +23,7 @@ from benchmarks.hostile.trial import Trial
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.fen", "movemask.board.position", "movemask.board.notation", "movemask.board.pgn"),
-    *("movemask.board.legality", "movemask.inference.contract", "movemask.api.bodies", "movemask.api.overload"),
+    *("movemask.board.legality", "movemask.network.contract", "movemask.api.bodies", "movemask.api.overload"),
     *("movemask.api.schemas.requests", "movemask.api.positions_text"),
 )
 
@@ -84,7 +84,7 @@ def _pgn() -> Callable[[bytes], None]:
 
 def _contract() -> Callable[[bytes], None]:
     from movemask.errors import MovemaskError
-    from movemask.inference.contract import read_contract
+    from movemask.network.contract import read_contract
 
     file = Path(tempfile.mkdtemp(prefix="movemask-fuzz-")) / "contract.toml"
 

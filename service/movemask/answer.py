@@ -11,9 +11,9 @@ from movemask.board.elo import Elo
 from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.evaluation import Evaluated
-from movemask.inference.model import Model
 from movemask.leakage.leakage import Unmasked
 from movemask.leakage.reasons import Explained, explained
+from movemask.network.model import Model
 from movemask.policy import Rule, Statistics
 
 

@@ -14,15 +14,15 @@ from movemask.board.legal import Rules
 from movemask.board.move_codes import uci_of
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError
-from movemask.inference.batch import Batch
-from movemask.inference.model import Model, Outputs
 from movemask.leakage.leakage import Unmasked
+from movemask.network.batch import Batch
+from movemask.network.model import Model, Outputs
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Policies, Rule, policies
 
 
 class Network(Protocol):
-    """`Model.evaluate`, or a wrapper of it (`inference.cache`)."""
+    """`Model.evaluate`, or a wrapper of it (`network.cache`)."""
 
     def __call__(self, batch: Batch) -> Outputs:
         """The network's outputs for a batch."""

@@ -23,13 +23,13 @@ from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.errors import MovemaskError, ServedLeakage
 from movemask.evaluation import Evaluated, Network, evaluate
-from movemask.inference.batch import Batch
-from movemask.inference.model import Model
-from movemask.inference.queue import Delivery, Queue
 from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
 from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.served import check_answer, check_legal
+from movemask.network.batch import Batch
+from movemask.network.model import Model
+from movemask.network.queue import Delivery, Queue
 from movemask.policy import Rule
 
 R = TypeVar("R")

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from movemask.board.position import Position
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.patterns import names_of_slots
 from movemask.numeric.dense import masked_softmax
-from movemask.vocabulary.forms import Castling
-from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
-from movemask.vocabulary.vocabulary import Vocabulary
 
 BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from movemask.api import problems
 from movemask.api.schemas.problem import TYPE_PREFIX
 from movemask.board.position import Position
-from movemask.inference.model import Model
+from movemask.network.model import Model
 from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
 

@@ -26,12 +26,12 @@ from movemask import evaluation
 from movemask.api.app import create_app
 from movemask.api.services import Services
 from movemask.board.move_codes import codes_of
+from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import SettingsError
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Policies, Rule
 from movemask.settings import Settings
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.conftest import AuditedClient, Serve
 from tests.leakage.counterfactual import multiplied_softmax
 from tests.networks import write_fake

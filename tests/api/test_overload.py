@@ -16,8 +16,8 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
-from movemask.inference.model import Model
-from movemask.inference.session import Array, Session, TensorInfo
+from movemask.network.model import Model
+from movemask.network.session import Array, Session, TensorInfo
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake

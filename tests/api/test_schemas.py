@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from movemask.api.schemas.answers import BatchOut, ErrorOut, MoveChosenOut, PolicyOut
 from movemask.api.schemas.games import GamesOut
-from movemask.inference.model import Model
+from movemask.network.model import Model
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, FixedSession, write_fake, write_onnx
 

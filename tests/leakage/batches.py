@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.leakage import Unmasked, measure
 from movemask.leakage.record import Leakage
-from movemask.vocabulary.vocabulary import Vocabulary
 
 
 def audited(

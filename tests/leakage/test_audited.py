@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from movemask.board.phase import phase_of
 from movemask.board.position import Position
+from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.kinds import ALWAYS, KINDS
 from movemask.leakage.record import AuditRecord
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 

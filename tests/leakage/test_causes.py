@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from movemask.board.boards import Boards
 from movemask.board.move_codes import codes_of, uci_of
 from movemask.board.position import Position
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
-from movemask.vocabulary.forms import Castling
-from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
-from movemask.vocabulary.vocabulary import Vocabulary
 from tests.ground_truth import perft, tricky
 
 

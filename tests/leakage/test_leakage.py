@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from movemask.board.position import Position
+from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage import leakage
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
 from movemask.leakage.leakage import Unmasked
 from movemask.leakage.record import Figure
 from movemask.numeric.gather import ragged_of_mask
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.leakage.batches import leakages
 from tests.leakage.counterfactual import multiplied_softmax
 

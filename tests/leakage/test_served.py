@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from movemask.board.move_codes import code_of
 from movemask.board.position import Position
+from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ServedLeakage
 from movemask.leakage.served import check_answer, check_legal
 from movemask.numeric.dense import masked_softmax
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.leakage.counterfactual import multiplied_softmax
 
 START = chess.Board()

@@ -20,9 +20,9 @@ from movemask.board.position import Position
 from movemask.cli.main import main
 from movemask.errors import InvalidPgn
 from movemask.evaluation import evaluate_positions
-from movemask.inference.contract import read_contract
-from movemask.inference.model import Model
-from movemask.inference.registry import load_entry, load_registry
+from movemask.network.contract import read_contract
+from movemask.network.model import Model
+from movemask.network.registry import load_entry, load_registry
 from movemask.numeric.calibration import Calibration
 from movemask.policy import Rule
 from movemask.settings import Settings

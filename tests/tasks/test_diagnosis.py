@@ -8,14 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from movemask.cli.main import main
-from movemask.inference.contract import Contract
-from movemask.inference.model import Model
-from movemask.inference.registry import open_model
-from movemask.planes.variations import variation, variation_names
+from movemask.encoding.variations import variation, variation_names
+from movemask.encoding.vocabularies import vocabulary
+from movemask.network.contract import Contract
+from movemask.network.model import Model
+from movemask.network.registry import open_model
 from movemask.tasks.diagnosis import CLEAR, alternatives, diagnose
 from movemask.tasks.installation import import_lc0
 from movemask.tasks.probes import probes
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.conftest import ROOT
 from tests.networks import contract, write_fake
 

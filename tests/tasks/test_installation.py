@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.cli.main import main
-from movemask.inference.registry import load_registry
+from movemask.network.registry import load_registry
 from movemask.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_named

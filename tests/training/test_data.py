@@ -17,8 +17,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.planes import movemask18 as movemask_planes
-from movemask.vocabulary.vocabularies import vocabulary
+from movemask.encoding import movemask18 as movemask_planes
+from movemask.encoding.vocabularies import vocabulary
 from training import dataset
 from training.config import Data, load_run
 from training.data import PROGRESS, make_shards, split_of

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training: torch is not installed (requirements/training.txt)")
 
-from movemask.planes import movemask18 as movemask_planes
+from movemask.encoding import movemask18 as movemask_planes
 from movemask.tasks import installation
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
 from tests.weight_files import Made

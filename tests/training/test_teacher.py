@@ -18,11 +18,11 @@ from movemask.board.legal import Rules
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
 from movemask.board.position import boards_of as board_arrays
-from movemask.inference.model import Model
-from movemask.inference.registry import load_registry
-from movemask.planes import lc0 as lc0_planes
+from movemask.encoding import lc0 as lc0_planes
+from movemask.encoding.vocabularies import vocabulary
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
 from movemask.tasks import installation
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
 from tests.weight_files import Made
 from training import dataset, nearest, teacher

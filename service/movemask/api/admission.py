@@ -15,7 +15,7 @@ from movemask.api.metrics import Metrics
 from movemask.api.refusal import refuse
 from movemask.api.request_context import request_context
 from movemask.errors import Overloaded
-from movemask.inference.lanes import SHORT
+from movemask.network.lanes import SHORT
 from movemask.settings import Settings
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.

@@ -29,7 +29,7 @@ from movemask.api.routers import audit, games, leakage, models, operations, page
 from movemask.api.routing import operation_id
 from movemask.api.services import running_services
 from movemask.api.shares import Shares
-from movemask.inference.model import Model
+from movemask.network.model import Model
 from movemask.settings import Settings
 
 DESCRIPTION = """
@@ -69,7 +69,7 @@ def create_app(
     settings : those of the environment if None
     own_process : the app may configure the logs and the garbage collector of the process
     tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
-    prepare : as in `runtime.running`
+    prepare : as in `service.running`
     exposition : what /metrics answers; by default the metrics of this process and its fellow workers
     """
     settings = Settings.read() if settings is None else settings

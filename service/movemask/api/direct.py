@@ -22,7 +22,7 @@ from movemask.api.parameters import refuse_parameters
 from movemask.api.services import Services
 from movemask.api.shares import take
 from movemask.errors import Overloaded
-from movemask.inference.lanes import SHORT
+from movemask.network.lanes import SHORT
 from movemask.settings import Settings
 
 #: Largest body, in bytes, that is parsed on the event loop; takes at most a millisecond or two.

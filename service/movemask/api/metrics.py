@@ -20,9 +20,9 @@ from movemask.api import problems
 from movemask.api.request_context import NetworkRun, request_context
 from movemask.api.schemas.problem import Problem
 from movemask.errors import MovemaskError
-from movemask.inference.queue import Delivery
 from movemask.leakage.record import AuditRecord, Figure, Leakage
-from movemask.runtime import RuntimeEvents
+from movemask.network.queue import Delivery
+from movemask.service import RuntimeEvents
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 

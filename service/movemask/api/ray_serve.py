@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from movemask.api.app import create_app
 from movemask.api.replica_metrics import ReplicaMetrics
 from movemask.api.services import Services
+from movemask.audit.files import is_uri
 from movemask.errors import SettingsError
 from movemask.extras import require
 from movemask.settings import Settings
-from movemask.tasks.bulk.files import is_uri
 from movemask.tasks.mirror import Mirror
 
 #: The models that a replica tells Ray that it has loaded, so that requests for them come to it.

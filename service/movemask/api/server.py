@@ -32,9 +32,9 @@ from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR, Metrics
 from movemask.api.turns import new_event_loop
 from movemask.errors import MovemaskError, SettingsError
-from movemask.inference.onnx import provider_named
+from movemask.network.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise
-from movemask.runtime import audit_plan
+from movemask.service import audit_plan
 from movemask.settings import Settings
 from movemask.store.store import Store
 

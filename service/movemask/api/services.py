@@ -11,8 +11,8 @@ from fastapi import Depends, Request
 
 from movemask.api.metrics import Metrics
 from movemask.api.readers import Readers
-from movemask.inference.model import Model
-from movemask.runtime import Runtime, running
+from movemask.network.model import Model
+from movemask.service import Runtime, running
 from movemask.settings import Settings
 
 
@@ -28,7 +28,7 @@ class Services(Runtime):
 def running_services(
     settings: Settings, metrics: Metrics, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Services]:
-    """The services of one app; closes them in order. `prepare` as in `runtime.running`."""
+    """The services of one app; closes them in order. `prepare` as in `service.running`."""
     readers = Readers(settings.max_readers)
     with running(settings, metrics, prepare) as runtime:
         try:

@@ -16,7 +16,7 @@ from movemask.api.access import client_of
 from movemask.api.metrics import Metrics
 from movemask.api.refusal import refuse
 from movemask.errors import RateLimited
-from movemask.inference.lanes import current_client
+from movemask.network.lanes import current_client
 from movemask.settings import Settings
 
 _SHARE = "movemask.share"

@@ -61,7 +61,7 @@ def annotate(
     """
     if picture is not None:
         require("audit", "movemask annotate --plot")
-    from movemask.tasks.bulk.streams import LineReader, TextSource
+    from movemask.audit.streams import LineReader, TextSource
 
     chosen = registry_of(models_dir).get(model)
     thresholds, degrees = Thresholds(find, make, fall), CALIBRATED if calibrated else temperature

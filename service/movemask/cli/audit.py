@@ -18,12 +18,12 @@ from movemask.cli.audit_text import exceeded, figures, named, progress_on, show_
 from movemask.cli.models import models_dir_option
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
-from movemask.inference.registry import Registry, load_registry
 from movemask.leakage.kinds import KINDS
+from movemask.network.registry import Registry, load_registry
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
-    from movemask.tasks.bulk.run import Spread
+    from movemask.audit.run import Spread
 
 #: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
@@ -120,13 +120,13 @@ def audit(
     if ray is not None:
         require("ray", "--ray")
     # Imported here because they import pyarrow and matplotlib, which are slow.
+    from movemask.audit import run as running
+    from movemask.audit.files import Folder
+    from movemask.audit.report import AuditRun, page
+    from movemask.audit.samples import Choice
+    from movemask.audit.sources import Form, Sizes, check, total_bytes
+    from movemask.audit.summary import Threshold, checked
     from movemask.board.elo import Elo
-    from movemask.tasks.bulk import run as running
-    from movemask.tasks.bulk.files import Folder
-    from movemask.tasks.bulk.report import AuditRun, page
-    from movemask.tasks.bulk.samples import Choice
-    from movemask.tasks.bulk.sources import Form, Sizes, check, total_bytes
-    from movemask.tasks.bulk.summary import Threshold, checked
 
     thresholds = [Threshold.read(text) for text in fail_above]
     chosen = _kinds(kinds)
@@ -234,8 +234,8 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
 
 def _check_files(files: Sequence[str], *, on_ray: bool) -> None:
     """Raises SourceError for names that cannot be read, and UsageError for none."""
-    from movemask.tasks.bulk.files import is_uri
-    from movemask.tasks.bulk.streams import STDIN
+    from movemask.audit.files import is_uri
+    from movemask.audit.streams import STDIN
 
     if not files:
         raise click.UsageError("Missing argument 'FILE…'.")
@@ -252,11 +252,11 @@ def _check_files(files: Sequence[str], *, on_ray: bool) -> None:
 def _spread(ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float) -> Iterator[Spread]:
     """The processes of this machine, or a Ray cluster."""
     if ray is None:
-        from movemask.tasks.bulk.local import LocalSpread
+        from movemask.audit.local import LocalSpread
 
         yield LocalSpread(contracts, jobs or available_cores())
         return
-    from movemask.tasks.bulk.cluster import connected
+    from movemask.audit.cluster import connected
 
     with connected(ray, contracts, jobs, available_cores(), gpus) as spread:
         yield spread

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from movemask.tasks.bulk.parts import PartDone
-    from movemask.tasks.bulk.summary import ModelSummary, Threshold
+    from movemask.audit.parts import PartDone
+    from movemask.audit.summary import ModelSummary, Threshold
 
 
 @contextmanager

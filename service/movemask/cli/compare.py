@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
+from movemask.audit.files import Folder, is_uri
 from movemask.cli.audit import EXCEEDED
 from movemask.errors import AuditError
 from movemask.extras import require
-from movemask.tasks.bulk.files import Folder, is_uri
 
 _SHOWN = 10
 

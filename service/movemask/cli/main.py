@@ -89,7 +89,7 @@ def calibrate(
     GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
     with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
     """
-    from movemask.tasks.bulk.streams import LineReader, TextSource
+    from movemask.audit.streams import LineReader, TextSource
 
     own = None if dry_run else own_models_dir(models_dir)
     chosen = registry_of(models_dir).get(model)

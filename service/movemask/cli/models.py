@@ -14,9 +14,9 @@ import click
 from movemask.cli.diagnosis_text import diagnosis_table
 from movemask.errors import ContractError, SettingsError, UnknownModel
 from movemask.extras import require
-from movemask.inference.guess import KINDS
-from movemask.inference.onnx import provider_named
-from movemask.inference.registry import (
+from movemask.network.guess import KINDS
+from movemask.network.onnx import provider_named
+from movemask.network.registry import (
     Registry,
     load_entry,
     load_registry,
@@ -200,10 +200,10 @@ def quantize_model(
     """
     require("import", "movemask models quantize")
     from movemask.cli.quantisation_text import quantisation_table
+    from movemask.quantisation import card, positions, run
+    from movemask.quantisation.judgement import Limits
+    from movemask.quantisation.processor import weights_for
     from movemask.tasks import installation
-    from movemask.tasks.quantisation import card, positions, run
-    from movemask.tasks.quantisation.judgement import Limits
-    from movemask.tasks.quantisation.processor import weights_for
 
     folder = own_models_dir(models_dir)
     target = installation.checked_name(new_name or f"{name}-int8")

@@ -19,8 +19,8 @@ from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
 from movemask.cli.models import models_dir_option, registry_of
 from movemask.errors import MovemaskError
-from movemask.inference.model import Model
 from movemask.leakage.reasons import explained
+from movemask.network.model import Model
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED, Normalizer, Rule
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from movemask.tasks.quantisation.judgement import CLEAR_LEAD, Limits
-from movemask.tasks.quantisation.run import Quantised
+from movemask.quantisation.judgement import CLEAR_LEAD, Limits
+from movemask.quantisation.run import Quantised
 
 
 def quantisation_table(result: Quantised, limits: Limits) -> str:

@@ -15,10 +15,10 @@ from movemask.board.position import Position, status_names
 from movemask.client.policy import Policy, Value
 from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.evaluation import Evaluated, evaluate
-from movemask.inference.model import Model
-from movemask.inference.onnx import provider_named
-from movemask.inference.registry import load_entry
 from movemask.leakage.served import check_answer
+from movemask.network.model import Model
+from movemask.network.onnx import provider_named
+from movemask.network.registry import load_entry
 from movemask.policy import Rule
 from movemask.settings import Settings
 

@@ -11,13 +11,13 @@ import numpy as np
 from movemask.board.boards import Boards, Flags
 from movemask.board.phase import phases_of
 from movemask.board.position import Position
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.leakage import Measured
 from movemask.leakage.reasons import Heavy, explained
 from movemask.leakage.record import AuditRecord, Figure, Leakage
 from movemask.leakage.traits import Traits
 from movemask.numeric.ragged import Index, joined_indptr
-from movemask.vocabulary.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)

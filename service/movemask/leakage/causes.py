@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from movemask.board.attacks import BETWEEN, BISHOP_LINES, BIT, KING, KNIGHT, PAWN_UP, ROOK_LINES, Bits, Squares
 from movemask.board.boards import Boards
-from movemask.vocabulary import forms
-from movemask.vocabulary.forms import Castling
-from movemask.vocabulary.vocabulary import Vocabulary
+from movemask.encoding import forms
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabulary import Vocabulary
 
 
 class Cause(Enum):

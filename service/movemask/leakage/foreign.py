@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from movemask.board.attacks import BIT
 from movemask.board.move_codes import codes_of
 from movemask.board.position import Position, boards_of
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.kinds import KINDS, RAW, SERVED
@@ -23,8 +25,6 @@ from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names
 from movemask.leakage.reasons import Heavy, explained
 from movemask.leakage.record import Figure, IllegalMass
 from movemask.numeric.ragged import Float
-from movemask.vocabulary.forms import Castling
-from movemask.vocabulary.vocabulary import Vocabulary
 
 #: The kind of leakage of outputs that are probabilities.
 GIVEN = "given"

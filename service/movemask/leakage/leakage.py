@@ -13,12 +13,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
 from movemask.leakage.reasons import Heavy
 from movemask.leakage.record import Figure
 from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
-from movemask.vocabulary.vocabulary import Vocabulary
 
 #: Rows whose illegal logits are summed together; so few fit a core's cache.
 _ROWS_AT_ONCE = 32

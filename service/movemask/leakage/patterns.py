@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from movemask.board.move_codes import uci_of
 from movemask.board.position import Position, boards_of
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import Written
 from movemask.numeric.ragged import Float
-from movemask.vocabulary.forms import Castling
-from movemask.vocabulary.vocabulary import Vocabulary
 
 #: Names shared with the kinds (docs/leakage.md) and with the mistakes that `movemask models check --diagnose` finds.
 MULTIPLIED, UNIFORM, CASTLING, PROMOTION = "multiplied", "uniform", "castling_slot", "bare_promotion"

@@ -9,10 +9,10 @@ import numpy as np
 
 from movemask.board.boards import Boards
 from movemask.board.move_codes import uci_of
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.record import IllegalMass
 from movemask.numeric.ragged import Float, Index
-from movemask.vocabulary.vocabulary import Vocabulary
 
 #: Illegal moves named per position.
 NAMED = 5

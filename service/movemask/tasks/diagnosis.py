@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
+from movemask.encoding.lc0 import HistoryFill
+from movemask.encoding.variations import variation, variation_names
+from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ModelError
 from movemask.evaluation import evaluate_positions
-from movemask.inference.contract import Contract
-from movemask.inference.model import Model
-from movemask.planes.lc0 import HistoryFill
-from movemask.planes.variations import variation, variation_names
+from movemask.network.contract import Contract
+from movemask.network.model import Model
 from movemask.tasks.probes import Probe, probes
-from movemask.vocabulary.vocabularies import vocabulary
 
 CLEAR = 5.0  # standard errors
 _BATCH = 64

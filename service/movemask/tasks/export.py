@@ -10,7 +10,7 @@ import onnx
 import tomlkit
 
 from movemask.errors import ContractError
-from movemask.inference.registry import Entry, network_file
+from movemask.network.registry import Entry, network_file
 
 #: Key of ONNX's metadata that holds the contract as TOML.
 CONTRACT = "movemask.contract"

@@ -20,10 +20,10 @@ import tomlkit
 from google.protobuf.message import DecodeError
 
 from movemask.errors import ContractError
-from movemask.inference.guess import guess
-from movemask.inference.network_file import read_onnx
-from movemask.inference.onnx import OnnxSession
-from movemask.inference.registry import Entry, load_entry
+from movemask.network.guess import guess
+from movemask.network.network_file import read_onnx
+from movemask.network.onnx import OnnxSession
+from movemask.network.registry import Entry, load_entry
 from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
 from movemask.tasks.conversion.lc0_weights import Network, Outcome, read_network
 from movemask.tasks.export import carried_contract

@@ -7,8 +7,8 @@ import os
 import threading
 from pathlib import Path
 
+from movemask.audit.files import Folder
 from movemask.errors import MovemaskError
-from movemask.tasks.bulk.files import Folder
 
 log = logging.getLogger(__name__)
 

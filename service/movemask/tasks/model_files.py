@@ -16,9 +16,9 @@ import tomlkit
 from tomlkit.items import Table
 
 from movemask.errors import ContractError, ModelError
-from movemask.inference.contract import read_contract
-from movemask.inference.folders import ModelFolders
-from movemask.inference.registry import network_file
+from movemask.network.contract import read_contract
+from movemask.network.folders import ModelFolders
+from movemask.network.registry import network_file
 
 
 def remove(contract: Path) -> list[Path]:

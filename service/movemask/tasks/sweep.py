@@ -14,7 +14,7 @@ from movemask.answer import Answer, Query
 from movemask.board.elo import Elo
 from movemask.board.position import Position
 from movemask.errors import InvalidSweep, MovemaskError
-from movemask.inference.contract import Contract
+from movemask.network.contract import Contract
 from movemask.pipeline import Pipeline
 from movemask.policy import Rule
 

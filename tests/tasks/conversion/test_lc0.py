@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy.signal import correlate
 
 from movemask.board.position import Position, boards_of
+from movemask.encoding import lc0 as lc0_planes
+from movemask.encoding.lc0 import HistoryFill
+from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import WeightsError
-from movemask.inference.onnx import OnnxSession
-from movemask.planes import lc0 as lc0_planes
-from movemask.planes.lc0 import HistoryFill
+from movemask.network.onnx import OnnxSession
 from movemask.tasks.conversion import lc0_weights
 from movemask.tasks.conversion.lc0_graph import POLICY, VALUE, WDL, graph
 from movemask.tasks.conversion.lc0_weights import read_network
-from movemask.vocabulary.vocabularies import vocabulary
 from tests.conftest import ROOT
 from tests.weight_files import Made, message, number
 

@@ -15,10 +15,10 @@ from movemask.api.schemas.audit import AuditIn, verdict_out
 from movemask.api.schemas.verdict import VerdictOut
 from movemask.api.services import AppServices
 from movemask.board.position import Position
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.foreign import audited_logits, audited_policy, audited_probabilities
-from movemask.vocabulary.vocabularies import vocabulary, vocabulary_names
-from movemask.vocabulary.vocabulary import Vocabulary
 
 router = Router(tags=["leakage"])
 

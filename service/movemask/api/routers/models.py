@@ -15,7 +15,7 @@ from movemask.api.schemas.figures import model_figures_out
 from movemask.api.schemas.leakage import FreshnessOut
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut
 from movemask.api.services import AppServices, Services
-from movemask.inference.registry import Entry
+from movemask.network.registry import Entry
 
 ModelName = Annotated[str, Path(description="Name of a model.", examples=["maia-1500"])]
 

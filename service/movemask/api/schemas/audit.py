@@ -13,8 +13,8 @@ from movemask.api.schemas.fields import Fen, Moves, counted
 from movemask.api.schemas.requests import check_position_named
 from movemask.api.schemas.verdict import PatternOut, TopOut, VerdictOut
 from movemask.board.position import Position
+from movemask.encoding.forms import Castling
 from movemask.leakage.foreign import Verdict
-from movemask.vocabulary.forms import Castling
 
 
 def _counted(field: str) -> BeforeValidator:

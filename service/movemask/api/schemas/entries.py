@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from movemask.api.schemas.models import CheckStepOut, ContractOut, ModelEntryOut
-from movemask.inference.registry import Entry
+from movemask.network.registry import Entry
 
 
 def entry_out(entry: Entry, default: str) -> ModelEntryOut:

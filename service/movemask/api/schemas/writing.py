@@ -12,7 +12,7 @@ from movemask.api.schemas.answers import Include, LeakageOut
 from movemask.api.schemas.games import GameOut, PlayedOut, SideOut
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.move_codes import moves_of, uci_of
-from movemask.inference.model import Model
+from movemask.network.model import Model
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport, SideReport
 

@@ -14,9 +14,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from movemask.encoding.vocabularies import vocabulary
 from movemask.tasks.conversion.lc0_layers import Convolution, Dense
 from movemask.tasks.conversion.lc0_weights import Activation, Block, Network, Outcome, Policy
-from movemask.vocabulary.vocabularies import vocabulary
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8

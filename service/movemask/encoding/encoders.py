@@ -1,0 +1,69 @@
+"""Plane encoders by name. A new one is a module beside this and a line in `_ENCODERS`.
+
+Most make planes; those of networks that read squares or characters make tokens. Here and in contracts both are called
+planes: the input that stands for a position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.boards import Boards
+from movemask.board.position import Position
+from movemask.encoding import fen_tokens, lc0, maia, movemask18, pgx
+from movemask.encoding.lc0 import HistoryFill
+from movemask.errors import ContractError
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneEncoder:
+    """Encodes positions as an array `[B, *shape]` of this dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    uses_history: bool
+    encode_all: Callable[[Sequence[Position], Boards], NDArray[Any]]
+    dtype: str = "float32"
+
+    def encode(self, position: Position) -> NDArray[Any]:
+        """The input of a single position."""
+        planes: NDArray[Any] = self.encode_all([position], Boards.of([position.board]))[0]
+        return planes
+
+
+def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -> PlaneEncoder:
+    """The encoder of that name; raises ContractError, which lists the known names."""
+    if name == "lc0-112":
+        return PlaneEncoder(name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill))
+    if name not in _ENCODERS:
+        raise ContractError(f"no plane encoder {name!r}; there are {', '.join(plane_encoder_names())}")
+    return _ENCODERS[name]
+
+
+def plane_encoder_names() -> tuple[str, ...]:
+    """Names of all plane encoders."""
+    return tuple(sorted((*_ENCODERS, "lc0-112")))
+
+
+def _each(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Position], Boards], NDArray[Any]]:
+    """Encodes positions one by one; for inputs that are rarely used."""
+    return lambda positions, _: np.stack([encode(position) for position in positions])
+
+
+_ENCODERS: dict[str, PlaneEncoder] = {
+    encoder.name: encoder
+    for encoder in (
+        PlaneEncoder("fen-77", (fen_tokens.LENGTH,), False, _each(fen_tokens.encode), "int32"),
+        PlaneEncoder("maia2-18", (maia.MAIA2_PLANES, 8, 8), False, _each(maia.encode_maia2)),
+        PlaneEncoder("maia3-tokens-12", (64, maia.PIECES), False, _each(maia.encode_maia3)),
+        PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(maia.encode_maia3_history)),
+        PlaneEncoder("movemask-18", (movemask18.PLANES, 8, 8), False, movemask18.encode_all),
+        PlaneEncoder("pgx-119", (8, 8, pgx.PLANES), True, _each(pgx.encode)),
+    )
+}

@@ -1,0 +1,212 @@
+"""Variations by name: each changes how a network is read in one way, either its planes or its slots.
+
+They have two uses. A network that was trained differently is served by naming its variations in the contract. And each
+is a mistake that a public project has made or could make: `models check --diagnose` reads the network with and without
+it and says which fits (`movemask.tasks.diagnosis`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import chess
+from numpy.typing import NDArray
+
+from movemask.board.boards import Boards
+from movemask.board.position import Position
+from movemask.encoding.encoders import PlaneEncoder
+from movemask.encoding.forms import Castling, Flip
+from movemask.encoding.vocabulary import Entry, Vocabulary
+from movemask.errors import ContractError
+
+Planes = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """A way to read a network. `words` end the sentence "the network was trained with …"."""
+
+    name: str
+    words: str
+    encoders: tuple[str, ...] = ()  # whose planes it changes
+    planes: Callable[[Planes, chess.Board, str], Planes] | None = None
+    slots: Callable[[Vocabulary], Vocabulary | None] | None = None  # None where it changes nothing
+
+    def applies(self, encoder: str, vocabulary: Vocabulary) -> bool:
+        """Whether it changes anything for a network with this input and vocabulary."""
+        if self.slots is not None:
+            return self.slots(vocabulary) is not None
+        return encoder in self.encoders
+
+
+def variation_names() -> tuple[str, ...]:
+    """Names of all variations."""
+    return tuple(_VARIATIONS)
+
+
+def variation(name: str) -> Variation:
+    """The variation of that name; raises ContractError, which lists the known names."""
+    if name not in _VARIATIONS:
+        raise ContractError(f"no variation {name!r}; there are {', '.join(_VARIATIONS)}")
+    return _VARIATIONS[name]
+
+
+def varied_encoder(encoder: PlaneEncoder, names: Sequence[str]) -> PlaneEncoder:
+    """The encoder with these variations of its planes."""
+    changes = [varied.planes for varied in map(variation, names) if varied.planes is not None]
+    if not changes:
+        return encoder
+
+    def encode_all(positions: Sequence[Position], boards: Boards) -> Planes:
+        planes = encoder.encode_all(positions, boards).copy()
+        for row, position in enumerate(positions):
+            for change in changes:
+                planes[row] = change(planes[row], position.board, encoder.name)
+        return planes
+
+    return PlaneEncoder(encoder.name, encoder.shape, encoder.uses_history, encode_all, encoder.dtype)
+
+
+def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabulary:
+    """The vocabulary with these variations of its slots."""
+    for varied in map(variation, names):
+        if varied.slots is not None:
+            vocabulary = varied.slots(vocabulary) or vocabulary
+    return vocabulary
+
+
+# The planes of each input that variations change.
+_BOARDS = {"lc0-112": 104, "maia2-18": 12, "movemask-18": 15}  # leading planes that are seen from a side
+_CASTLING = {"lc0-112": ((104, 105), (106, 107)), "maia2-18": ((13, 14), (15, 16))}
+_SIDE = {"lc0-112": 108, "movemask-18": 16}
+_CLOCK = {"lc0-112": 109, "movemask-18": 15}
+_ONES = {"lc0-112": 111, "movemask-18": 17}
+_EN_PASSANT = {"maia2-18": 17, "movemask-18": 14}
+_CLOCK_SCALE = 100.0
+
+
+def _swapped_castling(planes: Planes, _: chess.Board, encoder: str) -> Planes:
+    for first, second in _CASTLING[encoder]:
+        planes[[first, second]] = planes[[second, first]]
+    return planes
+
+
+def _blank(plane_of: dict[str, int]) -> Callable[[Planes, chess.Board, str], Planes]:
+    def change(planes: Planes, _: chess.Board, encoder: str) -> Planes:
+        planes[plane_of[encoder]] = 0
+        return planes
+
+    return change
+
+
+def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
+    """The raw number where the input has clock / 100, and the other way round."""
+    scale = 1 / _CLOCK_SCALE if encoder == "lc0-112" else _CLOCK_SCALE
+    planes[_CLOCK[encoder]] *= scale
+    return planes
+
+
+def _unflipped(planes: Planes, board: chess.Board, encoder: str) -> Planes:
+    if board.turn == chess.BLACK:
+        count = _BOARDS[encoder]
+        planes[:count] = planes[:count, ::-1]
+    return planes
+
+
+def _rotated(planes: Planes, board: chess.Board, encoder: str) -> Planes:
+    if board.turn == chess.BLACK:
+        count = _BOARDS[encoder]
+        planes[:count] = planes[:count, :, ::-1]
+    return planes
+
+
+def _unflipped_en_passant(planes: Planes, board: chess.Board, encoder: str) -> Planes:
+    if board.turn == chess.BLACK:
+        plane = _EN_PASSANT[encoder]
+        planes[plane] = planes[plane, ::-1]
+    return planes
+
+
+def _newest_only(planes: Planes, _: chess.Board, __: str) -> Planes:
+    planes[13:104] = 0
+    return planes
+
+
+def _other_castling(vocabulary: Vocabulary) -> Vocabulary:
+    kinds = (Castling.KING_TAKES_ROOK, Castling.KING_TWO_SQUARES)
+    return _with(vocabulary, castling=kinds[vocabulary.castling is kinds[0]])
+
+
+def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
+    """Queen and knight swapped: a bare promotion is the other piece, whose slots are the former's."""
+    if vocabulary.bare_promotion is None:
+        return None
+    bare = vocabulary.bare_promotion
+    other = chess.QUEEN + chess.KNIGHT - bare
+    entries = tuple((e[0], e[1], bare) if e is not None and e[2] == other else e for e in vocabulary.entries)
+    return _with(vocabulary, entries=entries, bare=other)
+
+
+def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
+    """The pieces of each run of promotions in the opposite order: n b r q for q r b n."""
+    entries: list[Entry] = []
+    for squares, group in groupby(vocabulary.entries, _promotion_squares):
+        run = list(group)
+        entries += run if squares is None else reversed(run)
+    return _with(vocabulary, entries=tuple(entries))
+
+
+def _promotion_squares(entry: Entry) -> tuple[chess.Square, chess.Square] | None:
+    """The squares of a promotion with its piece, None for any other entry."""
+    return None if entry is None or entry[2] is None else entry[:2]
+
+
+def _flipped(flip: Flip) -> Callable[[Vocabulary], Vocabulary | None]:
+    return lambda vocabulary: None if vocabulary.flip in (flip, Flip.NONE) else _with(vocabulary, flip=flip)
+
+
+def _with(
+    vocabulary: Vocabulary,
+    *,
+    entries: tuple[Entry, ...] | None = None,
+    castling: Castling | None = None,
+    bare: chess.PieceType | None = None,
+    flip: Flip | None = None,
+) -> Vocabulary:
+    return Vocabulary(
+        vocabulary.name,
+        vocabulary.entries if entries is None else entries,
+        castling=castling or vocabulary.castling,
+        bare_promotion=bare or vocabulary.bare_promotion,
+        flip=flip or vocabulary.flip,
+    )
+
+
+_VARIATIONS = {
+    entry.name: entry
+    for entry in (
+        Variation("castling_slot", "castling in the other form (e1g1 or e1h1)", slots=_other_castling),
+        Variation("bare_promotion", "the other piece as the bare promotion (queen or knight)", slots=_other_bare),
+        Variation("promotion_order", "its promotion pieces in the opposite order", slots=_reversed_promotions),
+        Variation("slots_unmirrored", "Black's moves not mirrored", slots=_flipped(Flip.NONE)),
+        Variation("slots_rotated", "Black's moves turned around instead of mirrored", slots=_flipped(Flip.ROTATED)),
+        Variation("planes_unmirrored", "Black's board not mirrored", tuple(_BOARDS), _unflipped),
+        Variation("planes_rotated", "Black's board turned around instead of mirrored", tuple(_BOARDS), _rotated),
+        Variation(
+            "castling_planes",
+            "the castling planes of each side in the other order",
+            tuple(_CASTLING),
+            _swapped_castling,
+        ),
+        Variation("clock_scale", "the half-move clock on the other scale (raw or / 100)", tuple(_CLOCK), _scaled_clock),
+        Variation("no_ones_plane", "no plane of ones", tuple(_ONES), _blank(_ONES)),
+        Variation("no_side_plane", "no plane for the side to move", tuple(_SIDE), _blank(_SIDE)),
+        Variation("no_history", "the newest position alone, older planes empty", ("lc0-112",), _newest_only),
+        Variation(
+            "en_passant_unflipped", "Black's en-passant square not flipped", tuple(_EN_PASSANT), _unflipped_en_passant
+        ),
+    )
+}

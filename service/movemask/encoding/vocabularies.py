@@ -1,0 +1,151 @@
+"""The known vocabularies, each generated from its documented order. A new one is a function and a line in `_MAKERS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import chess
+
+from movemask.encoding.forms import Castling, Flip
+from movemask.encoding.vocabulary import Entry, Vocabulary
+from movemask.errors import ContractError
+
+
+def vocabulary(name: str) -> Vocabulary:
+    """The vocabulary of that name; raises ContractError, which lists the known names."""
+    if name not in _MAKERS:
+        raise ContractError(f"no vocabulary {name!r}; there are {', '.join(sorted(_MAKERS))}")
+    return _generated(name)
+
+
+def vocabulary_names() -> tuple[str, ...]:
+    """Names of all vocabularies."""
+    return tuple(sorted(_MAKERS))
+
+
+@cache
+def _generated(name: str) -> Vocabulary:
+    return _MAKERS[name]()
+
+
+def _lc0_1858() -> Vocabulary:
+    """lc0 `src/neural/encoder.cc`: 1792 from-to pairs, then promotions to q, r, b; a bare promotion is a knight."""
+    entries = [*_queen_and_knight_moves(), *_promotions((chess.QUEEN, chess.ROOK, chess.BISHOP))]
+    return Vocabulary("lc0-1858", entries, castling=Castling.KING_TAKES_ROOK, bare_promotion=chess.KNIGHT)
+
+
+def _movemask_1880() -> Vocabulary:
+    """Ours: lc0's 1792 from-to pairs, then every promotion written out; castling takes the rook, so Chess960 fits."""
+    entries = [*_queen_and_knight_moves(), *_promotions(_PIECES)]
+    return Vocabulary("movemask-1880", entries, castling=Castling.KING_TAKES_ROOK)
+
+
+def _maia2_1880() -> Vocabulary:
+    """Maia-2 `utils.get_all_possible_moves`.
+
+    Square by square the queen's moves and then the knight's, each from the highest to-square down; then, for each file,
+    the straight promotions, those to the left and those to the right, q r b n each.
+    """
+    entries: list[Entry] = []
+    for source in chess.SQUARES:
+        for reach in (_queen_reach(source), chess.BB_KNIGHT_ATTACKS[source]):
+            entries += [(source, target, None) for target in chess.scan_reversed(reach)]
+    for file in range(8):
+        for target_file in (file, file - 1, file + 1):
+            if 0 <= target_file < 8:
+                squares = chess.square(file, 6), chess.square(target_file, 7)
+                entries += [(*squares, piece) for piece in _PIECES]
+    return Vocabulary("maia2-1880", entries, castling=Castling.KING_TWO_SQUARES)
+
+
+def _maia3_4352() -> Vocabulary:
+    """Maia-3 `get_all_possible_moves`: every from-square with every to-square, then from-file, to-file and q r b n."""
+    entries: list[Entry] = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES]
+    entries += [
+        (chess.square(file, 6), chess.square(target_file, 7), piece)
+        for file in range(8)
+        for target_file in range(8)
+        for piece in _PIECES
+    ]
+    return Vocabulary("maia3-4352", entries, castling=Castling.KING_TWO_SQUARES)
+
+
+def _alphazero_4672() -> Vocabulary:
+    """AlphaZero's 64 x 73 planes in pgx's order (`pgx/_src/games/chess_utils.py`): from-square times 73, plus plane.
+
+    Squares go up the files, a1 a2 … h8. Planes: nine under-promotions (rook, bishop, knight; each straight, to the
+    right, to the left), queen's moves down, up, left, right, down-left, up-right, up-left, down-right, and eight
+    knight's. A bare promotion is a queen.
+    """
+    steps = [(0, distance) for distance in (*range(-7, 0), *range(1, 8))]
+    steps += [(distance, 0) for distance in (*range(-7, 0), *range(1, 8))]
+    steps += [(distance, distance) for distance in (*range(-7, 0), *range(1, 8))]
+    steps += [(distance, -distance) for distance in (*range(-7, 0), *range(1, 8))]
+    steps += [(-2, -1), (-2, 1), (-1, -2), (-1, 2), (2, -1), (2, 1), (1, -2), (1, 2)]
+    entries: list[Entry] = []
+    for file in range(8):
+        for rank in range(8):
+            for piece in (chess.ROOK, chess.BISHOP, chess.KNIGHT):
+                for sideways in (0, 1, -1):
+                    entries.append(_shifted(file, rank, sideways, 1, piece) if rank == 6 else None)
+            entries += [_shifted(file, rank, across, up, None) for across, up in steps]
+    return Vocabulary("alphazero-4672", entries, castling=Castling.KING_TWO_SQUARES, bare_promotion=chess.QUEEN)
+
+
+def _uci_1968() -> Vocabulary:
+    """searchless_chess `src/utils.py`: both colours' moves in UCI, not mirrored.
+
+    Square by square the queen's moves and then the knight's, each from a1 up; then the promotions from the 2nd rank and
+    from the 7th: for each file straight, to the left, to the right, q r b n each.
+    """
+    entries: list[Entry] = []
+    for source in chess.SQUARES:
+        for reach in (_queen_reach(source), chess.BB_KNIGHT_ATTACKS[source]):
+            entries += [(source, target, None) for target in chess.scan_forward(reach)]
+    for rank, last in ((1, 0), (6, 7)):
+        for file in range(8):
+            for target_file in (file, file - 1, file + 1):
+                if 0 <= target_file < 8:
+                    squares = chess.square(file, rank), chess.square(target_file, last)
+                    entries += [(*squares, piece) for piece in _PIECES]
+    return Vocabulary("uci-1968", entries, castling=Castling.KING_TWO_SQUARES, flip=Flip.NONE)
+
+
+_PIECES = (chess.QUEEN, chess.ROOK, chess.BISHOP, chess.KNIGHT)
+
+_MAKERS: dict[str, Callable[[], Vocabulary]] = {
+    "alphazero-4672": _alphazero_4672,
+    "lc0-1858": _lc0_1858,
+    "maia2-1880": _maia2_1880,
+    "maia3-4352": _maia3_4352,
+    "movemask-1880": _movemask_1880,
+    "uci-1968": _uci_1968,
+}
+
+
+def _shifted(file: int, rank: int, across: int, up: int, piece: chess.PieceType | None) -> Entry:
+    """The move by `across` files and `up` ranks; None if it leaves the board."""
+    if not (0 <= file + across < 8 and 0 <= rank + up < 8):
+        return None
+    return chess.square(file, rank), chess.square(file + across, rank + up), piece
+
+
+def _queen_reach(source: chess.Square) -> chess.Bitboard:
+    """Squares that a queen alone on the board attacks from `source`."""
+    return chess.BB_RANK_ATTACKS[source][0] | chess.BB_FILE_ATTACKS[source][0] | chess.BB_DIAG_ATTACKS[source][0]
+
+
+def _queen_and_knight_moves() -> Iterator[Entry]:
+    """The 1792 from-to pairs of a queen or a knight, from a1 up, each to-square from a1 up."""
+    for source in chess.SQUARES:
+        for target in chess.scan_forward(_queen_reach(source) | chess.BB_KNIGHT_ATTACKS[source]):
+            yield source, target, None
+
+
+def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[Entry]:
+    """From each file of the 7th rank, target files left to right, each with `pieces` in order."""
+    for file in range(8):
+        for target_file in range(max(0, file - 1), min(7, file + 1) + 1):
+            for piece in pieces:
+                yield chess.square(file, 6), chess.square(target_file, 7), piece

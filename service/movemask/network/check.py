@@ -1,0 +1,209 @@
+"""The contract check: does a network keep its contract? Run when a model loads, and by `movemask models check`.
+
+Each step passes with a finding or fails with an error. A model that fails a step is not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.legal import Rules
+from movemask.board.position import Position
+from movemask.errors import ContractError, ModelError
+from movemask.network.batch import Batch
+from movemask.network.model import Model, Outputs, expected_tensors
+from movemask.network.session import TensorInfo
+from movemask.numeric.ragged import Index
+
+#: Castling, promotions, en passant and checks, for both sides; few, since every start of the service runs them.
+PROBES = (
+    chess.STARTING_FEN,
+    "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
+    "r3k2r/pppq1ppp/2npbn2/2b1p3/2B1P3/2NPBN2/PPPQ1PPP/R3K2R w KQkq - 6 8",
+    "r3k2r/pppq1ppp/2npbn2/2b1p3/2B1P3/2NPBN2/PPPQ1PPP/R3K2R b KQkq - 7 8",
+    "1n5k/P4ppp/8/3pP3/8/8/1p3PPP/2N4K w - d6 0 30",
+    "1n5k/P4ppp/8/8/3pP3/8/1p3PPP/2N4K b - e3 0 30",
+    "4k3/8/8/8/8/8/4q3/4K3 w - - 0 60",
+    "8/8/8/4k3/8/8/4P3/4K3 w - - 99 120",
+)
+
+#: White to move is a queen and a rook up (WON) or down (LOST); mirrored, the same for Black.
+WON = (
+    "4k3/8/8/8/8/8/3QR3/4K3 w - - 0 40",
+    "6k1/5ppp/8/8/8/8/1Q3PPP/1R4K1 w - - 0 30",
+    "r5k1/5ppp/8/8/8/8/1Q3PPP/RR4K1 w - - 0 30",
+)
+LOST = (
+    "4k3/3qr3/8/8/8/8/8/4K3 w - - 0 40",
+    "1r4k1/1q3ppp/8/8/8/8/5PPP/6K1 w - - 0 30",
+    "rr4k1/1q3ppp/8/8/8/8/5PPP/R5K1 w - - 0 30",
+)
+
+#: The order of the value is wrong if lost positions score higher than won ones by this much, of 0 to 1.
+INVERTED = 0.1
+TOLERANCE = 1e-2  # difference of a logit between a position alone and in a batch, relative and absolute
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the check and its result."""
+
+    name: str
+    passed: bool
+    found: str
+
+
+def check(model: Model) -> tuple[Step, ...]:
+    """The results of the steps, up to the first that fails, since later steps build on it."""
+    steps: list[Step] = []
+    for name, run in _STEPS:
+        try:
+            steps.append(Step(name, True, run(model)))
+        except ModelError as error:
+            steps.append(Step(name, False, str(error)))
+            break
+    return tuple(steps)
+
+
+def _tensors(model: Model) -> str:
+    inputs, outputs = expected_tensors(model.contract)
+    _check_tensors("input", inputs, model.session.inputs)
+    _check_tensors("output", outputs, model.session.outputs)
+    unfed = {info.name for info in model.session.inputs} - {info.name for info in inputs}
+    if unfed:
+        raise ContractError(f"the network has inputs that the contract does not feed: {', '.join(sorted(unfed))}")
+    return f"{len(inputs)} inputs and {len(outputs)} outputs by name, shape and type"
+
+
+def _vocabulary(model: Model) -> str:
+    total = 0
+    for probe in _positions(PROBES):
+        moves, slots = model.vocabulary.legal_slots(probe)
+        if list(moves) != [model.vocabulary.move(slot, probe.board) for slot in slots.tolist()]:
+            raise ContractError(f"a move of {probe.fen!r} does not come back from its slot")
+        total += len(moves)
+    return f"{total} legal moves of {len(PROBES)} positions, each in a slot of its own and back"
+
+
+def _mirror(model: Model) -> str:
+    """A position and its mirror image must fill the same slots, or different ones if Black's moves have their own."""
+    for probe in _positions(PROBES):
+        mirrored = Position(probe.board.mirror())
+        _, slots = model.vocabulary.legal_slots(probe)
+        _, mirrored_slots = model.vocabulary.legal_slots(mirrored)
+        same = slots.tolist() == mirrored_slots.tolist()
+        if same != model.vocabulary.mirrored and probe.board.legal_moves.count():
+            raise ContractError(f"{probe.fen!r} and its mirror image do not fill the slots that the vocabulary says")
+    return "White's and Black's slots of mirrored positions " + (
+        "are the same" if model.vocabulary.mirrored else "are different, as the vocabulary says"
+    )
+
+
+def _outputs(model: Model) -> str:
+    batch = _batch(model, _positions(PROBES))
+    logits = np.asarray(model.evaluate(batch).logits, dtype=np.float64)
+    for row, probe in enumerate(batch.positions):
+        if not np.isfinite(logits[row, _legal(batch, row)]).all():
+            raise ContractError(f"the logits of legal moves are not finite in {probe.fen!r}")
+    legal = _legal(batch, 0)
+    if (logits[:, legal] == logits[0, legal]).all():
+        raise ContractError("every position gets the same logits: the network does not look at its input")
+    return f"finite logits of the legal moves in {len(batch)} positions"
+
+
+def _batches(model: Model) -> str:
+    batch = _batch(model, _positions(PROBES))
+    together, again = model.evaluate(batch), model.evaluate(batch)
+    for row, probe in enumerate(batch.positions):
+        legal = _legal(batch, row)
+        if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
+            raise ContractError(f"the same batch gets other logits the second time, in {probe.fen!r}")
+        alone = model.evaluate(_batch(model, [probe])).logits[0, legal]
+        if not np.allclose(alone, together.logits[row, legal], rtol=TOLERANCE, atol=TOLERANCE):
+            raise ContractError(
+                f"the same position gets other logits alone than in a batch of {len(batch)}: {probe.fen!r}"
+            )
+    return f"the same logits twice, and alone as in a batch of {len(batch)}"
+
+
+def _batch(model: Model, positions: Sequence[Position]) -> Batch:
+    return model.whole_batch(positions, [None] * len(positions), Rules.PYTHON_CHESS)
+
+
+def _legal(batch: Batch, row: int) -> Index:
+    """The legal slots of one position."""
+    return batch.slots[batch.legal(row)]
+
+
+def _value(model: Model) -> str:
+    if model.contract.outputs.value is None:
+        return "no value"
+    won, lost = _score(model, WON), _score(model, LOST)
+    if lost > won + INVERTED:
+        raise ContractError(
+            f"outputs.value: won positions score {won:.2f} and lost ones {lost:.2f}, of 0 to 1: is "
+            f"outputs.value.order or outputs.value.point_of_view the other one?"
+        )
+    black_won, black_lost = _score(model, WON, mirror=True), _score(model, LOST, mirror=True)
+    if black_lost > black_won + INVERTED:
+        raise ContractError(
+            f"outputs.value: with Black to move, won positions score {black_won:.2f} and lost ones {black_lost:.2f}: "
+            "is outputs.value.point_of_view 'white'?"
+        )
+    return f"won positions score {won:.2f}, lost {lost:.2f}; with Black to move {black_won:.2f} and {black_lost:.2f}"
+
+
+def _score(model: Model, fens: Sequence[str], *, mirror: bool = False) -> float:
+    """Mean expected score of the side to move."""
+    boards = [chess.Board(fen) for fen in fens]
+    batch = _batch(model, [Position(board.mirror() if mirror else board) for board in boards])
+    return float(expected_score(model.evaluate(batch)).mean())
+
+
+def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
+    """Expected score of the side to move, 0 to 1, `[B]`; the evaluation has a value."""
+    value = evaluation.value
+    assert value is not None
+    return value[:, 0] if value.shape[1] == 1 else value[:, 0] + value[:, 1] / 2
+
+
+def _positions(fens: Sequence[str]) -> list[Position]:
+    return [Position.read(fen) for fen in fens]
+
+
+_STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (
+    ("tensors", _tensors),
+    ("vocabulary", _vocabulary),
+    ("mirror", _mirror),
+    ("outputs", _outputs),
+    ("batches", _batches),
+    ("value", _value),
+)
+
+
+def _check_tensors(kind: str, expected: Sequence[TensorInfo], actual: Sequence[TensorInfo]) -> None:
+    by_name = {info.name: info for info in actual}
+    for info in expected:
+        if info.name not in by_name:
+            raise ContractError(f"the contract names the {kind} {info.name!r}; the network has {', '.join(by_name)}")
+        got = by_name[info.name]
+        dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
+        if got.dtype not in dtypes:
+            raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
+        shape = info.shape
+        if kind == "output" and shape == (None, 1) and len(got.shape) == 1:
+            shape = (None,)  # a score may come without an axis of its own
+        sizes = zip(shape, got.shape, strict=False)
+        if len(got.shape) != len(shape) or any(None not in (a, b) and a != b for a, b in sizes):
+            raise ContractError(f"{kind} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}")
+        if got.shape[0] is not None:
+            raise ContractError(f"{kind} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a free one")
+
+
+def _shape(shape: Sequence[int | None]) -> str:
+    return "[" + ", ".join("B" if size is None else str(size) for size in shape) + "]"

@@ -1,0 +1,242 @@
+"""The contract of a network, read from `models/NAME.toml`. docs/models.md lists every key; a test compares.
+
+pydantic validates the file: a missing, misspelt or mistyped key is an error that names the file and the key.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from movemask.encoding.encoders import plane_encoder, plane_encoder_names
+from movemask.encoding.lc0 import HistoryFill
+from movemask.encoding.variations import variation, variation_names, varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.errors import ContractError
+from movemask.network.network_file import open_regular
+
+#: Bytes of a contract with its card, and tables and arrays within one another; generous.
+_LARGEST = 131_072
+_DEEPEST = 16
+
+
+class Backend(Enum):
+    """What runs the network."""
+
+    ONNX = "onnx"
+    FAKE = "fake"  # logits from a checksum of the position: for trying a client, no file needed
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Network(_Section):
+    """`[network]`: the backend and the file."""
+
+    backend: Backend = Backend.ONNX
+    file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
+        None, description="Checked when the model loads, if set."
+    )
+
+    @field_validator("file")
+    @classmethod
+    def _beside(cls, file: str | None) -> str | None:
+        if file is not None and (Path(file).name != file or file in {".", ".."}):
+            raise ValueError(f"must be the name of a file beside the TOML, got {file!r}")
+        return file
+
+
+class Inputs(_Section):
+    """`[inputs]`: the names of the network's inputs."""
+
+    planes: str = Field(description="[B, …] as the encoder makes them")
+    elo_self: str | None = Field(None, description="[B], rating of the side to move")
+    elo_opponent: str | None = Field(None, description="[B], rating of its opponent")
+
+
+class Value(_Section):
+    """`[outputs.value]`: the network's forecast of the result."""
+
+    name: str
+    order: Literal["win_draw_loss", "loss_draw_win", "score"] = Field(
+        "win_draw_loss", description="Three numbers, or one: the expected score from -1 (lost) to 1 (won)."
+    )
+    softmaxed: bool | None = Field(None, description="With three numbers: true for probabilities, false for logits.")
+    point_of_view: Literal["side_to_move", "white"] = "side_to_move"
+
+    @model_validator(mode="after")
+    def _softmaxed_with_three_numbers(self) -> Value:
+        if (self.softmaxed is None) != (self.order == "score"):
+            raise ValueError("softmaxed goes with three numbers, and must be set for them")
+        return self
+
+
+class Outputs(_Section):
+    """`[outputs]`: the names of the network's outputs."""
+
+    logits: str = Field(description="float [B, A]")
+    value: Value | None = None
+
+
+class EloRange(_Section):
+    """`[elo]`: the default rating, and the range that ratings are clamped to."""
+
+    default: float = 1500
+    minimum: float = 0
+    maximum: float = 5000
+    scale: str = Field("unknown", description="The rating system, such as lichess.")
+    edges: tuple[float, ...] = Field(
+        (),
+        description="Lower bounds of the network's buckets. Inputs are then int64 bucket numbers, 0 below the first.",
+    )
+
+    @field_validator("edges")
+    @classmethod
+    def _rising(cls, edges: tuple[float, ...]) -> tuple[float, ...]:
+        if any(low >= high for low, high in pairwise(edges)):
+            raise ValueError("must rise")
+        return edges
+
+
+class Calibration(_Section):
+    """`[calibration]`: the fitted temperature, written by `movemask calibrate`."""
+
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    standard_error: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        None, description="Of the temperature, assuming independent moves."
+    )
+    positions: int = Field(ge=1, description="Played moves that it was fitted to.")
+    cross_entropy_before: float = Field(description="Mean, in nats, at temperature 1.")
+    cross_entropy_after: float = Field(description="Mean, in nats, at the fitted temperature.")
+    source: str = Field(description="The games.")
+
+
+class Terms(_Section):
+    """`[contract]`: how positions are encoded and logits are read."""
+
+    planes: str
+    vocabulary: str
+    perspective: Literal["side_to_move", "white"] | None = Field(
+        None, description="The point of view of the vocabulary, which implies it."
+    )
+    history_fill: HistoryFill = HistoryFill.FEN_ONLY
+    variations: tuple[str, ...] = Field((), description="How the network differs from the named planes and vocabulary.")
+    trained_with_mask: bool = Field(description="If true, the logits of illegal slots are arbitrary.")
+
+    @field_validator("planes")
+    @classmethod
+    def _known_planes(cls, name: str) -> str:
+        return _known("plane encoder", name, plane_encoder_names())
+
+    @field_validator("vocabulary")
+    @classmethod
+    def _known_vocabulary(cls, name: str) -> str:
+        return _known("vocabulary", name, vocabulary_names())
+
+    @field_validator("variations")
+    @classmethod
+    def _known_variations(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            _known("variation", name, variation_names())
+        if len(set(names)) != len(names):
+            raise ValueError("one is named twice")
+        return names
+
+    @model_validator(mode="after")
+    def _variations_apply(self) -> Terms:
+        for name in self.variations:
+            if not variation(name).applies(self.planes, vocabulary(self.vocabulary)):
+                raise ValueError(f"variations: {name!r} changes nothing for {self.planes} and {self.vocabulary}")
+        return self
+
+
+class Contract(_Section):
+    """What a network expects and returns; `card` says where it is from."""
+
+    network: Network = Network()
+    contract: Terms
+    inputs: Inputs
+    outputs: Outputs
+    elo: EloRange = EloRange()
+    calibration: Calibration | None = None
+    card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
+
+    @model_validator(mode="after")
+    def _one_view(self) -> Contract:
+        varied = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
+        view = "side_to_move" if varied.mirrored else "white"
+        if self.contract.perspective not in (None, view):
+            raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
+        return self
+
+    @property
+    def takes_elo(self) -> bool:
+        """Whether the network has a rating among its inputs."""
+        return self.inputs.elo_self is not None or self.inputs.elo_opponent is not None
+
+    @property
+    def takes_history(self) -> bool:
+        """Whether the network sees earlier positions."""
+        return plane_encoder(self.contract.planes).uses_history
+
+    @property
+    def slots(self) -> int:
+        """`A`, the size of the vocabulary."""
+        return len(vocabulary(self.contract.vocabulary))
+
+
+def read_contract(file: Path) -> Contract:
+    """The contract in a TOML file; raises ContractError that names the file and the key."""
+    try:
+        with open_regular(file) as stream:
+            text = stream.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise ContractError(f"{file.name}: larger than {_LARGEST} bytes, which no contract is")
+        table = tomllib.loads(text.decode())
+        _refuse_depth(file, table)
+    except RecursionError:
+        raise ContractError(f"{file.name}: nested more than {_DEEPEST} deep") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ContractError(f"{file.name}: not TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise ContractError(f"{file.name}: not TOML: it is not UTF-8 text") from None
+    except OSError as error:
+        raise ContractError(f"{file.name}: cannot be read: {error.strerror}") from None
+    try:
+        return Contract.model_validate(table)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"]) or "contract"
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise ContractError(f"{file.name}: {key}: {_message(first['type'], first['msg'])}{more}") from None
+
+
+def _refuse_depth(file: Path, table: Any) -> None:
+    level = [table]
+    for _ in range(_DEEPEST):
+        values = [value for one in level for value in (one.values() if isinstance(one, dict) else one)]
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise ContractError(f"{file.name}: nested more than {_DEEPEST} deep")
+
+
+def _message(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "no such key"
+    if kind == "missing":
+        return "this key is missing"
+    return message.removeprefix("Value error, ")
+
+
+def _known(what: str, name: str, names: tuple[str, ...]) -> str:
+    if name not in names:
+        raise ValueError(f"no {what} {name!r}; there are {', '.join(names)}")
+    return name

@@ -1,0 +1,190 @@
+"""Guesses a contract from an ONNX file: the names and shapes of its tensors, and the form of its value in a run.
+
+Each guess is described in a line of text, so that the user can check it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from movemask.board.position import Position
+from movemask.encoding.encoders import PlaneEncoder, plane_encoder, plane_encoder_names
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.errors import ContractError
+from movemask.network.session import Session, TensorInfo
+
+Table = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A family of networks: its encoders (`planes` lists the alternatives), vocabulary, value and ratings."""
+
+    name: str
+    planes: tuple[str, ...]
+    vocabulary: str
+    value_order: str = "win_draw_loss"
+    elo: Mapping[str, Any] | None = None
+
+
+_MAIA2_ELO = {"default": 1500, "minimum": 0, "maximum": 5000, "scale": "lichess", "edges": list(range(1100, 2001, 100))}
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("lc0", ("lc0-112",), "lc0-1858"),
+        Kind("maia1", ("lc0-112",), "lc0-1858"),
+        Kind("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
+        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", {"scale": "lichess"}),
+        Kind("alphazero", ("pgx-119",), "alphazero-4672"),
+        Kind("searchless", ("fen-77",), "uci-1968"),
+        Kind("movemask", ("movemask-18",), "movemask-1880", elo={"scale": "lichess"}),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A contract's tables, without `network` and `card`; `notes` describe the guesses, a line each."""
+
+    table: Table
+    notes: tuple[str, ...]
+
+
+def guess(session: Session, kind_name: str | None = None, trained_with_mask: bool | None = None) -> Guess:
+    """The contract of the network in `session`, of the named kind or else of the only kind that fits.
+
+    Raises ContractError that lists the network's tensors if no kind, or more than one, fits.
+    """
+    notes: list[str] = []
+    if kind_name is not None and kind_name not in KINDS:
+        raise ContractError(f"no kind of contract {kind_name!r}; there are {', '.join(KINDS)}")
+    for info in session.inputs:
+        if info.shape and info.shape[0] is not None:
+            raise ContractError(f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a free one")
+    kind, encoder, planes = _kind(session, kind_name)
+    if kind_name is None:
+        notes.append(f"a network of the kind {kind.name}, by its shapes: {_shapes(session)}")
+    logits = _logits(session, kind)
+    notes.append(f"input {planes!r} takes {encoder.name}; output {logits!r} holds the logits of {kind.vocabulary}")
+    inputs: Table = {"planes": planes}
+    table: Table = {"contract": {"planes": encoder.name, "vocabulary": kind.vocabulary}, "inputs": inputs}
+    ratings = [info for info in session.inputs if info.name != planes]
+    if ratings:
+        inputs |= _elos(ratings, notes)
+        edges = ratings[0].dtype == "int64"
+        if edges and not (kind.elo or {}).get("edges"):
+            raise ContractError(f"input {ratings[0].name!r} is int64, buckets of a rating; write elo.edges in a TOML")
+        table["elo"] = dict(kind.elo or {})
+        if not edges:
+            table["elo"].pop("edges", None)
+    outputs: Table = {"logits": logits}
+    value = _value(session, kind, logits, planes, encoder, ratings, notes)
+    if value is not None:
+        outputs["value"] = value
+    table["outputs"] = outputs
+    unused = [info.name for info in session.outputs if info.name not in (logits, (value or {}).get("name"))]
+    if unused:
+        notes.append(f"not used: {', '.join(unused)}")
+    masked = bool(trained_with_mask)
+    if trained_with_mask is None:
+        notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
+    table["contract"]["trained_with_mask"] = masked
+    return Guess(table, tuple(notes))
+
+
+def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
+    """The only kind, encoder and input that fit; raises ContractError."""
+    fits = []
+    for kind in KINDS.values():
+        if name not in (None, kind.name) or (name is None and kind.name == "maia1"):
+            continue
+        size = len(vocabulary(kind.vocabulary))
+        if not any(info.shape[1:] == (size,) for info in session.outputs):
+            continue
+        for encoder in map(plane_encoder, kind.planes):
+            named = [i.name for i in session.inputs if i.shape[1:] == encoder.shape and i.dtype == encoder.dtype]
+            buckets = any(info.dtype == "int64" for info in session.inputs)
+            if len(named) == 1 and not (name is None and buckets != bool((kind.elo or {}).get("edges"))):
+                fits.append((kind, encoder, named[0]))
+    if len(fits) == 1:
+        return fits[0]
+    none_fits = "no known kind of network" if name is None else f"not a network of the kind {name!r}"
+    known = ", ".join(f"{plane_encoder(n).name} {list(plane_encoder(n).shape)}" for n in plane_encoder_names())
+    sizes = ", ".join(vocabulary_names())
+    several = f"fits {', '.join(kind.name for kind, _, _ in fits)}: say which with --contract; " if fits else ""
+    raise ContractError(
+        f"{several or none_fits + ': '}it has {_shapes(session)}. Inputs known: {known}; outputs: {sizes}"
+    )
+
+
+def _logits(session: Session, kind: Kind) -> str:
+    size = len(vocabulary(kind.vocabulary))
+    named = [info.name for info in session.outputs if info.shape[1:] == (size,)]
+    if len(named) > 1:
+        raise ContractError(f"outputs {', '.join(named)} all have {size} numbers: write a TOML that says which")
+    return named[0]
+
+
+def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
+    """The contract's keys for the rating inputs: the mover's and the opponent's, told apart by name."""
+    flat = [info for info in ratings if len(info.shape) == 1]
+    if len(flat) != len(ratings) or len(flat) > 2:
+        names = ", ".join(info.name for info in ratings)
+        raise ContractError(
+            f"inputs {names}: not one or two ratings of shape [B]; write a TOML, or export without them"
+        )
+    opponent = [info.name for info in flat if "opp" in info.name.lower()]
+    mover = [info.name for info in flat if info.name not in opponent]
+    if len(opponent) > 1 or len(mover) > 1:
+        names = ", ".join(info.name for info in flat)
+        raise ContractError(f"inputs {names}: cannot tell the mover's rating from the opponent's; write a TOML")
+    keys = {"elo_self": mover[0]} if mover else {}
+    if opponent:
+        keys["elo_opponent"] = opponent[0]
+    notes.append("; ".join(f"input {name!r} is {key}" for key, name in keys.items()))
+    return keys
+
+
+def _value(
+    session: Session,
+    kind: Kind,
+    logits: str,
+    planes: str,
+    encoder: PlaneEncoder,
+    ratings: Sequence[TensorInfo],
+    notes: list[str],
+) -> Table | None:
+    """The contract's table of the value: an output of three numbers, or one; its form is seen in a run."""
+    rest = [info for info in session.outputs if info.name != logits]
+    threes = [info.name for info in rest if info.shape[1:] == (3,)]
+    ones = [info.name for info in rest if info.shape[1:] in ((), (1,)) and "mlh" not in info.name.lower()]
+    if len(threes) == 1:
+        feeds = {planes: np.stack([encoder.encode(Position.read(moves=moves)) for moves in ((), ("e2e4",))])}
+        for info in ratings:
+            feeds[info.name] = np.zeros(2, dtype=info.dtype)
+        value = np.asarray(session.run(feeds, threes)[0], dtype=np.float64)
+        softmaxed = bool((value >= 0).all() and np.allclose(value.sum(1), 1, atol=1e-3))
+        form = "probabilities" if softmaxed else "logits"
+        notes.append(f"output {threes[0]!r} is {kind.value_order.replace('_', ', ')} as {form}, for the side to move")
+        return {"name": threes[0], "order": kind.value_order, "softmaxed": softmaxed}
+    if len(ones) == 1 and not threes:
+        notes.append(f"output {ones[0]!r} is the expected score from -1 to 1, for the side to move")
+        return {"name": ones[0], "order": "score"}
+    if threes or ones:
+        notes.append(f"no value: {', '.join(threes + ones)} could each be one; write it into the TOML")
+    return None
+
+
+def _shapes(session: Session) -> str:
+    def described(infos: Sequence[TensorInfo]) -> str:
+        return ", ".join(
+            f"{info.name} {info.dtype} [{', '.join('B' if size is None else str(size) for size in info.shape)}]"
+            for info in infos
+        )
+
+    return f"inputs {described(session.inputs)}; outputs {described(session.outputs)}"

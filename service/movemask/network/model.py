@@ -1,0 +1,178 @@
+"""`Model`: a session with its contract. Positions → Batch → logits `[B, A]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.boards import Boards
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules, legal_moves
+from movemask.board.position import Position
+from movemask.encoding.encoders import PlaneEncoder, plane_encoder
+from movemask.encoding.variations import varied_encoder, varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary
+from movemask.encoding.vocabulary import Vocabulary
+from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
+from movemask.network.batch import Batch
+from movemask.network.contract import Contract
+from movemask.network.session import Array, Session, TensorInfo
+from movemask.numeric.ragged import Float
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A network's outputs for a batch: unmodified logits `[B, A]`, and the value if it has one.
+
+    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score from 0 to 1.
+    cached : rows that came from a cache; the network ran on the others.
+    """
+
+    logits: NDArray[np.floating]
+    value: NDArray[np.float64] | None
+    cached: int = 0
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network with its contract."""
+
+    name: str
+    digest: str
+    contract: Contract
+    session: Session
+    encoder: PlaneEncoder = field(init=False)
+    vocabulary: Vocabulary = field(init=False)
+
+    def __post_init__(self) -> None:
+        terms = self.contract.contract
+        encoder = varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
+        object.__setattr__(self, "encoder", encoder)
+        object.__setattr__(self, "vocabulary", varied_vocabulary(vocabulary(terms.vocabulary), terms.variations))
+
+    @property
+    def trained_with_mask(self) -> bool:
+        return self.contract.contract.trained_with_mask
+
+    def calibrated_temperature(self) -> float:
+        """The contract's fitted temperature; raises NotCalibrated."""
+        if self.contract.calibration is None:
+            raise NotCalibrated(
+                f"temperature: model {self.name!r} is not calibrated; `movemask calibrate` writes it into its contract"
+            )
+        return self.contract.calibration.temperature
+
+    def ignored(self, position: Position, elo: Elo | None) -> tuple[str, ...]:
+        """The inputs of a request that this network cannot use."""
+        names = []
+        if position.has_history and not self.contract.takes_history:
+            names.append("history")
+        if elo is not None and not self.contract.takes_elo:
+            names.append("elo")
+        return tuple(names)
+
+    def batch(
+        self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules
+    ) -> tuple[Batch, dict[int, MovemaskError]]:
+        """The batch of all positions, and by row the errors of those that the vocabulary cannot express.
+
+        The errors are MoveOutsideVocabulary or UnsupportedVariant; those rows of the batch must not be used. Positions
+        without a legal move are fine. A position that comes several times as the same object, as in a sweep over
+        ratings, is looked at once.
+        """
+        distinct = list({id(position): position for position in positions}.values())
+        if len(distinct) < len(positions):
+            once, refused = self.batch(distinct, [None] * len(distinct), rules)
+            place_of = {id(position): place for place, position in enumerate(distinct)}
+            places = [place_of[id(position)] for position in positions]
+            errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
+            return once.repeated(places, self._elo(elos)), errors
+        boards = Boards.of([position.board for position in positions])
+        legal = legal_moves(positions, boards, rules)
+        codes, slots, outside = self.vocabulary.slots(legal, boards)
+        batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos))
+        return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
+
+    def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules) -> Batch:
+        """As `batch`, but raises the first error."""
+        batch, refused = self.batch(positions, elos, rules)
+        for error in refused.values():
+            raise error
+        return batch
+
+    def _elo(self, elos: Sequence[Elo | None]) -> Float:
+        """The ratings `[B, 2]` for the network, clamped to its range; NaN if it takes none."""
+        if not self.contract.takes_elo:
+            return np.full((len(elos), 2), np.nan)
+        known = self.contract.elo
+        ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]
+        return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
+
+    def evaluate(self, batch: Batch) -> Outputs:
+        """The outputs for a batch of at least one; raises InferenceFailed if a shape is not the contract's."""
+        outputs = self.contract.outputs
+        names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
+        logits, *rest = self.session.run(self.feeds(batch), names)
+        if logits.shape != (len(batch), len(self.vocabulary)):
+            raise InferenceFailed(
+                f"model {self.name}: output {outputs.logits!r} came as {logits.shape}, "
+                f"expected [B, A] = {(len(batch), len(self.vocabulary))}"
+            )
+        return Outputs(logits, self._value(rest[0], batch) if outputs.value else None)
+
+    def feeds(self, batch: Batch) -> dict[str, Array]:
+        """The network's inputs for a batch, by name."""
+        inputs = self.contract.inputs
+        feeds: dict[str, Array] = {inputs.planes: self.encoder.encode_all(batch.positions, batch.boards)}
+        if inputs.elo_self is not None:
+            feeds[inputs.elo_self] = self._ratings(batch.elo[:, 0])
+        if inputs.elo_opponent is not None:
+            feeds[inputs.elo_opponent] = self._ratings(batch.elo[:, 1])
+        return feeds
+
+    def _ratings(self, ratings: Float) -> Array:
+        edges = self.contract.elo.edges
+        if edges:
+            return np.searchsorted(edges, ratings, side="right").astype(np.int64)
+        return ratings.astype(np.float32)
+
+    def _value(self, raw: Array, batch: Batch) -> NDArray[np.float64]:
+        """The value in the form of `Outputs`, converted from the network's order, form and point of view."""
+        terms = self.contract.outputs.value
+        assert terms is not None
+        rows, size = len(batch), 1 if terms.order == "score" else 3
+        if raw.shape not in ((rows, size), (rows,) if size == 1 else (rows, size)):
+            raise InferenceFailed(
+                f"model {self.name}: output {terms.name!r} came as {raw.shape}, expected {(rows, size)}"
+            )
+        value = raw.astype(np.float64).reshape(rows, size)
+        if not np.isfinite(value).all():
+            raise InferenceFailed(f"model {self.name}: output {terms.name!r} holds NaN or infinity")
+        if terms.order == "score":
+            value = (np.clip(value, -1, 1) + 1) / 2
+        elif not terms.softmaxed:
+            value = np.exp(value - value.max(axis=1, keepdims=True))
+            value /= value.sum(axis=1, keepdims=True)
+        if terms.order == "loss_draw_win":
+            value = value[:, ::-1]
+        if terms.point_of_view == "white":
+            black = batch.boards.black[:, None]
+            value = np.where(black, 1 - value if size == 1 else value[:, ::-1], value)
+        return np.ascontiguousarray(value)
+
+
+def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """The inputs and outputs that a contract requires of an ONNX file."""
+    encoder = plane_encoder(contract.contract.planes)
+    inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
+    for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
+        if name is not None:
+            inputs.append(TensorInfo(name, "int64" if contract.elo.edges else "float32", (None,)))
+    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, contract.slots))]
+    if contract.outputs.value:
+        size = 1 if contract.outputs.value.order == "score" else 3
+        outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))
+    return inputs, outputs

@@ -1,0 +1,102 @@
+"""Reads the files of a models folder, which may be anything: pipes, devices, networks whose weights lie elsewhere.
+
+A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes, so that what is
+served is what was checked, whatever happens to the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from movemask.errors import ContractError, WeightsError
+from movemask.network.wire import Value, fields
+
+#: Bytes of the largest message that protocol buffers can hold.
+_LARGEST = 2**31 - 1
+
+#: Of messages in one another, as protocol buffers' own parsers allow.
+_DEEPEST = 100
+
+# Field numbers of onnx.proto3 that lead to tensors, by message.
+_MODEL, _GRAPH, _NODE, _ATTRIBUTE, _SPARSE, _TENSOR, _FUNCTION, _TRAINING = range(8)
+_WITHIN: dict[int, dict[int, int]] = {
+    _MODEL: {7: _GRAPH, 20: _TRAINING, 25: _FUNCTION},
+    _GRAPH: {1: _NODE, 5: _TENSOR, 15: _SPARSE},
+    _NODE: {5: _ATTRIBUTE},
+    _ATTRIBUTE: {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE},
+    _SPARSE: {1: _TENSOR, 2: _TENSOR},
+    _FUNCTION: {7: _NODE, 11: _ATTRIBUTE},
+    _TRAINING: {1: _GRAPH, 2: _GRAPH},
+}
+_NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """A file opened for reading. Raises OSError, also for a pipe or a device, which could block or have no end."""
+    if not stat.S_ISREG(os.stat(file).st_mode):  # opening alone can do something to a device
+        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    stream = os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced meanwhile
+        stream.close()
+        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    return stream
+
+
+def read_onnx(file: Path) -> bytes:
+    """The bytes of an ONNX file; raises ContractError if it cannot be read, is none, or has external weights."""
+    try:
+        with open_regular(file) as stream:
+            network = stream.read(_LARGEST + 1)
+    except OSError as error:
+        raise ContractError(f"{file.name}: {error.strerror}") from None
+    if len(network) > _LARGEST:
+        raise ContractError(f"{file.name}: larger than {_LARGEST} bytes")
+    refuse_external(network, file.name)
+    return network
+
+
+def refuse_external(network: bytes, name: str) -> None:
+    """Raises ContractError for external weights: they would be read from a path that the file chooses, the digest does
+    not cover them, and onnxruntime maps them into memory, where a truncated file ends the process."""
+    waiting = [(_MODEL, memoryview(network), 1)]
+    try:
+        while waiting:
+            kind, message, depth = waiting.pop()
+            if depth > _DEEPEST:
+                raise ContractError(f"{name}: messages nested more than {_DEEPEST} deep")
+            if kind == _TENSOR:
+                _refuse_external_tensor(message, name)
+                continue
+            within = _WITHIN[kind]
+            for number, value in fields(message, name):
+                inner = within.get(number)
+                if inner is not None and isinstance(value, memoryview):
+                    waiting.append((inner, value, depth + 1))
+    except WeightsError:
+        raise ContractError(f"{name}: not an ONNX file, or a damaged one") from None
+
+
+def _refuse_external_tensor(tensor: memoryview, name: str) -> None:
+    title, where, external = "?", "?", False
+    for number, value in fields(tensor, name):
+        if number == _NAME and isinstance(value, memoryview):
+            title = _text(value)
+        elif number == _EXTERNAL_DATA and isinstance(value, memoryview):
+            external, entry = True, dict(fields(value, name))
+            if _text(entry.get(1, 0)) == "location":
+                where = _text(entry.get(2, 0))
+        elif number == _DATA_LOCATION:
+            external = external or value != 0
+    if external:
+        raise ContractError(
+            f"{name}: the weights {title!r} are in another file, {where!r}; save it as one file "
+            "(onnx.save with save_as_external_data=False)"
+        )
+
+
+def _text(value: Value) -> str:
+    return bytes(value[:80]).decode("utf-8", "replace") if isinstance(value, memoryview) else "?"

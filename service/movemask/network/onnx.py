@@ -1,0 +1,108 @@
+"""`OnnxSession`: networks in onnxruntime. The only module that runs it; `tasks.quantisation` has its quantiser.
+
+Official builds from 1.29 send telemetry about each session (model file name, graph hashes and so on), unless an
+environment variable turns it off before the import.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+import onnxruntime as ort
+
+from movemask.errors import ContractError, InferenceFailed, SettingsError
+from movemask.network.network_file import read_onnx
+from movemask.network.session import Array, TensorInfo
+
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(double)": "float64",
+    "tensor(int64)": "int64",
+    "tensor(int32)": "int32",
+}
+
+
+class Provider(Enum):
+    """What onnxruntime runs a network on."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+_PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
+
+#: Runs at once on a GPU: one computes while the other copies its inputs.
+_GPU_RUNS = 2
+
+
+def provider_named(name: str) -> Provider:
+    """The provider of the setting; raises SettingsError if the installed onnxruntime lacks it."""
+    provider, available = Provider(name), ort.get_available_providers()
+    if _PROVIDERS[provider] not in available:
+        raise SettingsError(
+            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has "
+            f"{', '.join(available)}; install onnxruntime-gpu in place of onnxruntime"
+        )
+    return provider
+
+
+class OnnxSession:
+    """One network in onnxruntime.
+
+    On the CPU, `runs` at once with so many `threads` each; on a GPU, two runs at once. `network` is the content of the
+    file if it has been read (`read_onnx`). Raises ContractError.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        threads: int,
+        provider: Provider = Provider.CPU,
+        runs: int = 1,
+        *,
+        network: bytes | None = None,
+    ) -> None:
+        self.at_once = runs if provider is Provider.CPU else _GPU_RUNS
+        self._session = _opened(file.name, read_onnx(file) if network is None else network, threads, provider)
+        self.inputs = tuple(map(_info, self._session.get_inputs()))
+        self.outputs = tuple(map(_info, self._session.get_outputs()))
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        try:
+            return list(self._session.run(list(outputs), dict(feeds)))
+        except Exception as error:
+            raise InferenceFailed(f"onnxruntime: {_first_line(error)}") from error
+
+
+def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.InferenceSession:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised, so onnxruntime need not print them too
+    # Idle threads spin: within a run that halves its time, but after it they would occupy a core for milliseconds.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    try:
+        session = ort.InferenceSession(network, options, providers=[_PROVIDERS[provider]])
+    except Exception as error:  # onnxruntime's exceptions share no base of their own
+        raise ContractError(f"{name}: onnxruntime cannot load it: {_first_line(error)}") from None
+    if _PROVIDERS[provider] not in session.get_providers():  # it falls back to the CPU and only logs it
+        raise ContractError(
+            f"{name}: onnxruntime cannot run it on {provider.value} (MOVEMASK_PROVIDER): the driver, CUDA or "
+            "cuDNN is missing or of another version"
+        )
+    return session
+
+
+def _info(node: ort.NodeArg) -> TensorInfo:
+    shape = tuple(size if isinstance(size, int) else None for size in node.shape)
+    return TensorInfo(node.name, _DTYPES.get(node.type, node.type), shape)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0][:300]

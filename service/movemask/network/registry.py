@@ -1,0 +1,142 @@
+"""`Registry`: the models of the folders by name, with their contracts and check results, and the default model."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from movemask.errors import ContractError, ModelError, ModelUnavailable, UnknownModel
+from movemask.network.check import Step, check
+from movemask.network.contract import Backend, Contract, read_contract
+from movemask.network.folders import ModelFolders
+from movemask.network.model import Model, expected_tensors
+from movemask.network.network_file import read_onnx
+from movemask.network.onnx import OnnxSession, Provider
+from movemask.network.session import FakeSession, Session
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A model of the folder, served if `failure` is None. `model` is None if it failed or is not loaded."""
+
+    name: str
+    contract: Contract | None
+    model: Model | None
+    failure: str | None
+    steps: tuple[Step, ...] = ()  # of the contract check, up to the first that failed
+    digest: str | None = None
+    rejected: str | None = None  # why changed files did not replace the served ones
+
+    @property
+    def served(self) -> bool:
+        """Whether the model answers requests."""
+        return self.failure is None
+
+
+class Registry:
+    """Entries by name; `get(None)` is the default model."""
+
+    def __init__(
+        self, entries: Mapping[str, Entry], default: str | None, preferred: frozenset[str] = frozenset()
+    ) -> None:
+        """Entries (at least one) in any order; chooses a default if None, among `preferred` first. A default without an
+        entry is kept, and raises UnknownModel when requested."""
+        for entry in entries.values():
+            if entry.failure:
+                log.error("model %s is not served: %s", entry.name, entry.failure)
+        self._entries = dict(sorted(entries.items()))
+        self.default = default or _first_served(self._entries, preferred)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    def entry(self, name: str | None) -> Entry:
+        """The entry of that name, the default's if None; raises UnknownModel."""
+        wanted = self.default if name is None else name
+        if wanted not in self._entries:
+            raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(self._entries)}")
+        return self._entries[wanted]
+
+    def get(self, name: str | None) -> Model:
+        """The served model of that name; raises UnknownModel or ModelUnavailable."""
+        entry = self.entry(name)
+        if entry.model is None:
+            raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
+        return entry.model
+
+
+def load_registry(
+    where: Path | ModelFolders, default: str | None, threads: int, provider: Provider = Provider.CPU
+) -> Registry:
+    """Loads and checks the models of a folder or several; raises SettingsError if there are none, or no default."""
+    folders = ModelFolders.of(where)
+    entries = {name: load_entry(file, threads, provider) for name, file in folders.files(default).items()}
+    return Registry(entries, default, folders.preferred)
+
+
+def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
+    """The model of a TOML file, unchecked; raises ModelError."""
+    return _opened(file, read_contract(file), threads, provider)
+
+
+def _opened(file: Path, contract: Contract, threads: int, provider: Provider, runs: int = 1) -> Model:
+    session, digest = _session(file, contract, threads, provider, runs)
+    return Model(file.stem, digest, contract, session)
+
+
+def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> Entry:
+    """Loads and checks the model of a TOML file; a failure is recorded in the entry, not raised."""
+    contract = None
+    try:
+        contract = read_contract(file)
+        model = _opened(file, contract, threads, provider, runs)
+    except ModelError as error:
+        return Entry(file.stem, contract, None, str(error))
+    steps = check(model)
+    if not steps[-1].passed:
+        return Entry(file.stem, contract, None, steps[-1].found, steps, model.digest)
+    return Entry(file.stem, contract, model, None, steps, model.digest)
+
+
+def network_file(file: Path, contract: Contract | None) -> Path | None:
+    """The network's file beside a TOML file; None for the fake, which has none."""
+    if contract is None:
+        return file.with_suffix(".onnx")
+    if contract.network.backend is Backend.FAKE:
+        return None
+    return file.with_name(contract.network.file or f"{file.stem}.onnx")
+
+
+def _session(file: Path, contract: Contract, threads: int, provider: Provider, runs: int) -> tuple[Session, str]:
+    if contract.network.backend is Backend.FAKE:
+        inputs, outputs = expected_tensors(contract)
+        if contract.outputs.value is not None:
+            raise ContractError(f"{file.name}: outputs.value: the fake has no value")
+        return FakeSession(inputs, outputs[0]), "sha256:" + hashlib.sha256(b"fake").hexdigest()
+    network = network_file(file, contract)
+    assert network is not None
+    try:
+        content = read_onnx(network)
+    except ContractError as error:
+        raise ContractError(f"{file.name}: network.file: {error}") from None
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    if contract.network.digest not in (None, digest):
+        raise ContractError(
+            f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
+        )
+    return OnnxSession(network, threads, provider, runs, network=content), digest
+
+
+def _first_served(entries: Mapping[str, Entry], preferred: frozenset[str]) -> str:
+    """The default model if the settings name none: the first by name that is preferred and served, the first that is
+    served, or the first of all."""
+    served = [name for name, entry in entries.items() if entry.served] or list(entries)
+    default = next((name for name in served if name in preferred), served[0])
+    if len(entries) > 1:
+        log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", default, ", ".join(entries))
+    return default

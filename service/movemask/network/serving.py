@@ -1,0 +1,289 @@
+"""`Serving`: the loaded models of a folder, reloaded when their files change, within a memory limit.
+
+A changed file must pass the check before it replaces the served one; if it fails, its entry says why and the old model
+stays. Requests hold a lease and finish on the model they began with. Above the memory limit, unused models are
+unloaded, the least recently used first, and loaded again on demand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from movemask.errors import ModelUnavailable, SettingsError
+from movemask.network.folders import ModelFolders
+from movemask.network.model import Model
+from movemask.network.onnx import Provider
+from movemask.network.registry import Entry, Registry, load_entry, network_file
+
+log = logging.getLogger(__name__)
+
+#: Of each file of a model: modification time, size, inode.
+Fingerprint = tuple[tuple[int, int, int], ...]
+
+
+class Runner(Protocol):
+    """What answers requests for a loaded model, such as a pipeline."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it accepts work."""
+        ...
+
+    @property
+    def waiting(self) -> int:
+        """Positions that wait."""
+        ...
+
+    def close(self) -> None:
+        """Finishes waiting work, and ends."""
+        ...
+
+
+S = TypeVar("S", bound=Runner)
+
+
+@dataclass(slots=True, eq=False)
+class _Loaded(Generic[S]):
+    """A loaded model, and how many requests use it."""
+
+    runner: S
+    size: int
+    users: int = 0
+    retired: bool = False
+
+
+class Serving(Generic[S]):
+    """Loads and checks every model of `where`, a folder or several, and follows its changes until closed.
+
+    Parameters
+    ----------
+    default : the model for requests that name none; the first served by name if None
+    threads : batches that a model runs at once, a thread each
+    provider : what onnxruntime runs them on
+    start : makes the runner of a model
+    memory : limit of loaded network files, in bytes; None for no limit
+    poll_seconds : interval between looks at the folder; None to never look
+    """
+
+    def __init__(
+        self,
+        where: Path | ModelFolders,
+        default: str | None,
+        threads: int,
+        start: Callable[[Model], S],
+        *,
+        provider: Provider = Provider.CPU,
+        memory: int | None = None,
+        poll_seconds: float | None = None,
+    ) -> None:
+        self._folders, self._default, self._start = ModelFolders.of(where), default, start
+        self._threads, self._provider = threads, provider
+        self._memory = memory
+        self._lock = threading.RLock()
+        self._loading = threading.Lock()  # one model is loaded at a time
+        self._models: dict[str, _Loaded[S]] = {}  # the least recently used first
+        self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
+        self._seen: dict[str, Fingerprint] = {}  # at the last look
+        entries = {}
+        self._files = self._folders.files(default)
+        for name, file in self._files.items():
+            self._current[name] = _fingerprint(file, None)
+            entries[name] = self._started(self._entry(file))
+            self._make_room(name)
+        self.registry = Registry(entries, default, self._folders.preferred)
+        self._stop = threading.Event()
+        self._watcher: threading.Thread | None = None
+        if poll_seconds is not None:
+            self._watcher = threading.Thread(target=self._watch, args=(poll_seconds,), name="models", daemon=True)
+            self._watcher.start()
+
+    @asynccontextmanager
+    async def lease(self, name: str | None) -> AsyncIterator[S]:
+        """The runner of a served model, kept alive until the lease ends; loads the model if it was unloaded.
+
+        Raises UnknownModel or ModelUnavailable.
+        """
+        loaded = self._acquire(name)
+        if loaded is None:
+            loaded = await asyncio.get_running_loop().run_in_executor(None, self._load, name)
+        try:
+            yield loaded.runner
+        finally:
+            self._release(loaded)
+
+    def refresh(self) -> bool:
+        """Looks at the folder and applies settled changes; True if there were any.
+
+        A change is settled when two looks in a row see the same, so that a file is not read while it is being copied.
+        """
+        try:
+            files = self._folders.found()
+        except SettingsError:
+            files = {}
+        if not files:
+            return False  # an unmounted folder must not stop the service
+        self._files = {**self._files, **files}
+        entries = {entry.name: entry for entry in self.registry}
+        now = {name: _fingerprint(file, entries.get(name)) for name, file in files.items()}
+        changed = [name for name in now if now[name] == self._seen.get(name) and now[name] != self._current.get(name)]
+        gone = [name for name in self._current if name not in now and name not in self._seen]
+        self._seen = now
+        with self._loading:
+            for name in changed:
+                self._current[name] = now[name]
+                entries[name] = self._replaced(entries.get(name), self._entry(files[name]))
+                self._make_room(name)
+            for name in gone:
+                log.info("model %s is gone from the folder and no longer served", name)
+                self._current.pop(name)
+                entries.pop(name, None)
+                self._retire(name)
+            if changed or gone:
+                with self._lock:
+                    previous = self.registry.default
+                    default = self._default or (previous if previous in entries else None)
+                    self.registry = Registry(entries, default, self._folders.preferred)
+        return bool(changed or gone)
+
+    def stopped(self) -> list[str]:
+        """Models whose threads have died."""
+        with self._lock:
+            return [name for name, loaded in self._models.items() if not loaded.runner.alive]
+
+    def waiting(self) -> int:
+        """Positions that wait for any model."""
+        with self._lock:
+            return sum(loaded.runner.waiting for loaded in self._models.values())
+
+    def loaded(self) -> frozenset[str]:
+        """Models in memory."""
+        with self._lock:
+            return frozenset(self._models)
+
+    def close(self) -> None:
+        """Ends the watcher, and finishes the waiting work of every model."""
+        self._stop.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        with self._lock:
+            models = list(self._models.values())
+            self._models.clear()
+        for loaded in models:
+            loaded.runner.close()
+
+    def _entry(self, file: Path) -> Entry:
+        return load_entry(file, 1, self._provider, runs=self._threads)
+
+    def _acquire(self, name: str | None) -> _Loaded[S] | None:
+        """The model with one more user; None if it is served but not loaded."""
+        with self._lock:
+            entry = self.registry.entry(name)
+            if not entry.served:
+                raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
+            loaded = self._models.get(entry.name)
+            if loaded is not None:
+                loaded.users += 1
+                self._models[entry.name] = self._models.pop(entry.name)
+            return loaded
+
+    def _release(self, loaded: _Loaded[S]) -> None:
+        with self._lock:
+            loaded.users -= 1
+            over = loaded.retired and loaded.users == 0
+        if over:
+            _close(loaded)
+        elif self._memory is not None:
+            self._make_room(None)
+
+    def _load(self, name: str | None) -> _Loaded[S]:
+        """Loads and checks an unloaded model again, and acquires it."""
+        with self._loading:
+            loaded = self._acquire(name)
+            if loaded is not None:  # another request loaded it meanwhile
+                return loaded
+            wanted = self.registry.entry(name).name
+            entry = self._entry(self._files[wanted])
+            if entry.model is None:
+                raise ModelUnavailable(f"model {wanted!r} could not be loaded again: {entry.failure}")
+            with self._lock:
+                self._started(entry)
+                loaded = self._acquire(wanted)
+                assert loaded is not None
+            self._make_room(wanted)
+            return loaded
+
+    def _replaced(self, old: Entry | None, new: Entry) -> Entry:
+        """The entry to serve: the new one if it passed its check, else the old one if that is served."""
+        if new.model is None and old is not None and old.served:
+            log.error("model %s: its changed files are not served: %s", new.name, new.failure)
+            return replace(old, rejected=new.failure)
+        if new.model is None:
+            log.error("model %s is not served: %s", new.name, new.failure)
+        else:
+            log.info("model %s is served as %s", new.name, new.digest)
+        self._retire(new.name)
+        return self._started(new)
+
+    def _started(self, entry: Entry) -> Entry:
+        """Starts the runner of a loaded model. The entry comes back without the model, so that unloading frees it."""
+        if entry.model is not None:
+            with self._lock:
+                file = network_file(self._files[entry.name], entry.model.contract)
+                runner = self._start(entry.model)
+                self._models[entry.name] = _Loaded(runner, file.stat().st_size if file else 0)
+        return replace(entry, model=None)
+
+    def _retire(self, name: str) -> None:
+        """Takes a model out of service; its runner ends when its last user has gone."""
+        with self._lock:
+            loaded = self._models.pop(name, None)
+            if loaded is not None:
+                loaded.retired = True
+        if loaded is not None and loaded.users == 0:
+            _close(loaded)
+
+    def _make_room(self, keep: str | None) -> None:
+        """Unloads unused models, the least recently used first, down to the memory limit; never `keep`."""
+        if self._memory is None:
+            return
+        while True:
+            with self._lock:
+                idle = [name for name, loaded in self._models.items() if not loaded.users and name != keep]
+                size = sum(loaded.size for loaded in self._models.values())
+                if size <= self._memory or not idle or len(self._models) == 1:
+                    return
+            log.info("model %s is unloaded to keep to the limit of memory", idle[0])
+            self._retire(idle[0])
+
+    def _watch(self, seconds: float) -> None:
+        while not self._stop.wait(seconds):
+            try:
+                self.refresh()
+            except Exception:
+                log.exception("the models folder could not be looked at; trying again")
+
+
+def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:
+    """The state of a model's TOML and network file; changes when either does."""
+    network = network_file(file, entry.contract if entry else None) or file.with_suffix(".onnx")
+    states = []
+    for path in (file, network):
+        try:
+            stat = path.stat()
+        except OSError:
+            states.append((0, -1, 0))
+        else:
+            states.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return tuple(states)
+
+
+def _close(loaded: _Loaded[Any]) -> None:
+    """Closes a runner on a thread of its own, since closing joins threads."""
+    threading.Thread(target=loaded.runner.close, name="retiring", daemon=True).start()

@@ -1,1 +1,0 @@
-"""The inputs of networks: plane encoders and variations of them."""

@@ -1,0 +1,177 @@
+"""How far a quantised network is from its original, on positions of which the original's answers are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.legal import Rules
+from movemask.board.move_codes import code_of
+from movemask.evaluation import evaluate
+from movemask.network.batch import Batch
+from movemask.network.check import expected_score
+from movemask.network.model import Model, Outputs
+from movemask.network.session import Session
+from movemask.numeric.ragged import Float, padded, row_max
+from movemask.numeric.softmax import softmax
+from movemask.numeric.statistics import kl_divergence
+from movemask.policy import Rule
+from movemask.quantisation.positions import Known
+
+#: The original's first move leads clearly if it is this far ahead of the second, in probability.
+CLEAR_LEAD = 0.1
+_BATCH = 64
+_ROUNDING = 1e-12  # of a difference of two shares
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a quantised network may differ by; 1 is 100 %."""
+
+    kl: float = 0.005  # mean, in nats
+    flips: float = 0.05
+    clear_flips: float = 0.005
+    accuracy: float = 0.003  # lost, of the moves that people played
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The differences of a network from its original; 1 is 100 %.
+
+    positions, clear : how many were compared, and in how many the original's first move leads clearly
+    kl : mean KL divergence from the original's policy, in nats
+    flips, clear_flips : share of positions whose first move is another, of all and of those with a clear lead
+    largest : largest change of a move's probability
+    played : positions whose played move is known; accuracy before and after are the shares of players who chose the
+        network's first move, and the error is the standard error of their difference; None without such positions
+    raw : mean raw leakage before and after
+    value : mean absolute change of the expected score, 0 to 1; None without a value
+    """
+
+    positions: int
+    clear: int
+    kl: float
+    flips: float
+    clear_flips: float
+    largest: float
+    played: int
+    accuracy_before: float | None
+    accuracy_after: float | None
+    accuracy_error: float | None
+    raw_before: float
+    raw_after: float
+    value: float | None
+
+    def excess(self, limits: Limits) -> tuple[str, ...]:
+        """The limits that are exceeded, with the figures."""
+        found = []
+        if not self.kl <= limits.kl:
+            found.append(f"mean KL {self.kl:.4f}, limit {limits.kl:g}")
+        if not self.flips <= limits.flips:
+            found.append(f"top-move flips {self.flips:.2%}, limit {limits.flips:.2%}")
+        if not self.clear_flips <= limits.clear_flips:
+            found.append(
+                f"flips of first moves that led by {CLEAR_LEAD:g} {self.clear_flips:.2%}, "
+                f"limit {limits.clear_flips:.2%}"
+            )
+        if self.accuracy_before is not None and self.accuracy_after is not None:
+            lost = self.accuracy_before - self.accuracy_after
+            if not lost <= limits.accuracy + _ROUNDING:
+                found.append(f"human-move accuracy {100 * lost:.2f} points lower, limit {100 * limits.accuracy:g}")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """A network's answers to all positions: policies float64 `[N]`, raw leakage `[B]`, expected score `[B]` or None."""
+
+    policies: Float
+    raw: Float
+    score: NDArray[np.float64] | None
+
+
+class Judge:
+    """Compares sessions with a model, whose own answers to the positions are computed once."""
+
+    def __init__(self, model: Model, known: Sequence[Known]) -> None:
+        self._model = model
+        self.batches: list[Batch] = [
+            model.whole_batch(
+                [one.position for one in known[start : start + _BATCH]],
+                [one.elo for one in known[start : start + _BATCH]],
+                Rules.VECTORISED,
+            )
+            for start in range(0, len(known), _BATCH)
+        ]
+        self._indptr = np.cumsum([0, *np.concatenate([batch.counts for batch in self.batches])])
+        self._chose, self._played = self._shares(known)
+        self._original = self._answers(model)
+        ordered = np.sort(padded(self._original.policies, self._indptr, 0.0), axis=1)
+        second = ordered[:, -2] if ordered.shape[1] > 1 else np.zeros(len(ordered))
+        self._clear = ordered[:, -1] - second >= CLEAR_LEAD
+        self._top = self._first(self._original.policies)
+
+    def judged(self, session: Session) -> Judgement:
+        """The judgement of a session that runs the same contract. Raises a ModelError."""
+        mine, theirs = self._original, self._answers(replace(self._model, session=session))
+        flipped = self._first(theirs.policies) != self._top
+        before, after = self._hits(mine), self._hits(theirs)
+        value = None if mine.score is None or theirs.score is None else float(np.abs(mine.score - theirs.score).mean())
+        return Judgement(
+            positions=len(flipped),
+            clear=int(self._clear.sum()),
+            kl=float(kl_divergence(mine.policies, theirs.policies, self._indptr).mean()),
+            flips=float(flipped.mean()),
+            clear_flips=float(flipped[self._clear].mean()) if self._clear.any() else 0.0,
+            largest=float(row_max(np.abs(mine.policies - theirs.policies), self._indptr).max()),
+            played=int(self._played.sum()),
+            accuracy_before=None if before is None else float(before.mean()),
+            accuracy_after=None if after is None else float(after.mean()),
+            accuracy_error=None if before is None or after is None else _standard_error(after - before),
+            raw_before=float(mine.raw.mean()),
+            raw_after=float(theirs.raw.mean()),
+            value=value,
+        )
+
+    def _answers(self, model: Model) -> _Answers:
+        policies, raws, scores = [], [], []
+        for batch in self.batches:
+            evaluated = evaluate(model, batch, [Rule()] * len(batch))
+            for error in evaluated.unusable.values():
+                raise error
+            # By slots, so that two networks' policies are in the same order.
+            policies.append(softmax(evaluated.unmasked.legal, batch.indptr))
+            raws.append(evaluated.raw)
+            if evaluated.value is not None:
+                scores.append(expected_score(Outputs(evaluated.unmasked.logits, evaluated.value)))
+        score = np.concatenate(scores) if scores else None
+        return _Answers(np.concatenate(policies).astype(np.float64), np.concatenate(raws), score)
+
+    def _shares(self, known: Sequence[Known]) -> tuple[Float, NDArray[np.bool_]]:
+        """The share of players who chose each legal move, `[N]`, and the positions where that is known, `[B]`."""
+        codes = np.concatenate([batch.codes for batch in self.batches])
+        shares, has = np.zeros(len(codes)), np.zeros(len(known), dtype=np.bool_)
+        for row, one in enumerate(known):
+            total = sum(one.played.values())
+            start, end = self._indptr[row], self._indptr[row + 1]
+            for move, count in one.played.items():
+                shares[start:end][codes[start:end] == code_of(move)] = count / total
+            has[row] = total > 0
+        return shares, has
+
+    def _first(self, policies: Float) -> NDArray[np.intp]:
+        """The place of each position's most probable move in `[N]`."""
+        return np.asarray(padded(policies, self._indptr, -1.0).argmax(axis=1) + self._indptr[:-1])
+
+    def _hits(self, answers: _Answers) -> Float | None:
+        """The share of players who chose the first move, of each position where that is known; None without any."""
+        if not self._played.any():
+            return None
+        return self._chose[self._first(answers.policies)][self._played]
+
+
+def _standard_error(differences: Float) -> float:
+    return float(differences.std() / np.sqrt(len(differences)))

@@ -1,0 +1,132 @@
+"""The positions that a network is quantised with: to calibrate on, to choose layers by, and to judge by.
+
+The three sets share no position, and no game where games are known.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+import chess
+
+from movemask.audit.samples import Choice, Skipped, samples
+from movemask.audit.sources import Sizes, check, read
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules
+from movemask.board.position import Position
+from movemask.errors import SourceError
+from movemask.network.model import Model
+from movemask.tasks.probes import FILE, probes
+
+#: Positions wanted of each set. Judging takes the most, so that the noise of accuracy is well below its limit.
+CALIBRATION, SEARCH, JUDGED = 1024, 4096, 16384
+#: Of the search's positions, those that rank the layers.
+RANKING = 1024
+#: Fewest positions that are calibrated and judged with.
+LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
+
+_GAMES = 4000  # read at most
+_PER_GAME = 32  # plies kept of a game while the files are read
+_SHARES = (1, 2, 3)  # of the games or lines, for the three sets
+_AT_ONCE = 256  # positions that are tried with the network's vocabulary
+_SEED = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A position, and how often each move was played there, if that is known."""
+
+    position: Position
+    elo: Elo | None
+    played: Mapping[chess.Move, int]
+
+    @property
+    def key(self) -> str:
+        """The same for positions that differ in their counters alone."""
+        return " ".join(self.position.fen.split()[:4])
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """The three sets, where they come from, and what of the sources was left out."""
+
+    calibration: Sequence[Known]
+    search: Sequence[Known]
+    judged: Sequence[Known]
+    source: str
+    skipped: Skipped = field(default_factory=Skipped)
+
+
+def sets(model: Model, files: Sequence[str]) -> Sets:
+    """The sets from files of games or positions (as `movemask audit` reads them), or from the shipped probes.
+
+    Raises SourceError for a file that cannot be read, or if there are too few positions that the network can read.
+    """
+    skipped = Skipped()
+    if files:
+        groups, source = _of_files(files, skipped), ", ".join(Path(name).name for name in files)
+    else:
+        groups, source = [[Known(p.position, p.elo, p.played)] for p in probes()], f"the shipped probes ({FILE})"
+    random.Random(_SEED).shuffle(groups)
+    parts: tuple[list[list[Known]], ...] = ([], [], [])
+    turns = [place for place, share in enumerate(_SHARES) for _ in range(share)]
+    for number, group in enumerate(groups):
+        parts[turns[number % len(turns)]].append(group)
+    seen: set[str] = set()
+    chosen = [
+        _distinct(model, _drawn(part), wanted, seen)
+        for part, wanted in zip(parts, (CALIBRATION, SEARCH, JUDGED), strict=True)
+    ]
+    calibration, search, judged = chosen
+    for name, found, least in (("calibrate on", calibration, LEAST_CALIBRATION), ("judge by", judged, LEAST_JUDGED)):
+        if len(found) < least:
+            raise SourceError(
+                f"{source}: {len(found)} positions to {name} are too few, at least {least} are needed; give more "
+                "games or positions"
+            )
+    return Sets(calibration, search, judged, source, skipped)
+
+
+def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Known]]:
+    """The positions of each game, or of each line."""
+    check(list(files), None)
+    rng = random.Random(_SEED)
+    games: dict[tuple[str, int], list[Known]] = {}
+    for chunk in chain.from_iterable(read(index, name, None, Sizes()) for index, name in enumerate(files)):
+        found: dict[tuple[str, int], list[Known]] = {}
+        for sample in samples(chunk, Choice(), skipped):
+            played = {} if sample.played is None else {sample.played: 1}
+            known = Known(sample.position, sample.elo, played)
+            found.setdefault((sample.source, sample.item), []).append(known)
+        for game, plies in found.items():
+            games[game] = rng.sample(plies, min(_PER_GAME, len(plies)))
+        if sum(map(len, games.values())) >= _PER_GAME * _GAMES:
+            break
+    return list(games.values())
+
+
+def _drawn(games: Sequence[Sequence[Known]]) -> Iterable[Known]:
+    """The first ply of every game, then the second and so on: few of many games before many of a few."""
+    for number in range(_PER_GAME):
+        for game in games:
+            if number < len(game):
+                yield game[number]
+
+
+def _distinct(model: Model, found: Iterable[Known], wanted: int, seen: set[str]) -> list[Known]:
+    """Up to `wanted` positions that the network can read and that were not `seen`; these are added to it."""
+    kept: list[Known] = []
+    fresh = iter(found)
+    while len(kept) < wanted and (part := list(islice(fresh, _AT_ONCE))):
+        part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]
+        batch, refused = model.batch(
+            [known.position for known in part], [known.elo for known in part], Rules.VECTORISED
+        )
+        readable = [known for row, known in enumerate(part) if row not in refused and batch.counts[row]]
+        kept += readable[: wanted - len(kept)]
+        seen.update(known.key for known in kept[-len(readable) :])
+    return kept

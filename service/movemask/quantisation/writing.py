@@ -1,0 +1,145 @@
+"""Writes a network with some of its layers as 8-bit integers, by onnxruntime's own quantiser."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+from movemask.network.session import Array
+from movemask.quantisation.network import Layer, Network, activated
+from movemask.quantisation.observation import Seen
+from movemask.quantisation.rounding import Rounded
+
+_STEPS = 255  # of an activation's range
+
+
+class Writer:
+    """Writes variants of one network, whose layers are rounded once.
+
+    `unsigned` weights give the same numbers as signed ones, on any processor, but are slower.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        seen: Seen,
+        rounded: Mapping[str, Rounded],
+        feeds: Mapping[str, Array],
+        *,
+        unsigned: bool = False,
+    ) -> None:
+        self._network, self._seen, self._rounded = network, seen, rounded
+        self._feeds = feeds
+        self._weight_type = QuantType.QUInt8 if unsigned else QuantType.QInt8
+        self._weight_zero = np.array(128, dtype=np.uint8) if unsigned else np.array(0, dtype=np.int8)
+        self._after = activated(network.model.graph)
+
+    def write(self, layers: Collection[Layer], file: Path) -> None:
+        """Writes the network with these layers, at least one, as integers."""
+        names = {layer.name for layer in layers}
+        joined = {self._after[layer.output] for layer in layers if layer.output in self._after}
+        relus = [node.name for node in self._network.model.graph.node if joined & set(node.output)]
+        with tempfile.TemporaryDirectory() as folder, _quiet():
+            plain = Path(folder) / "plain.onnx"
+            onnx.save(self._with_rounded(layers), str(plain))
+            quantize_static(
+                str(plain),
+                str(file),
+                # Every range is given below; the quantiser asks for calibration data all the same.
+                _Once(self._feeds),
+                quant_format=QuantFormat.QDQ,
+                per_channel=True,
+                weight_type=self._weight_type,
+                activation_type=QuantType.QUInt8,
+                op_types_to_quantize=["Conv", "MatMul", "Gemm", "Relu"],
+                nodes_to_quantize=[*names, *relus],
+                extra_options={"TensorQuantOverrides": self._overrides(layers)},
+            )
+        model = onnx.load(str(file))
+        _keep_floats(model.graph, names, joined | {layer.output for layer in layers})
+        onnx.save(model, str(file))
+
+    def _with_rounded(self, layers: Collection[Layer]) -> onnx.ModelProto:
+        model = onnx.ModelProto()
+        model.CopyFrom(self._network.model)
+        tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+        for layer in layers:
+            found = self._rounded[layer.name]
+            weights = layer.tensor(found.weights, self._network.shape(layer))
+            tensors[layer.weight].CopyFrom(numpy_helper.from_array(weights, layer.weight))
+            if layer.bias is not None:
+                bias = (self._network.constants[layer.bias] + found.bias).astype(np.float32)
+                tensors[layer.bias].CopyFrom(numpy_helper.from_array(bias, layer.bias))
+        return model
+
+    def _overrides(self, layers: Collection[Layer]) -> dict[str, list[dict[str, Any]]]:
+        """Scale and zero point of every tensor that becomes integers."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for layer in layers:
+            found[layer.weight] = [
+                {
+                    "scale": np.array(scale, dtype=np.float32),
+                    "zero_point": self._weight_zero,
+                    "quant_type": self._weight_type,
+                    "axis": layer.axis,
+                }
+                for scale in self._rounded[layer.name].scales
+            ]
+            for name in (layer.input, self._after.get(layer.output, layer.output)):
+                scale, zero = self._scale(name)
+                found[name] = [
+                    {"scale": np.array(scale, dtype=np.float32), "zero_point": np.array(zero, dtype=np.uint8)}
+                ]
+        return found
+
+    def _scale(self, name: str) -> tuple[float, int]:
+        """Scale and zero point of an activation. Planes of whole numbers stay exactly what they are."""
+        if name in self._seen.whole:
+            return 1.0, 0
+        low, high = self._seen.ranges[name]
+        scale = (high - low) / _STEPS or 1.0
+        return scale, round(-low / scale)
+
+
+def _keep_floats(graph: onnx.GraphProto, layers: Collection[str], integers: Collection[str]) -> None:
+    """Lets what stays in float read the float tensors: the quantiser gives it those that went through 8 bits, so that
+    a residual stream would lose a little in every block."""
+    makers = {name: node for node in graph.node for name in node.output}
+    for node in graph.node:
+        if node.name in layers or node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        for place, name in enumerate(node.input):
+            maker = makers.get(name)
+            if maker is None or maker.op_type != "DequantizeLinear" or maker.input[0] not in makers:
+                continue
+            original = makers[maker.input[0]].input[0]
+            if original not in integers:
+                node.input[place] = original
+
+
+class _Once(CalibrationDataReader):  # type: ignore[misc]
+    def __init__(self, feeds: Mapping[str, Array]) -> None:
+        self._parts: Iterator[Mapping[str, Array]] = iter([feeds])
+
+    def get_next(self) -> Mapping[str, Array] | None:
+        return next(self._parts, None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the quantiser's warnings, which advise what has been done already."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)

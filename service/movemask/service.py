@@ -1,0 +1,141 @@
+"""The long-lived objects of a serving process: models behind their queues, the audit's store and its recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from movemask.board.legal import Rules
+from movemask.errors import SettingsError, UnknownModel
+from movemask.leakage.kinds import ALWAYS, KINDS, Plan
+from movemask.leakage.record import AuditRecord
+from movemask.network.cache import Cache, CachedNetwork
+from movemask.network.model import Model
+from movemask.network.onnx import provider_named
+from movemask.network.registry import Registry
+from movemask.network.serving import Serving
+from movemask.pipeline import Events, Pipeline
+from movemask.settings import Settings
+from movemask.store.figures import Figures
+from movemask.store.recorder import Recorder
+from movemask.store.store import Store
+
+
+class RuntimeEvents(Events):
+    """Event observer. The base class ignores every event."""
+
+    def cached(self, model: str, hits: int, misses: int, size: int) -> None:
+        """A batch was looked up in the cache, which now takes `size` bytes."""
+
+    def audit_waits(self, waiting: int, dropped: int) -> None:
+        """The audit backlog changed: `waiting` records are not written yet, `dropped` were just lost."""
+
+    def audited(self, records: Sequence[AuditRecord]) -> None:
+        """Audit records were made of answered batches."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Models, store and recorder of a running process."""
+
+    settings: Settings
+    serving: Serving[Pipeline]
+    store: Store
+    figures: Figures
+    recorder: Recorder
+
+    def unready(self) -> list[str]:
+        """Reasons why requests cannot be answered now; empty if they can."""
+        reasons = []
+        try:
+            default = self.registry.entry(None)
+        except UnknownModel as error:
+            reasons.append(f"the default model is gone: {error}")
+        else:
+            if not default.served:
+                reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
+        reasons += [f"the thread of model {name!r} has stopped" for name in self.serving.stopped()]
+        return reasons
+
+    @property
+    def registry(self) -> Registry:
+        """The models now served; a new object whenever the models folder changes."""
+        return self.serving.registry
+
+
+@contextmanager
+def running(
+    settings: Settings, events: RuntimeEvents, prepare: Callable[[Model], Model] | None = None
+) -> Iterator[Runtime]:
+    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
+    lost. `prepare` is given each model that passed its check, and returns the one to serve."""
+    plan = audit_plan(settings)
+    provider = provider_named(settings.provider)
+    store = Store(
+        settings.database_url,
+        keep_seconds=settings.audit_keep_days * 86400,
+        keep_positions=settings.audit_keep_positions,
+        keep_worst=settings.audit_keep_worst,
+        positions=settings.audit_positions == "on",
+    )
+    recorder = Recorder(
+        store,
+        flush_seconds=settings.audit_flush_seconds,
+        max_waiting=settings.audit_buffer,
+        on_waiting=events.audit_waits,
+        on_records=events.audited,
+    )
+    cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
+    serving: Serving[Pipeline] | None = None
+
+    def start(model: Model) -> Pipeline:
+        model = model if prepare is None else prepare(model)
+        network = None
+        if cache is not None:
+            network = CachedNetwork(
+                model, cache, lambda hits, misses: events.cached(model.name, hits, misses, cache.bytes)
+            )
+        return Pipeline(
+            model,
+            recorder.audit,
+            expect=recorder.expect,
+            max_batch=settings.positions_a_run,
+            max_waiting=settings.max_queue,
+            max_seconds=settings.max_wait_seconds,
+            max_moves=settings.max_moves,
+            rules=Rules(settings.rules),
+            judge_share=settings.judge_share,
+            plan=plan,
+            network=network,
+            events=events,
+        )
+
+    try:
+        serving = Serving(
+            settings.model_folders,
+            settings.default_model,
+            settings.threads,
+            start,
+            provider=provider,
+            memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
+            poll_seconds=settings.models_poll_seconds or None,
+        )
+        yield Runtime(settings, serving, store, Figures(store.database), recorder)
+    finally:
+        if serving is not None:
+            serving.close()
+        recorder.close()
+        store.close()
+
+
+def audit_plan(settings: Settings) -> Plan:
+    """What is measured by these settings. Raises SettingsError for an unknown kind."""
+    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    chosen = set(KINDS) if named == ["all"] else {*named, *ALWAYS}
+    unknown = sorted(chosen - set(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
+    always = tuple(kind for kind in KINDS if kind in chosen)
+    return Plan(always, settings.audit_share, settings.audit_cause_threshold)

@@ -1,0 +1,241 @@
+"""What a user would lose: games and positions of a file that are read as python-chess reads them, however they come."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import chess.pgn
+import numpy as np
+import pytest
+import zstandard
+
+from movemask.audit.sources import Chunk, Form, Sizes, check, total_bytes
+from movemask.audit.sources import read as read_file
+from movemask.audit.streams import TextSource
+from movemask.errors import SourceError
+
+GAMES = """[Event "one"]
+[Site "x"]
+
+1. e4 {a comment
+[Event "not a game"]
+that ends here} e5 2. Nf3 *
+
+[Event "two"]
+[Result "1-0"]
+
+1. d4 {one} d5 {two (1... Nf6 2. c4) } ; the rest { of the line
+2. c4 {; not } 1-0
+
+
+[Event "three"]
+
+*
+
+[Event "four"]
+1. c4 { [%clk 0:01:00] [%eval 0.1] } c5 *
+"""
+
+LINES = """# positions
+rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1
+
+4k3/8/8/8/8/8/8/4K2R w K - bm O-O; id "a";
+"""
+
+
+def read(*files: Path | str, form: Form | None = None, size: int = 2, limit: int | None = None) -> list[Chunk]:
+    found: list[Chunk] = []
+    for index, file in enumerate(files):
+        left = None if limit is None else limit - sum(len(chunk.items) for chunk in found)
+        found += read_file(index, str(file), form, Sizes(games=size, lines=size), left)
+    return found
+
+
+def compressed(text: str, how: str) -> bytes:
+    data = text.encode()
+    if how == "gz":
+        return gzip.compress(data)
+    if how == "zst":  # in two frames, as large files are written
+        middle = len(data) // 2
+        return zstandard.compress(data[:middle]) + zstandard.compress(data[middle:])
+    return (b"\xef\xbb\xbf" if how == "bom" else b"") + data
+
+
+@pytest.mark.parametrize("how", ["plain", "bom", "gz", "zst"])
+def test_games_are_found_as_python_chess_finds_them(tmp_path: Path, how: str) -> None:
+    file = tmp_path / ("games.pgn" + (f".{how}" if how in ("gz", "zst") else ""))
+    file.write_bytes(compressed(GAMES, how))
+    found = read(file)
+    assert [(chunk.key, chunk.first, len(chunk.items), chunk.form) for chunk in found] == [
+        ((0, 0, 0), 1, 2, Form.PGN),
+        ((0, 0, 1), 3, 2, Form.PGN),
+    ]
+    whole = io.StringIO(GAMES)
+    for text in (text for chunk in found for text in chunk.items):
+        expected, own = chess.pgn.read_game(whole), chess.pgn.read_game(io.StringIO(text))
+        assert expected is not None
+        assert own is not None
+        assert own.headers == expected.headers
+        assert list(own.mainline_moves()) == list(expected.mainline_moves())
+    assert chess.pgn.read_game(whole) is None
+
+
+def test_a_game_after_another_without_a_blank_line_is_a_game(tmp_path: Path) -> None:
+    (tmp_path / "x.pgn").write_text(GAMES.replace("*\n\n[Event", "*\n[Event"))
+    assert sum(len(chunk.items) for chunk in read(tmp_path / "x.pgn")) == 4
+
+
+def test_lines_keep_their_numbers(tmp_path: Path) -> None:
+    (tmp_path / "x.epd").write_text(LINES)
+    found = read(tmp_path / "x.epd")
+    assert [(chunk.first, chunk.items[0][:6]) for chunk in found] == [(1, ""), (3, "")]
+    assert found[1].items[1].startswith("4k3/8")
+
+
+@pytest.mark.parametrize(("text", "form"), [(GAMES, Form.PGN), ("1. e4 e5 *", Form.PGN), (LINES, Form.FEN)])
+def test_what_a_file_without_a_known_name_holds_is_told_by_its_beginning(tmp_path: Path, text: str, form: Form) -> None:
+    (tmp_path / "unknown").write_text("\n\n" + text)
+    assert {chunk.form for chunk in read(tmp_path / "unknown")} == {form}
+
+
+def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Input:
+        buffer = io.BytesIO(compressed(GAMES, "zst"))
+
+    monkeypatch.setattr("sys.stdin", Input)
+    assert sum(len(chunk.items) for chunk in read("-")) == 4
+    assert total_bytes(["-"]) is None
+
+
+def test_a_limit_is_of_all_files_together_and_chunks_take_up_all_bytes(tmp_path: Path) -> None:
+    for name in ("a.pgn", "b.pgn"):
+        (tmp_path / name).write_text(GAMES)
+    assert [len(chunk.items) for chunk in read(tmp_path / "a.pgn", tmp_path / "b.pgn", size=3, limit=5)] == [3, 1, 1]
+    names = [str(tmp_path / name) for name in ("a.pgn", "b.pgn")]
+    assert sum(chunk.size for chunk in read(*names, size=3)) == total_bytes(names) == 2 * len(GAMES)
+
+
+def many(count: int) -> str:
+    """Games whose lengths and moves differ, so that they compress as games do."""
+    rng = np.random.default_rng(1)
+    games = []
+    for number in range(count):
+        clocks = " ".join(f"{{ [%clk 0:{rng.integers(60)}:{rng.integers(60)}] }}" for _ in range(rng.integers(5, 40)))
+        games.append(f'[Event "{number}"]\r\n[White "{rng.integers(10**9)}"]\r\n\r\n1. e4 {clocks} *\r\n\r\n')
+    return "".join(games)
+
+
+@pytest.mark.parametrize("how", ["plain", "bom", "gz", "zst", "one frame", "many frames"])
+def test_progress_follows_what_was_taken_not_what_was_read_ahead(tmp_path: Path, how: str) -> None:
+    """Each chunk is worth about what its share of the text is, whatever lies in buffers and decompressors."""
+    text = many(3000)
+    data = text.encode()
+    file = tmp_path / f"games.pgn.{how}"
+    if how == "one frame":
+        file.write_bytes(zstandard.compress(data))
+    elif how == "many frames":
+        file.write_bytes(b"".join(zstandard.compress(data[at : at + 50_000]) for at in range(0, len(data), 50_000)))
+    else:
+        file.write_bytes(compressed(text, how))
+    found = read(file, form=Form.PGN, size=40)
+    total = file.stat().st_size
+    assert len(found) == 75
+    assert all(chunk.size > 0 for chunk in found)
+    assert 0 <= total - sum(chunk.size for chunk in found) <= 16  # a checksum or a mark may follow the last game
+    told, true = 0.0, 0.0
+    for chunk in found:
+        told += chunk.size / total
+        true += sum(map(len, chunk.items)) / sum(len(item) for one in found for item in one.items)
+        assert told == pytest.approx(true, abs=0.03)
+
+
+@pytest.mark.parametrize("form", [None, Form.PGN, Form.FEN])
+def test_what_is_no_text_is_refused_in_a_line(tmp_path: Path, form: Form | None) -> None:
+    noise = np.random.default_rng(1).integers(0, 256, 100_000).astype(np.uint8).tobytes()
+    for name, data in {
+        "program": Path(sys.executable).read_bytes(),
+        "noise": noise,
+        "noise.pgn": noise,
+        "noise.pgn.zst": zstandard.compress(noise),
+        "wide.pgn": GAMES.encode("utf-16"),
+        "zeros.fen": bytes(1000),
+    }.items():
+        (tmp_path / name).write_bytes(data)
+        for refuse in (lambda file: check([file], form), lambda file: read(file, form=form)):
+            with pytest.raises(SourceError) as raised:
+                refuse(str(tmp_path / name))
+            assert f"{name}: binary data, neither a PGN nor a list of FENs" in str(raised.value)
+            assert str(raised.value).isprintable()
+
+
+def test_a_pgn_in_an_old_encoding_is_read_and_a_list_of_fens_in_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.pgn").write_bytes(GAMES.replace("a comment", "é" * 500).encode("latin-1"))
+    check([str(tmp_path / "x.pgn")], None)
+    assert sum(len(chunk.items) for chunk in read(tmp_path / "x.pgn")) == 4
+    (tmp_path / "x.txt").write_bytes(("прив " * 100).encode("cp1251"))
+    with pytest.raises(SourceError, match="neither a PGN nor a list of FENs, which are plain ASCII"):
+        check([str(tmp_path / "x.txt")], None)
+
+
+def test_the_digest_is_of_the_content(tmp_path: Path) -> None:
+    (tmp_path / "a.pgn").write_text(GAMES)
+    before = [chunk.digest for chunk in read(tmp_path / "a.pgn")]
+    assert len(set(before)) == 2
+    (tmp_path / "a.pgn").write_text(GAMES.replace("c4 { ", "c3 { "))
+    after = [chunk.digest for chunk in read(tmp_path / "a.pgn")]
+    assert (before[0] == after[0], before[1] == after[1]) == (True, False)
+
+
+@pytest.mark.parametrize("how", ["gz", "zst"])
+def test_a_file_that_is_cut_short_is_named(tmp_path: Path, how: str) -> None:
+    file = tmp_path / f"games.pgn.{how}"
+    file.write_bytes(compressed(GAMES * 200, how)[:-20])
+    with pytest.raises(SourceError, match=rf"games\.pgn\.{how}: cannot be read to its end"):
+        read(file)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    data = bytearray(compressed(GAMES * 200, "zst"))
+    data[20:60] = b"\0" * 40
+    (tmp_path / "x.pgn.zst").write_bytes(data)
+    with pytest.raises(SourceError, match=r"x\.pgn\.zst: cannot be read"):
+        read(tmp_path / "x.pgn.zst")
+    with pytest.raises(SourceError, match="nowhere: No such file"):
+        read("nowhere")
+
+
+@pytest.mark.parametrize("how", ["zst", "gz", "window"])
+def test_a_file_made_to_fill_the_memory_is_refused(tmp_path: Path, how: str) -> None:
+    """Issue 17: 192 kB of zstandard took the audit 5 GB."""
+    text = (b"{" + b"x" * 10_000 + b"}\n") * 100
+    file = tmp_path / f"bomb.pgn.{how}"
+    if how == "gz":
+        file.write_bytes(gzip.compress(text * 40))
+    elif how == "zst":
+        made = zstandard.ZstdCompressor(level=3).compressobj()
+        file.write_bytes(b"".join(made.compress(text) for _ in range(40)) + made.flush())
+    else:
+        parameters = zstandard.ZstdCompressionParameters(window_log=30)
+        made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+        file.write_bytes(made.compress(text) + made.flush())
+    taken = 0
+
+    def read() -> None:
+        nonlocal taken
+        with TextSource(str(file)) as source:
+            for line in source:
+                taken += len(line)
+
+    with pytest.raises(SourceError, match=r"expands to more than 500 times|too much memory"):
+        read()
+    assert taken < 40_000_000
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "long.pgn"
+    file.write_bytes(b"1. e4 e5 " * 2_000_000)
+    with TextSource(str(file)) as source, pytest.raises(SourceError, match="a line of more than 16 MiB"):
+        list(source)

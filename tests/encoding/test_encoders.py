@@ -1,0 +1,122 @@
+"""What a user would lose: a network of another project that sees the position as it was trained to see it."""
+
+from __future__ import annotations
+
+import chess
+import numpy as np
+import pytest
+
+from movemask.board.position import Position, boards_of
+from movemask.encoding.encoders import plane_encoder, plane_encoder_names
+from tests.ground_truth import pgx_positions, tricky
+
+REPEATED = 4  # of pgx's positions have one in their history that came twice
+GAME = ("e2e4", "c7c5", "e4e5", "d7d5")  # White may take en passant now
+AFTER = "rnbqkbnr/pp2pppp/8/2ppP3/8/8/PPPP1PPP/RNBQKBNR w KQkq d6 0 3"
+
+
+def fens() -> list[str]:
+    return [fen for fen, _, _ in tricky() if chess.Board(fen).is_valid()]
+
+
+@pytest.mark.parametrize("name", plane_encoder_names())
+def test_every_encoder_keeps_its_shape_and_dtype_everywhere(name: str) -> None:
+    encoder = plane_encoder(name)
+    for fen in [*fens()[::5], "8/8/8/8/8/8/k7/7K b - - 300 999", "8/8/8/8/8/8/k7/7K w - - 5000 60000"]:
+        encoded = encoder.encode(Position.read(fen))
+        assert encoded.shape == encoder.shape
+        assert encoded.dtype == encoder.dtype
+        assert np.isfinite(encoded).all()
+
+
+@pytest.mark.parametrize("name", plane_encoder_names())
+def test_many_positions_at_once_are_each_alone(name: str) -> None:
+    encoder = plane_encoder(name)
+    game = ["e2e4", "c7c5", "g1f3", "d7d6", "d2d4", "c5d4", "f3d4", "g8f6", "b1c3", "a7a6"]
+    played = [Position.read(moves=game[:plies]) for plies in range(11)]
+    shuffled = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3", "g8f6"]
+    positions = [*played, Position.read(moves=shuffled), *(Position.read(fen) for fen in fens()[::40])]
+    together = encoder.encode_all(positions, boards_of(positions))
+    assert together.dtype == encoder.dtype
+    for position, planes in zip(positions, together, strict=True):
+        np.testing.assert_array_equal(planes, encoder.encode(position), position.fen)
+
+
+def test_maia2_planes_are_those_of_the_mirrored_board() -> None:
+    """Written from the package's description, square by square, on python-chess's own mirrored board."""
+    encode = plane_encoder("maia2-18").encode
+    for fen in fens():
+        board = chess.Board(fen)
+        seen = board if board.turn == chess.WHITE else board.mirror()
+        expected = np.zeros((18, 8, 8), dtype=np.float32)
+        for square, piece in seen.piece_map().items():
+            plane = piece.piece_type - 1 + (0 if piece.color == chess.WHITE else 6)
+            expected[plane, square // 8, square % 8] = 1
+        expected[12] = 1
+        rights = [
+            seen.has_kingside_castling_rights(chess.WHITE),
+            seen.has_queenside_castling_rights(chess.WHITE),
+            seen.has_kingside_castling_rights(chess.BLACK),
+            seen.has_queenside_castling_rights(chess.BLACK),
+        ]
+        expected[13:17] = np.array(rights, dtype=np.float32)[:, None, None]
+        if seen.ep_square is not None:
+            expected[17, seen.ep_square // 8, seen.ep_square % 8] = 1
+        assert np.array_equal(encode(Position.read(fen)), expected), fen
+
+
+def test_maia3_tokens_name_the_piece_on_each_square() -> None:
+    encode = plane_encoder("maia3-tokens-12").encode
+    for fen in fens():
+        board = chess.Board(fen)
+        seen = board if board.turn == chess.WHITE else board.mirror()
+        tokens = encode(Position.read(fen))
+        for square in chess.SQUARES:
+            piece = seen.piece_at(square)
+            found = "".join("PNBRQKpnbrqk"[place] for place in np.flatnonzero(tokens[square]))
+            assert found == (piece.symbol() if piece else "")
+
+
+def test_maia3_history_is_oldest_first_each_seen_by_its_own_side() -> None:
+    encode, one = plane_encoder("maia3-tokens-96").encode, plane_encoder("maia3-tokens-12").encode
+    tokens = encode(Position.read(moves=GAME))
+    for back in range(8):
+        known = max(0, len(GAME) - back)
+        expected = one(Position.read(moves=GAME[:known]))
+        block = 7 - back
+        assert np.array_equal(tokens[:, 12 * block : 12 * (block + 1)], expected)
+    bare = encode(Position.read(AFTER))
+    assert all(np.array_equal(bare[:, 12 * i : 12 * (i + 1)], one(Position.read(AFTER))) for i in range(8))
+
+
+def test_alphazero_planes_are_pgxs_own_over_its_games() -> None:
+    encode = plane_encoder("pgx-119").encode
+    weights = np.arange(1, 65).reshape(8, 8, 1)
+    repeated = 0
+    for fen, moves, _, expected in pgx_positions():
+        position = Position.read(moves=moves)
+        assert position.board.fen(en_passant="legal").split()[:4] == chess.Board(fen).fen().split()[:4]
+        found = (encode(position).astype(np.float64) * weights).sum((0, 1))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4, err_msg=fen)
+        repeated += any(expected[13:112:14])
+    assert repeated == REPEATED
+
+
+@pytest.mark.parametrize(
+    ("fen", "text"),
+    [
+        (chess.STARTING_FEN, "wrnbqkbnrpppppppp" + "." * 32 + "PPPPPPPPRNBQKBNRKQkq..0..1.."),
+        (AFTER, "wrnbqkbnrpp..pppp..........ppP...................PPPP.PPPRNBQKBNRKQkqd60..3.."),
+        ("8/8/8/8/8/k7/8/7K b - - 99 120", "b" + "." * 40 + "k" + "." * 22 + "K" + "......99.120"),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 5000 2000", "w....k" + "." * 55 + "K..RK.....999999"),
+    ],
+)
+def test_fen_tokens_are_the_characters_of_the_fen(fen: str, text: str) -> None:
+    tokens = plane_encoder("fen-77").encode(Position.read(fen))
+    assert "".join("0123456789abcdefghpnrkqPBNRQKw."[token] for token in tokens) == text
+
+
+def test_fen_tokens_name_en_passant_only_where_it_can_be_taken() -> None:
+    encode = plane_encoder("fen-77").encode
+    given, without = "4k3/8/8/8/4P3/8/8/4K3 b - e3 0 1", "4k3/8/8/8/4P3/8/8/4K3 b - - 0 1"
+    assert np.array_equal(encode(Position.read(given)), encode(Position.read(without)))

@@ -1,0 +1,46 @@
+"""What a user would lose: the position as our own network was trained on it."""
+
+from __future__ import annotations
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.position import Position, boards_of
+from movemask.encoding.movemask18 import encode_all
+from tests.encoding.test_lc0_planes import slow_block
+from tests.ground_truth import perft, tricky
+
+
+def encode(position: Position) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = encode_all([position], boards_of([position]))[0]
+    return found
+
+
+def test_pieces_square_by_square_and_black_mirrors() -> None:
+    for fen in [row.fen for row in perft("standard")] + [fen for fen, _, _ in tricky()]:
+        board = chess.Board(fen)
+        planes, mirrored = encode(Position(board)), encode(Position(board.mirror()))
+        np.testing.assert_array_equal(planes[:12], slow_block(board, board.turn)[:12], fen)
+        np.testing.assert_array_equal(planes[:16], mirrored[:16], fen)
+        assert (planes[16] != mirrored[16]).all()
+
+
+def test_castling_rooks_en_passant_clock_colour_and_ones() -> None:
+    planes = encode(Position.read("r3k2r/8/8/8/8/8/8/R3K2R b Qk - 30 20"))
+    assert np.argwhere(planes[12]).tolist() == [[0, 7]]  # our h-rook, seen from Black
+    assert np.argwhere(planes[13]).tolist() == [[7, 0]]  # their a-rook
+    assert not planes[14].any()
+    np.testing.assert_allclose(planes[15], 0.3)
+    assert planes[16].all()
+    assert planes[17].all()
+
+
+def test_en_passant_is_marked_only_where_it_can_be_taken() -> None:
+    assert np.argwhere(encode(Position.read("8/8/8/3pP3/8/8/8/K6k w - d6 0 1"))[14]).tolist() == [[5, 3]]
+    assert not encode(Position.read(moves=["e2e4"]))[14].any()
+
+
+def test_chess960_castling_rooks() -> None:
+    planes = encode(Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True))
+    assert np.argwhere(planes[12]).tolist() == [[0, 1], [0, 6]]

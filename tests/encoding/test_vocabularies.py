@@ -1,0 +1,206 @@
+"""What a user would lose: a move read from the slot that the network means by it, both colours, every kind of move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import chess
+import numpy as np
+import pytest
+
+from movemask.board.position import Position
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Vocabulary
+from movemask.errors import ContractError, MoveOutsideVocabulary, UnsupportedVariant
+from tests.ground_truth import lc0_slots, maia2_moves, perft, pgx_positions, tricky
+
+SIZES = {
+    "alphazero-4672": 4672,
+    "lc0-1858": 1858,
+    "maia2-1880": 1880,
+    "maia3-4352": 4352,
+    "movemask-1880": 1880,
+    "uci-1968": 1968,
+}
+CASTLING = "r3k2r/8/8/8/8/8/8/R3K2R {} KQkq - 0 1"
+PROMOTIONS = "1n5k/P7/8/8/8/8/p7/1N5K {} - - 0 1"
+
+
+@pytest.fixture(params=sorted(SIZES))
+def any_vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
+    return vocabulary(request.param)
+
+
+def boards() -> Iterator[chess.Board]:
+    """Every standard position of the suites."""
+    for row in perft("standard"):
+        yield chess.Board(row.fen)
+    for fen, _, _ in tricky():
+        yield chess.Board(fen)
+
+
+def test_sizes_and_names() -> None:
+    assert {name: len(vocabulary(name)) for name in vocabulary_names()} == SIZES
+    with pytest.raises(ContractError, match="no vocabulary 'lc0'; there are alphazero-4672, lc0-1858, maia2-1880"):
+        vocabulary("lc0")
+
+
+def test_entries_are_all_different(any_vocabulary: Vocabulary) -> None:
+    names = [name for name in any_vocabulary.names() if name]
+    assert len(set(names)) == len(names)
+    assert len(names) == len(any_vocabulary) or any_vocabulary.name == "alphazero-4672"
+
+
+def test_lc0_slots_are_lc0s_own() -> None:
+    for fen, expected in lc0_slots():
+        moves, slots = vocabulary("lc0-1858").legal_slots(Position.read(fen))
+        assert dict(zip((move.uci() for move in moves), slots.tolist(), strict=True)) == expected
+
+
+def test_maia2_order_is_the_packages_own() -> None:
+    assert vocabulary("maia2-1880").names() == maia2_moves()
+
+
+def test_maia3_slots_are_those_that_other_readers_pin() -> None:
+    """Facts from MODELS.md and from a public reader's own test of its table."""
+    names = vocabulary("maia3-4352").names()
+    slots = {"a1a1": 0, "a1h8": 63, "e2e4": 12 * 64 + 28, "a7a8q": 4096, "a7a8r": 4097, "a7a8b": 4098, "a7a8n": 4099}
+    assert {name: names.index(name) for name in slots} == slots
+    assert names[-1] == "h7h8n"
+    could_be = [n for n in names if (n[4:] and abs(ord(n[0]) - ord(n[2])) <= 1) or (not n[4:] and _reachable(n))]
+    assert len(names) - len(could_be) == 2472
+
+
+def _reachable(name: str) -> bool:
+    across, up = abs(ord(name[0]) - ord(name[2])), abs(ord(name[1]) - ord(name[3]))
+    return name[:2] != name[2:] and (0 in (across, up) or across == up or {across, up} == {1, 2})
+
+
+def test_alphazero_slots_are_pgxs_own_in_every_position_of_its_games() -> None:
+    """The legal slots that pgx itself gives, over games that it played; how they were made: tests/data/README.md."""
+    words = vocabulary("alphazero-4672")
+    for fen, _, expected, _ in pgx_positions():
+        _, slots = words.legal_slots(Position.read(fen))
+        assert slots.tolist() == expected, fen
+
+
+def test_uci_order_is_square_by_square_then_promotions_of_both_colours() -> None:
+    names = vocabulary("uci-1968").names()
+    assert names[:3] == ("a1b1", "a1c1", "a1d1")
+    assert names[21:24] == ("a1c2", "a1b3", "b1a1")
+    assert names[1792:1796] == ("a2a1q", "a2a1r", "a2a1b", "a2a1n")
+    assert names[1792 + 88 : 1792 + 92] == ("a7a8q", "a7a8r", "a7a8b", "a7a8n")
+    assert names[1792 + 92] == "a7b8q"
+    assert (names[1792 + 96], names[1792 + 100], names[1792 + 104]) == ("b7b8q", "b7a8q", "b7c8q")
+
+
+def test_movemask_order_is_lc0s_with_every_promotion_written() -> None:
+    ours, lc0 = vocabulary("movemask-1880").names(), vocabulary("lc0-1858").names()
+    assert ours[:1792] == lc0[:1792]
+    assert ours[1792:1800] == ("a7a8q", "a7a8r", "a7a8b", "a7a8n", "a7b8q", "a7b8r", "a7b8b", "a7b8n")
+
+
+def test_every_legal_move_has_one_slot_and_comes_back_the_same(any_vocabulary: Vocabulary) -> None:
+    for board in boards():
+        moves, slots = any_vocabulary.legal_slots(Position(board))
+        assert len(set(slots.tolist())) == len(moves)
+        assert tuple(any_vocabulary.move(slot, board) for slot in slots.tolist()) == moves
+
+
+def test_black_sees_the_mirrored_board(any_vocabulary: Vocabulary) -> None:
+    if not any_vocabulary.mirrored:
+        board = chess.Board("4k3/8/8/8/8/8/p7/4K3 b - - 0 1")
+        assert any_vocabulary.names()[any_vocabulary.slot(chess.Move.from_uci("a2a1n"), board)] == "a2a1n"
+        return
+    for board in boards():
+        _, slots = any_vocabulary.legal_slots(Position(board))
+        _, mirrored = any_vocabulary.legal_slots(Position(board.mirror()))
+        assert sorted(slots.tolist()) == sorted(mirrored.tolist())
+
+
+@pytest.mark.parametrize("name", ["lc0-1858", "movemask-1880"])
+def test_chess960_castling_and_all_come_back_the_same(name: str) -> None:
+    for row in perft("chess960"):
+        board = chess.Board(row.fen, chess960=True)
+        moves, slots = vocabulary(name).legal_slots(Position(board))
+        assert tuple(vocabulary(name).move(slot, board) for slot in slots.tolist()) == moves
+
+
+def test_a_vocabulary_that_cannot_tell_chess960_castling_says_so() -> None:
+    position = Position.read(perft("chess960")[0].fen, chess960=True)
+    with pytest.raises(UnsupportedVariant, match="chess960: the vocabulary maia2-1880"):
+        vocabulary("maia2-1880").legal_slots(position)
+
+
+@pytest.mark.parametrize("turn", ["w", "b"])
+@pytest.mark.parametrize(
+    ("name", "kingside", "queenside"),
+    [
+        ("lc0-1858", "e1h1", "e1a1"),
+        ("movemask-1880", "e1h1", "e1a1"),
+        ("maia2-1880", "e1g1", "e1c1"),
+        ("maia3-4352", "e1g1", "e1c1"),
+        ("alphazero-4672", "e1g1", "e1c1"),
+    ],
+)
+def test_castling_slots_both_sides_and_colours(turn: str, name: str, kingside: str, queenside: str) -> None:
+    board = chess.Board(CASTLING.format(turn))
+    rank = "1" if turn == "w" else "8"
+    names = vocabulary(name).names()
+    assert names[vocabulary(name).slot(chess.Move.from_uci(f"e{rank}g{rank}"), board)] == kingside
+    assert names[vocabulary(name).slot(chess.Move.from_uci(f"e{rank}c{rank}"), board)] == queenside
+
+
+@pytest.mark.parametrize("turn", ["w", "b"])
+@pytest.mark.parametrize(
+    ("name", "queen", "knight"),
+    [
+        ("lc0-1858", "a7a8q", "a7a8"),
+        ("movemask-1880", "a7a8q", "a7a8n"),
+        ("maia2-1880", "a7a8q", "a7a8n"),
+        ("maia3-4352", "a7a8q", "a7a8n"),
+        ("alphazero-4672", "a7a8", "a7a8n"),
+    ],
+)
+def test_promotion_slots_straight_and_by_capture(turn: str, name: str, queen: str, knight: str) -> None:
+    board = chess.Board(PROMOTIONS.format(turn))
+    start, end = ("a7", "8") if turn == "w" else ("a2", "1")
+    names, slot = vocabulary(name).names(), vocabulary(name).slot
+    assert names[slot(chess.Move.from_uci(f"{start}a{end}q"), board)] == queen
+    assert names[slot(chess.Move.from_uci(f"{start}b{end}r"), board)] == "a7b8r"
+    assert names[slot(chess.Move.from_uci(f"{start}a{end}n"), board)] == knight
+
+
+@pytest.mark.parametrize("fen", ["8/8/8/3pP3/8/8/8/K6k w - d6 0 1", "K6k/8/8/8/3Pp3/8/8/8 b - d3 0 1"])
+def test_en_passant_slot(any_vocabulary: Vocabulary, fen: str) -> None:
+    board = chess.Board(fen)
+    capture = next(move for move in board.legal_moves if board.is_en_passant(move))
+    expected = "e5d6" if any_vocabulary.mirrored or board.turn == chess.WHITE else "e4d3"
+    assert any_vocabulary.names()[any_vocabulary.slot(capture, board)] == expected
+
+
+def test_a_rook_move_to_the_last_rank_is_not_a_promotion() -> None:
+    board = chess.Board("8/R7/8/8/8/8/8/K6k w - - 0 1")
+    lc0 = vocabulary("lc0-1858")
+    slot = lc0.slot(chess.Move.from_uci("a7a8"), board)
+    assert lc0.move(slot, board) == chess.Move.from_uci("a7a8")
+
+
+def test_a_move_without_a_slot_is_named_not_dropped() -> None:
+    tiny = Vocabulary("tiny", [(chess.E2, chess.E4, None)], castling=Castling.KING_TAKES_ROOK)
+    with pytest.raises(MoveOutsideVocabulary, match=r"g1h3 in 'rnbqkbnr.*' has no slot in the vocabulary tiny"):
+        tiny.legal_slots(Position.read())
+
+
+def test_a_slot_that_stands_for_no_move_is_the_null_move() -> None:
+    words = vocabulary("alphazero-4672")
+    assert words.names()[0] == ""
+    assert not words.move(0, chess.Board())
+
+
+def test_a_terminal_position_has_no_slots(any_vocabulary: Vocabulary) -> None:
+    moves, slots = any_vocabulary.legal_slots(Position.read("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"))
+    assert moves == ()
+    assert slots.shape == (0,)
+    assert slots.dtype == np.intp

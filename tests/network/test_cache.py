@@ -1,0 +1,172 @@
+"""What a user of the cache would lose: the right network's word on the right position, and a bound on memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from movemask.board.elo import Elo
+from movemask.board.legal import Rules
+from movemask.board.position import Position
+from movemask.evaluation import evaluate
+from movemask.network.cache import Cache, CachedNetwork, key_of
+from movemask.network.model import Model, Outputs
+from movemask.network.registry import open_model
+from movemask.policy import Rule
+from tests.ground_truth import tricky
+from tests.networks import ONNX_TOML, batch_of, fake_model, write_onnx
+
+
+def outputs(number: float, size: int = 100, *, value: bool = False) -> Outputs:
+    logits = np.full((3, size), number, dtype=np.float32)
+    return Outputs(logits, np.full((3, 3), number) if value else None)
+
+
+def test_what_was_put_is_found_and_holds_nothing_but_itself() -> None:
+    cache = Cache(10_000)
+    cache.put("a", outputs(1.0, value=True), 1)
+    found = cache.get("a")
+    assert found is not None
+    assert found.value is not None
+    assert found.logits.tolist() == [1.0] * 100
+    assert found.value.tolist() == [1.0] * 3
+    assert found.logits.base is None  # not a view, which would keep its whole batch
+    assert cache.get("b") is None
+
+
+def test_the_least_recently_used_is_forgotten_and_the_bound_is_kept() -> None:
+    cache = Cache(4 * 1200)
+    for number in range(4):
+        cache.put(number, outputs(number), 0)
+    assert len(cache) == 4
+    cache.get(0)
+    cache.put(4, outputs(4.0), 0)
+    assert [cache.get(number) is not None for number in range(5)] == [True, False, True, True, True]
+    assert cache.bytes <= 4 * 1200
+    cache.put(5, outputs(5.0, size=10_000), 0)  # more than there is room for
+    assert cache.get(5) is None
+    assert len(cache) == 4
+
+
+@pytest.mark.parametrize(("planes", "sees_history"), [("lc0-112", True), ("movemask-18", False)])
+def test_positions_are_told_apart_by_what_the_network_sees(planes: str, sees_history: bool) -> None:
+    model = fake_model(planes=planes, words="lc0-1858")
+    assert model.contract.takes_history == sees_history
+
+    def key(position: Position) -> object:
+        return key_of(batch_of(model, [position]), 0, model)
+
+    short = Position.read(moves=["g1f3", "g8f6"])
+    other = Position.read(short.fen, [])
+    assert (key(short) == key(other)) is not sees_history
+    assert key(short) == key(Position.read(moves=["g1f3", "g8f6"]))
+    assert key(other) != key(Position.read(other.fen.replace(" w ", " b ")))
+    assert key(other) != key(Position.read(other.fen.replace(" 2 2", " 3 2")))
+    assert key(other) != key(Position.read(other.fen, chess960=True))
+
+
+def test_ratings_are_told_apart_by_what_the_network_is_given() -> None:
+    rated = fake_model(
+        inputs={"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"},
+        elo={"default": 1400, "minimum": 800, "maximum": 2400},
+    )
+
+    def key(model: Model, elo: Elo | None) -> object:
+        return key_of(batch_of(model, [Position.read()], [elo]), 0, model)
+
+    assert key(rated, None) == key(rated, Elo(1400, 1400)) != key(rated, Elo(1400, 1500))
+    assert key(rated, Elo(100, 9000)) == key(rated, Elo(800, 2400))  # both are clamped to that
+    assert key(fake_model(), Elo(1400, 1400)) == key(fake_model(), None)
+
+
+FENS = [fen for fen, _, flags in tricky() if not flags][:24]
+RATED = fake_model(
+    planes="lc0-112",
+    words="lc0-1858",
+    inputs={"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"},
+    elo={"default": 1400, "minimum": 800, "maximum": 2400},
+)
+
+
+def game(moves: int, seed: int) -> Position:
+    """A random game: for a network that sees history, positions that are alike are not the same."""
+    board = Position.read().board.copy()
+    draw = random.Random(seed)
+    played = []
+    for _ in range(moves):
+        played.append(draw.choice(list(board.legal_moves)))
+        board.push(played[-1])
+    return Position.read(moves=[move.uci() for move in played])
+
+
+POSITIONS = [Position.read(fen) for fen in FENS] + [game(moves, moves % 3) for moves in range(1, 9)]
+POSITIONS += [Position.read(position.fen) for position in POSITIONS[-8:]]  # the same without its history
+POSITIONS = [position for position in POSITIONS if any(position.board.legal_moves)]
+ELOS: Sequence[Elo | None] = (None, Elo(1500, 1500), Elo(1500, 1600))
+
+#: Positions that a cache may hold in which nothing is forgotten.
+ENOUGH = 2_000
+
+asked = st.tuples(st.integers(0, len(POSITIONS) - 1), st.sampled_from(ELOS))
+
+
+@given(
+    batches=st.lists(st.lists(asked, min_size=1, max_size=12), max_size=6), room=st.sampled_from([0, 1, 3, 10, ENOUGH])
+)
+@settings(deadline=None, max_examples=60)
+def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a_miss(
+    batches: list[list[tuple[int, Elo | None]]], room: int
+) -> None:
+    cache = Cache(room * 9_000)
+    seen: set[object] = set()
+    counts: list[tuple[int, int]] = []
+    network = CachedNetwork(RATED, cache, lambda hits, misses: counts.append((hits, misses)))
+    for rows in batches:
+        batch = RATED.whole_batch([POSITIONS[at] for at, _ in rows], [elo for _, elo in rows], Rules.PYTHON_CHESS)
+        rules = [Rule()] * len(batch)
+        right, found = evaluate(RATED, batch, rules), evaluate(RATED, batch, rules, network)
+        np.testing.assert_array_equal(found.unmasked.logits, right.unmasked.logits)
+        assert found.policies.lists == right.policies.lists
+        np.testing.assert_array_equal(found.raw, right.raw)
+        hits, misses = counts[-1]
+        assert hits + misses == len(rows)
+        assert found.ran == misses
+        assert (found.seconds == 0) == (misses == 0)
+        assert cache.bytes <= room * 9_000
+        keys = {key_of(batch, row, RATED) for row in range(len(batch))}
+        known = sum(key_of(batch, row, RATED) in seen for row in range(len(batch)))
+        assert hits == known if room == ENOUGH else hits <= known
+        seen |= keys
+
+
+def test_a_value_comes_from_the_cache_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("m")
+    (folder / "net.toml").write_text(ONNX_TOML)
+    write_onnx(folder / "net.onnx")
+    model = open_model(folder / "net.toml", 1)
+    network = CachedNetwork(model, Cache(1_000_000), lambda hits, misses: None)
+    network(batch_of(model, [Position.read()]))
+    both = batch_of(model, [Position.read(moves=["e2e4"]), Position.read()])
+    found, right = network(both), model.evaluate(both)
+    assert found.value is not None
+    assert right.value is not None
+    np.testing.assert_allclose(found.value, right.value, rtol=1e-6)
+    np.testing.assert_allclose(found.logits, right.logits, rtol=1e-5, atol=1e-6)
+    assert found.cached == 1
+
+
+def test_what_was_loaded_anew_has_none_of_the_old_entries() -> None:
+    cache = Cache(1_000_000)
+    counts: list[tuple[int, int]] = []
+    model = fake_model()
+    start = batch_of(model, [Position.read()])
+    for _ in range(2):  # as after the file behind a name has changed
+        network = CachedNetwork(model, cache, lambda hits, misses: counts.append((hits, misses)))
+        network(start)
+        network(start)
+    assert counts == [(0, 1), (1, 0), (0, 1), (1, 0)]

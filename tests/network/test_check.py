@@ -1,0 +1,66 @@
+"""What a user would lose: a network that breaks its contract, caught before it answers, with words that say how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from movemask.network.check import check
+from movemask.network.registry import Entry, load_entry
+from tests.networks import ONNX_TOML, fake_model, write_judge
+
+
+def judged(folder: Path, toml: str = ONNX_TOML, **arguments: object) -> Entry:
+    write_judge(folder / "net.onnx", **arguments)  # type: ignore[arg-type]
+    (folder / "net.toml").write_text(toml)
+    return load_entry(folder / "net.toml", threads=1)
+
+
+def test_a_network_that_keeps_its_contract_passes_every_step(tmp_path: Path) -> None:
+    entry = judged(tmp_path)
+    assert entry.model is not None
+    assert [step.name for step in entry.steps] == ["tensors", "vocabulary", "mirror", "outputs", "batches", "value"]
+    assert all(step.passed for step in entry.steps)
+    assert entry.steps[-1].found.startswith("won positions score 1.00, lost 0.00; with Black to move 1.00 and 0.00")
+
+
+def test_a_value_in_the_other_order_is_caught(tmp_path: Path) -> None:
+    entry = judged(tmp_path, inverted=True)
+    assert entry.model is None
+    assert entry.failure is not None
+    assert "won positions score 0.00 and lost ones 1.00" in entry.failure
+    assert "outputs.value.order" in entry.failure
+    assert judged(tmp_path, ONNX_TOML + 'order = "loss_draw_win"\n', inverted=True).model is not None
+
+
+def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
+    entry = judged(tmp_path, for_white=True)
+    assert entry.failure is not None
+    assert "with Black to move, won positions score 0.00 and lost ones 1.00" in entry.failure
+    right = judged(tmp_path, ONNX_TOML + 'point_of_view = "white"\n', for_white=True)
+    assert right.model is not None
+
+
+@pytest.mark.parametrize(
+    ("fault", "step", "words"),
+    [
+        ("blind", "outputs", "every position gets the same logits: the network does not look at its input"),
+        ("moody", "batches", "the same batch gets other logits the second time"),
+        ("crowded", "batches", "other logits alone than in a batch of 8"),
+    ],
+)
+def test_a_network_that_answers_by_chance_or_company_is_not_served(
+    fault: str, step: str, words: str, tmp_path: Path
+) -> None:
+    entry = judged(tmp_path, faults=(fault,))
+    assert entry.model is None
+    assert entry.failure is not None
+    assert words in entry.failure
+    assert entry.steps[-1].name == step
+    assert not entry.steps[-1].passed
+
+
+@pytest.mark.parametrize("words", ["lc0-1858", "maia2-1880", "maia3-4352", "alphazero-4672", "uci-1968"])
+def test_every_vocabulary_and_its_mirror_pass(words: str) -> None:
+    assert all(step.passed for step in check(fake_model(words=words)))

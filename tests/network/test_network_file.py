@@ -1,0 +1,170 @@
+"""What an operator would lose: a process that no file of the models folder can stop, block or make read elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from fastapi.testclient import TestClient
+from onnx import TensorProto, helper, numpy_helper
+
+from movemask.network.network_file import read_onnx
+from movemask.network.registry import load_entry
+from movemask.settings import shipped_models
+from tests.conftest import Serve
+from tests.networks import ONNX_TOML, write_onnx
+
+
+def tensor(external: bool = True) -> onnx.TensorProto:
+    made = numpy_helper.from_array(np.zeros(4, np.float32), "w")
+    if external:
+        made.ClearField("raw_data")
+        made.data_location = TensorProto.EXTERNAL
+        entry = made.external_data.add()
+        entry.key, entry.value = "location", "weights.bin"
+    return made
+
+
+def in_the_graph(model: onnx.ModelProto) -> None:
+    model.graph.initializer.append(tensor())
+
+
+def in_a_node(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Constant", [], ["c"], value=tensor()))
+
+
+def in_a_branch(model: onnx.ModelProto) -> None:
+    inner = helper.make_graph([helper.make_node("Constant", [], ["c"], value=tensor())], "inner", [], [])
+    model.graph.node.append(helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner))
+
+
+def in_a_sparse_tensor(model: onnx.ModelProto) -> None:
+    model.graph.sparse_initializer.add().values.CopyFrom(tensor())
+
+
+def in_a_function(model: onnx.ModelProto) -> None:
+    node = helper.make_node("Constant", [], ["c"], value=tensor())
+    model.functions.append(helper.make_function("d", "f", [], ["c"], [node], []))
+
+
+def in_the_training(model: onnx.ModelProto) -> None:
+    model.training_info.add().initialization.initializer.append(tensor())
+
+
+def by_location_alone(model: onnx.ModelProto) -> None:
+    made = tensor(external=False)
+    made.data_location = TensorProto.EXTERNAL
+    model.graph.initializer.append(made)
+
+
+@pytest.mark.parametrize(
+    "put",
+    [in_the_graph, in_a_node, in_a_branch, in_a_sparse_tensor, in_a_function, in_the_training, by_location_alone],
+)
+def test_external_weights_are_refused_wherever_they_are(tmp_path: Path, put: Callable[[onnx.ModelProto], None]) -> None:
+    write_onnx(tmp_path / "net.onnx")
+    model = onnx.load(tmp_path / "net.onnx")
+    put(model)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "weights.bin").write_bytes(bytes(16))
+    (tmp_path / "net.toml").write_text(ONNX_TOML)
+    entry = load_entry(tmp_path / "net.toml", 1)
+    assert entry.failure is not None
+    assert "the weights 'w' are in another file" in entry.failure
+
+
+def test_the_walk_ends_whatever_the_bytes(tmp_path: Path) -> None:
+    write_onnx(tmp_path / "net.onnx")
+    good = (tmp_path / "net.onnx").read_bytes()
+    rng = np.random.default_rng(0)
+    deep = b"\x3a\x00"
+    for _ in range(300):
+        deep = b"\x0a" + varint(len(deep)) + deep  # a node in a node
+        deep = b"\x2a" + varint(len(deep)) + deep
+        deep = b"\x32" + varint(len(deep)) + deep
+    for number in range(200):
+        damaged = bytearray(good[: 3000 + number])
+        for at in rng.integers(0, len(damaged), 20):
+            damaged[at] = rng.integers(256)
+        load(tmp_path, bytes(damaged))
+    for raw in (b"", b"\x00", b"\xff" * 50, b"\x3a" + varint(len(deep)) + deep, rng.bytes(10_000)):
+        assert load(tmp_path, raw) is not None
+
+
+def load(folder: Path, raw: bytes) -> str | None:
+    (folder / "net.onnx").write_bytes(raw)
+    (folder / "net.toml").write_text(ONNX_TOML)
+    return load_entry(folder / "net.toml", 1).failure
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def test_the_shipped_networks_are_read_quickly() -> None:
+    for file in shipped_models().glob("*.onnx"):
+        assert read_onnx(file) == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = " + "[" * 60_000 + "]" * 60_000, "nested more than 16 deep"),
+        ("[card]\n" + ".".join("a" * 100) + " = 1\n", "nested more than 16 deep"),
+        (ONNX_TOML + "\n[card]\nx = " + "[" * 20 + "]" * 20, "nested more than 16 deep"),
+        ("#" * 200_000, "larger than 131072 bytes"),
+        ("x = " + "{a=" * 20_000 + "1" + "}" * 20_000, "nested more than 16 deep"),
+    ],
+)
+def test_absurd_contracts_are_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "net.toml").write_text(text)
+    entry = load_entry(tmp_path / "net.toml", 1)
+    assert entry.failure is not None
+    assert said in entry.failure
+
+
+def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, tmp_path: Path) -> None:
+    models = tmp_path / "m"
+    models.mkdir()
+    for name in ("good", "piped", "endless"):
+        (models / f"{name}.toml").write_text(ONNX_TOML)
+    write_onnx(models / "good.onnx")
+    os.mkfifo(models / "piped.onnx")
+    (models / "endless.onnx").symlink_to("/dev/zero")
+    os.mkfifo(models / "contract.toml")
+    (models / "folder.toml").mkdir()
+    client: TestClient = serve(models, models_poll_seconds=0.02)
+    assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
+    failures = {entry["name"]: entry.get("failure", "") for entry in client.get("/v1/models").json()["models"]}
+    for name in ("piped", "endless", "contract", "folder"):
+        assert "is not a regular file" in failures[name], name
+    os.mkfifo(models / "later.toml")
+    end = time.monotonic() + 30
+    while "later" not in client.get("/v1/models").text and time.monotonic() < end:
+        time.sleep(0.02)
+    assert "is not a regular file" in client.get("/v1/models").text
+    assert client.get("/readyz").status_code in (200, 503)
+
+
+def test_no_path_of_the_machine_is_shown(serve: Serve, tmp_path: Path) -> None:
+    models = tmp_path / "m"
+    models.mkdir()
+    for name, raw in (("cut", b"\x08\x09"), ("text", b"hello"), ("none", None), ("other", b"")):
+        (models / f"{name}.toml").write_text(ONNX_TOML)
+        if raw is not None:
+            (models / f"{name}.onnx").write_bytes(raw)
+    (models / "toml.toml").write_text("x")
+    client = serve(models)
+    for path in ("/v1/models", "/v1/models/cut", "/readyz"):
+        text = client.get(path).text
+        assert str(tmp_path) not in text
+        assert "/home/" not in text

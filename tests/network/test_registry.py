@@ -1,0 +1,174 @@
+"""What a user would lose: a network served only under a contract it keeps, and a failure that says what to mend."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from movemask.board.elo import Elo
+from movemask.board.position import Position
+from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
+from movemask.network.contract import read_contract
+from movemask.network.registry import load_entry, load_registry
+from tests.conftest import ROOT
+from tests.networks import ONNX_TOML, batch_of, fake_model, write_fake, write_onnx
+
+
+def made(folder: Path, toml: str = ONNX_TOML, name: str = "net") -> Path:
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{name}.toml"
+    file.write_text(toml)
+    return file
+
+
+def test_an_onnx_network_is_served_with_its_digest(tmp_path: Path) -> None:
+    file = made(tmp_path)
+    write_onnx(tmp_path / "net.onnx")
+    entry = load_entry(file, threads=1)
+    assert entry.failure is None
+    assert entry.model is not None
+    digest = hashlib.sha256((tmp_path / "net.onnx").read_bytes()).hexdigest()
+    assert entry.model.digest == f"sha256:{digest}"
+    outputs = entry.model.evaluate(batch_of(entry.model, [Position.read()] * 3))
+    assert outputs.logits.shape == (3, 1880)
+    assert outputs.value is not None
+    np.testing.assert_allclose(outputs.value.sum(axis=1), 1)
+
+
+def test_the_runtime_keeps_nothing_to_send_to_its_maker(tmp_path: Path) -> None:
+    file = made(tmp_path / "m")
+    write_onnx(tmp_path / "m" / "net.onnx")
+    code = (
+        "import sys, pathlib; from movemask.network.registry import load_entry; "
+        "entry = load_entry(pathlib.Path(sys.argv[1]), 1); assert entry.model, entry.failure"
+    )
+    home = tmp_path / "home"
+    home.mkdir()
+    # Without these the runtime would hold its peace anyway, and the test could not fail.
+    silencing = {"CI", "ORT_DISABLE_TELEMETRY", "ORT_RUNNING_UNIT_TESTS", "XDG_CACHE_HOME"}
+    environment = {name: value for name, value in os.environ.items() if name not in silencing}
+    environment |= {"HOME": str(home), "PYTHONPATH": str(ROOT / "service")}
+    subprocess.run([sys.executable, "-c", code, str(file)], env=environment, check=True)
+    assert list(home.rglob("*")) == []
+
+
+def test_value_in_the_other_order_and_already_softmaxed(tmp_path: Path) -> None:
+    write_onnx(tmp_path / "net.onnx")
+    start = [Position.read()]
+    values = []
+    for order in ("win_draw_loss", "loss_draw_win"):
+        entry = load_entry(made(tmp_path, ONNX_TOML + f'order = "{order}"\n'), 1)
+        assert entry.model is not None
+        values.append(entry.model.evaluate(batch_of(entry.model, start)).value)
+    assert values[0] is not None
+    assert values[1] is not None
+    np.testing.assert_array_equal(values[0], values[1][:, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("trained_with_mask = false", "", "net.toml: contract.trained_with_mask: this key is missing"),
+        (
+            "trained_with_mask",
+            "trained_with_maks",
+            r"net.toml: contract.trained_with_mask: this key is missing \(and 1",
+        ),
+        ('logits = "logits"', 'logits = "logits"\nlogit = "x"', "net.toml: outputs.logit: no such key"),
+        (
+            'movemask-18"',
+            'movemask-19"',
+            "net.toml: contract.planes: no plane encoder 'movemask-19'; there are fen-77, lc0-112",
+        ),
+        ("movemask-1880", "uci", "net.toml: contract.vocabulary: no vocabulary 'uci'"),
+        ("[inputs]", "[inputs", "net.toml: not TOML"),
+        ('planes = "planes"', 'planes = "board"', "the contract names the input 'board'; the network has planes"),
+        ('name = "value"', 'name = "wdl"', "the contract names the output 'wdl'; the network has logits, value"),
+        ("movemask-1880", "lc0-1858", r"output 'logits' is \[B, 1880\]; the contract asks for \[B, 1858\]"),
+        ('planes = "movemask-18"', 'planes = "lc0-112"', r"input 'planes' is \[B, 18, 8, 8\]; the contract asks for"),
+        ("[contract]", '[network]\nfile = "other.onnx"\n[contract]', "network.file: other.onnx: No such file"),
+        ("[contract]", '[network]\nfile = "../x.onnx"\n[contract]', "network.file: must be the name of a file beside"),
+        ("[contract]", f'[network]\ndigest = "sha256:{"0" * 64}"\n[contract]', "network.digest: says sha256:0000"),
+        ("[contract]", '[network]\ndigest = "abc"\n[contract]', "network.digest: String should match pattern"),
+    ],
+)
+def test_a_contract_that_is_not_kept_says_which_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:
+    write_onnx(tmp_path / "net.onnx")
+    assert old in ONNX_TOML
+    entry = load_entry(made(tmp_path, ONNX_TOML.replace(old, new, 1)), 1)
+    assert entry.model is None
+    assert entry.failure is not None
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(entry.failure)
+
+
+def test_a_file_that_is_not_onnx_or_not_text(tmp_path: Path) -> None:
+    file = made(tmp_path)
+    (tmp_path / "net.onnx").write_bytes(b"not a network")
+    failure = load_entry(file, 1).failure
+    assert failure is not None
+    assert failure == "net.toml: network.file: net.onnx: not an ONNX file, or a damaged one"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ContractError, match=r"net\.toml: not TOML: it is not UTF-8 text"):
+        read_contract(file)
+
+
+def test_a_network_with_a_fixed_batch_or_without_finite_logits_is_not_served(tmp_path: Path) -> None:
+    write_onnx(tmp_path / "net.onnx", fixed_batch=1)
+    assert "has a fixed batch of 1" in str(load_entry(made(tmp_path), 1).failure)
+    write_onnx(tmp_path / "net.onnx", poison=float("nan"))
+    assert "the logits of legal moves are not finite in 'rnbqkbnr/" in str(load_entry(made(tmp_path), 1).failure)
+
+
+def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
+    write_fake(tmp_path, "good")
+    made(tmp_path, name="bad")
+    registry = load_registry(tmp_path, None, 1)
+    assert registry.default == "good"
+    assert registry.get(None).name == "good"
+    with pytest.raises(ModelUnavailable, match=r"model 'bad' failed its check and is not served: .*bad\.onnx"):
+        registry.get("bad")
+    with pytest.raises(UnknownModel, match="no model 'none'; there are bad, good"):
+        registry.get("none")
+
+
+def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_set(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="MOVEMASK_MODELS_DIR: no model in"):
+        load_registry(tmp_path, None, 1)
+    with pytest.raises(SettingsError, match=r"MOVEMASK_MODELS_DIR: .* is not a folder"):
+        load_registry(tmp_path / "missing", None, 1)
+    write_fake(tmp_path, "good")
+    with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; there are good"):
+        load_registry(tmp_path, "x", 1)
+
+
+def test_elo_is_asked_defaulted_clamped_or_ignored() -> None:
+    rated = fake_model(
+        inputs={"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"},
+        elo={"default": 1400, "minimum": 800, "maximum": 2400},
+    )
+    start = Position.read()
+    given = batch_of(rated, [start, start], [None, Elo(100, 3000)]).elo
+    assert given.tolist() == [[1400, 1400], [800, 2400]]
+    assert rated.ignored(Position.read(), Elo(1, 1)) == ()
+    one, other = rated.evaluate(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
+    assert not np.array_equal(one, other)
+    unrated = fake_model()
+    assert np.isnan(batch_of(unrated, [start], [Elo(1500, 1500)]).elo).all()
+    assert unrated.ignored(Position.read(moves=["e2e4"]), Elo(1, 1)) == ("history", "elo")
+    assert fake_model(planes="lc0-112").ignored(Position.read(moves=["e2e4"]), None) == ()
+
+
+def test_the_fake_is_deterministic_and_batch_independent() -> None:
+    model = fake_model()
+    positions = [Position.read(moves=moves) for moves in ([], ["e2e4"], ["d2d4"])]
+    together = model.evaluate(batch_of(model, positions)).logits
+    for row, position in enumerate(positions):
+        np.testing.assert_array_equal(together[row], fake_model().evaluate(batch_of(model, [position])).logits[0])
+    assert len({row.tobytes() for row in together}) == 3

@@ -1,0 +1,241 @@
+"""What a user would lose: models added, replaced and unloaded while requests are answered, and none of them dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from movemask.answer import Query
+from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
+from movemask.network.serving import Serving
+from movemask.pipeline import Pipeline
+from movemask.tasks.installation import import_lc0
+from tests.conftest import Serve
+from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
+from tests.weight_files import Made
+
+Pipelines = Serving[Pipeline]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_fake(tmp_path / "m", "first")
+    return tmp_path / "m"
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Pipelines]]:
+    made: list[Pipelines] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def serving(folder: Path, opened: list[Pipelines], default: str | None = None, **settings: Any) -> Pipelines:
+    opened.append(Serving(folder, default, 1, pipeline, **settings))
+    opened[-1].refresh()
+    return opened[-1]
+
+
+def settled(one: Pipelines) -> bool:
+    """A change is taken over when it looks the same twice."""
+    assert not one.refresh()
+    return one.refresh()
+
+
+def write_net(folder: Path, name: str = "net", **arguments: Any) -> None:
+    write_judge(folder / f"{name}.onnx", **arguments)
+    (folder / f"{name}.toml").write_text(ONNX_TOML)
+
+
+async def answer(running: Pipeline) -> None:
+    assert await running.evaluate([Query()], lambda one: one.status) == ["ongoing"]
+
+
+async def ask(one: Pipelines, name: str | None = None) -> str:
+    async with one.lease(name) as running:
+        await answer(running)
+        return running.model.digest
+
+
+def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened: list[Pipelines]) -> None:
+    one = serving(folder, opened)
+    with pytest.raises(UnknownModel):
+        asyncio.run(ask(one, "net"))
+    write_net(folder)
+    assert settled(one)
+    assert asyncio.run(ask(one, "net")).startswith("sha256:")
+    assert one.registry.default == "first"
+    assert not one.refresh()
+
+
+def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Pipelines]) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+
+    async def scenario() -> None:
+        async with one.lease("net") as old:
+            write_judge(folder / "net.onnx", for_white=True)
+            (folder / "net.toml").write_text(ONNX_TOML + 'point_of_view = "white"\n')
+            assert settled(one)
+            new = await ask(one, "net")
+            assert new != old.model.digest
+            assert old.alive
+            await answer(old)
+        for _ in range(200):
+            if not old.alive:
+                break
+            await asyncio.sleep(0.01)
+        assert not old.alive
+
+    asyncio.run(scenario())
+
+
+def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Pipelines]) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+    before = asyncio.run(ask(one, "net"))
+    write_net(folder, inverted=True)
+    assert settled(one)
+    entry = one.registry.entry("net")
+    assert entry.served
+    assert entry.digest == before
+    assert entry.rejected is not None
+    assert "won positions score 0.00" in entry.rejected
+    assert asyncio.run(ask(one, "net")) == before
+    write_net(folder)
+    assert settled(one)
+    assert one.registry.entry("net").rejected is None
+
+
+def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: list[Pipelines]) -> None:
+    write_net(folder, inverted=True)
+    one = serving(folder, opened)
+    with pytest.raises(ModelUnavailable, match="failed its check"):
+        asyncio.run(ask(one, "net"))
+    write_net(folder)
+    assert settled(one)
+    asyncio.run(ask(one, "net"))
+
+
+def test_a_model_that_is_taken_away_is_no_longer_served_but_an_empty_folder_changes_nothing(
+    folder: Path, opened: list[Pipelines]
+) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+    (folder / "net.toml").unlink()
+    assert settled(one)
+    with pytest.raises(UnknownModel):
+        asyncio.run(ask(one, "net"))
+    (folder / "first.toml").unlink()
+    assert not settled(one)
+    assert not one.refresh()
+    asyncio.run(ask(one))
+
+
+def test_a_default_that_is_taken_away_is_said_and_another_is_not_slipped_in(
+    folder: Path, opened: list[Pipelines]
+) -> None:
+    write_net(folder)
+    one = serving(folder, opened, "net")
+    (folder / "net.toml").unlink()
+    assert settled(one)
+    with pytest.raises(UnknownModel, match="no model 'net'; there are first"):
+        asyncio.run(ask(one))
+
+
+def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Pipelines]) -> None:
+    one = serving(folder, opened)
+    write_net(folder.parent, "net")
+    whole = (folder.parent / "net.onnx").read_bytes()
+    shutil.copy(folder.parent / "net.toml", folder)
+    for size in (1000, 2000, 3000):
+        (folder / "net.onnx").write_bytes(whole[:size])
+        assert not one.refresh()
+    (folder / "net.onnx").write_bytes(whole)
+    assert settled(one)
+    assert one.registry.entry("net").served
+
+
+def test_over_the_limit_the_least_recently_used_is_unloaded_and_comes_back_when_asked(
+    folder: Path, opened: list[Pipelines]
+) -> None:
+    for name in ("a", "b", "c"):
+        write_net(folder, name)
+    size = (folder / "a.onnx").stat().st_size
+    one = serving(folder, opened, memory=2 * size)
+    assert one.loaded() == {"b", "c", "first"}
+    asyncio.run(ask(one, "b"))
+    asyncio.run(ask(one, "first"))  # has no file, costs nothing
+    asyncio.run(ask(one, "a"))
+    assert one.loaded() == {"a", "b", "first"}
+    assert all(entry.served for entry in one.registry)
+
+    async def both() -> None:
+        async with one.lease("a"), one.lease("b"):
+            await ask(one, "c")  # the two in use are kept, whatever the limit
+            assert {"a", "b"} <= one.loaded()
+
+    asyncio.run(both())
+    assert len(one.loaded() - {"first"}) <= 2
+
+
+def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Pipelines]) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+    digests: set[str] = set()
+
+    async def client(until: float) -> int:
+        asked = 0
+        while time.monotonic() < until:
+            digests.add(await ask(one, "net"))
+            asked += 1
+        return asked
+
+    async def scenario() -> None:
+        until = time.monotonic() + 3
+        clients = [asyncio.create_task(client(until)) for _ in range(8)]
+        turn = 0
+        while time.monotonic() < until:
+            turn += 1
+            write_judge(folder.parent / "x.onnx", for_white=bool(turn % 2))
+            (folder.parent / "x.toml").write_text(ONNX_TOML + ('point_of_view = "white"\n' if turn % 2 else ""))
+            os.replace(folder.parent / "x.onnx", folder / "net.onnx")
+            os.replace(folder.parent / "x.toml", folder / "net.toml")
+            await asyncio.to_thread(settled, one)
+        assert min(await asyncio.gather(*clients)) > 0
+
+    asyncio.run(scenario())
+    assert len(digests) == 2
+
+
+def test_a_folder_without_models_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for wrong in (tmp_path / "empty", tmp_path / "nowhere"):
+        with pytest.raises(SettingsError, match="MOVEMASK_MODELS_DIR"):
+            Serving(wrong, None, 1, pipeline)
+
+
+def test_the_running_service_answers_with_a_model_that_is_imported_meanwhile(
+    serve: Serve, folder: Path, tmp_path: Path
+) -> None:
+    client = serve(folder, models_poll_seconds=0.05)
+    ask_small = {"fen": "4k3/8/8/8/8/8/8/4K2R w K - 0 1", "model": "small"}
+    assert client.post("/v1/policy", json=ask_small).status_code == 404
+    import_lc0(Made().write(tmp_path, "small.pb.gz"), folder)
+    until = time.monotonic() + 20
+    while (found := client.post("/v1/policy", json=ask_small)).status_code == 404 and time.monotonic() < until:
+        time.sleep(0.02)
+    assert found.status_code == 200
+    assert found.json()["model"]["name"] == "small"
+    entry = client.get("/v1/models/small").json()
+    assert entry["served"]
+    assert entry["check"][0]["name"] == "tensors"
+    assert "small" in client.get("/readyz").json()["models"]

@@ -1,0 +1,332 @@
+"""What a user would lose: their network as integers by one command, as good as before, or a refusal that says why."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
+
+from movemask.cli.main import main
+from movemask.network.contract import read_contract
+from movemask.network.model import Model
+from movemask.network.onnx import OnnxSession
+from movemask.network.registry import load_entry, open_model
+from movemask.network.session import Array
+from movemask.quantisation import positions, run
+from movemask.quantisation.equalisation import equalise
+from movemask.quantisation.judgement import Judge, Limits
+from movemask.quantisation.network import Network
+from movemask.quantisation.observation import seen
+from movemask.quantisation.positions import Sets, sets
+from movemask.quantisation.processor import weights_for
+from movemask.quantisation.rounding import rounded
+from movemask.quantisation.search import chosen
+from movemask.quantisation.writing import Writer
+from movemask.settings import shipped_models
+from tests.conftest import ROOT
+from tests.networks import write_fake
+from tests.weight_files import Made
+
+MAIA = ROOT.parent / "shared" / "maia1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fewer_positions() -> object:
+    """Enough for what is tested here; the real numbers are for real networks."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, number in (("CALIBRATION", 128), ("SEARCH", 128), ("JUDGED", 256)):
+            patch.setattr(positions, name, number)
+        yield
+
+
+def run_command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["models", *map(str, arguments)], catch_exceptions=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a network like Maia-1, but small and with random weights."""
+    folder = tmp_path_factory.mktemp("m")
+    file = Made(filters=16).write(folder, "small.pb.gz")
+    assert run_command("import", file, "--models-dir", folder).exit_code == 0
+    file.unlink()
+    contract = folder / "small.toml"
+    contract.write_text(
+        contract.read_text() + "\n[calibration]\ntemperature = 1.1\npositions = 900\n"
+        'cross_entropy_before = 1.0\ncross_entropy_after = 0.9\nsource = "games"\n'
+    )
+    return folder
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original, tmp_path / "m")
+    return tmp_path / "m"
+
+
+@pytest.fixture(scope="module")
+def small(original: Path) -> Model:
+    return open_model(original / "small.toml", 1)
+
+
+@pytest.fixture(scope="module")
+def known(small: Model, _fewer_positions: None) -> Sets:
+    return sets(small, [])
+
+
+def quantize(*arguments: str | Path) -> Result:
+    return run_command("quantize", *arguments)
+
+
+def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was_found(folder: Path) -> None:
+    before = contents(folder)
+    result = quantize("small", "--models-dir", folder, "--bits", "8", "--force")
+    assert result.exit_code == 0, result.output
+    after = contents(folder)
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"small-int8.onnx", "small-int8.toml"}
+    assert len(after["small-int8.onnx"]) < len(before["small.onnx"])
+    first, second = read_contract(folder / "small.toml"), read_contract(folder / "small-int8.toml")
+    for part in ("contract", "inputs", "outputs", "elo", "calibration"):
+        assert getattr(first, part) == getattr(second, part)
+    card = second.card["quantised"]
+    entry = load_entry(folder / "small.toml", 1)
+    assert (card["from"], card["from_digest"]) == ("small", entry.digest)
+    assert second.card["original"] == first.card
+    assert card["weight_bits"] == 8
+    assert card["judged"]["positions"] == 256
+    assert card["calibrated_on"] == 128
+    assert card["limits"] == {"kl": 0.005, "flips": 0.05, "clear_flips": 0.005, "accuracy": 0.003}
+    shown = dict(re.findall(r"^(.*?)  +(\d\S*)", result.output, re.M))
+    assert float(shown["mean KL from the original, nats"]) == pytest.approx(card["judged"]["kl"], abs=6e-5)
+    assert float(shown["largest change of a probability"]) == pytest.approx(card["judged"]["largest"], abs=6e-4)
+    assert "human-move accuracy" in shown
+    assert "raw leakage, mean" in shown
+    assert f"{card['speed']['ratio']:.2f} x the speed" in result.output
+    assert run_command("check", "small-int8", "--models-dir", folder).exit_code == 0
+    asked = ["predict", "--models-dir", str(folder), "--json", "--model"]
+    answers = [json.loads(CliRunner().invoke(main, [*asked, name]).output) for name in ("small", "small-int8")]
+    probabilities = [{move["uci"]: move["probability"] for move in answer["moves"]} for answer in answers]
+    assert probabilities[0] == pytest.approx(probabilities[1], abs=0.1)
+    assert probabilities[0] != probabilities[1]
+
+
+def test_past_the_limits_nothing_is_written_unless_forced(folder: Path) -> None:
+    sharpen(folder)
+    before = contents(folder)
+    asked = ("small", "--models-dir", folder, "--all-layers", "--as", "mine")
+    result = quantize(*asked)
+    assert result.exit_code == 1
+    assert re.search(r"^Error: mine is refused: mean KL \d+\.\d+, limit 0\.005; top-move flips", result.output, re.M)
+    assert result.output.rstrip().endswith("--force keeps it")
+    assert contents(folder) == before
+    result = quantize(*asked, "--force")
+    assert result.exit_code == 0
+    assert "kept past the limits: mean KL " in result.output
+    assert read_contract(folder / "mine.toml").card["quantised"]["exceeded"][0].startswith("mean KL")
+    taken = quantize(*asked, "--force")
+    assert taken.exit_code == 1
+    assert "mine.onnx is there already" in taken.output
+    assert quantize(*asked, "--force", "--replace").exit_code == 0
+
+
+def sharpen(folder: Path) -> None:
+    """Makes the network so sure of its moves that 8 bits are too coarse."""
+    model = onnx.load(str(folder / "small.onnx"))
+    for tensor in model.graph.initializer:
+        if tensor.name.startswith("/policy/conv2/"):
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * 10, tensor.name))
+    onnx.save(model, str(folder / "small.onnx"))
+    contract = folder / "small.toml"
+    contract.write_text(re.sub(r"digest = .*\n", "", contract.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none", "no model 'none'; there are done, fake, small"),
+        ("fake", "fake: the fake has no network to quantize"),
+        ("done", "done.onnx: is quantised already: it has "),
+    ],
+)
+def test_what_cannot_be_quantised_is_said_in_one_line(folder: Path, name: str, said: str) -> None:
+    write_fake(folder, "fake")
+    for ending in (".onnx", ".toml"):
+        text = (shipped_models() / f"movemask-3{ending}").read_bytes()
+        (folder / f"done{ending}").write_bytes(text.replace(b"movemask-3", b"done") if ending == ".toml" else text)
+    before = contents(folder)
+    result = quantize(name, "--models-dir", folder)
+    assert result.exit_code == 1
+    assert said in result.output.splitlines()[-1]
+    assert contents(folder) == before
+
+
+def test_a_shipped_network_is_quantised_into_the_users_own_folder(own_models: Path) -> None:
+    before = contents(shipped_models())
+    try:
+        result = quantize("movemask-3-fp32")
+        assert result.exit_code == 0, result.output
+        assert sorted(file.name for file in own_models.iterdir()) == [
+            "movemask-3-fp32-int8.onnx",
+            "movemask-3-fp32-int8.toml",
+        ]
+        assert contents(shipped_models()) == before
+    finally:
+        shutil.rmtree(own_models, ignore_errors=True)
+
+
+def prepared(small: Model, original: Path, known: Sets) -> tuple[Network, list[dict[str, Array]]]:
+    batches = run.batches_of(small, known.calibration)
+    return Network(original / "small.onnx", small.contract.outputs.logits, batches[0]), batches
+
+
+def test_equalising_changes_no_answer_and_evens_out_channels(
+    small: Model, original: Path, known: Sets, tmp_path: Path
+) -> None:
+    network, batches = prepared(small, original, known)
+
+    def channels(name: str) -> Array:
+        (values,) = network.tensors(batches[:1], [name])
+        return np.asarray(np.abs(values[name]).max(axis=(0, 2, 3)))
+
+    inside = "/block0/conv1/relu"
+    before = channels(inside)
+    equalise(network, batches)
+    after = channels(inside)
+    assert np.median(after) / after.max() > np.median(before) / before.max()
+    onnx.save(network.model, str(tmp_path / "equal.onnx"))
+    names = [small.contract.outputs.logits, "/output/wdl"]
+    session = OnnxSession(tmp_path / "equal.onnx", 1)
+    for mine, theirs in zip(small.session.run(batches[0], names), session.run(batches[0], names), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_whole_numbers_stay_exact_and_the_residual_stream_stays_float(
+    small: Model, original: Path, known: Sets, tmp_path: Path
+) -> None:
+    network, batches = prepared(small, original, known)
+    found = seen(network, batches)
+    assert found.whole == {"/input/planes"}
+    roundings = {
+        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
+        for layer in network.layers
+    }
+    file = tmp_path / "written.onnx"
+    Writer(network, found, roundings, batches[0]).write(network.layers, file)
+    graph = onnx.load(str(file)).graph
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    makers = {name: node for node in graph.node for name in node.output}
+    (planes,) = (node for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "/input/planes")
+    assert [float(constants[name]) for name in planes.input[1:]] == [1, 0]
+    streams = [makers[node.input[1]].op_type for node in graph.node if node.name.endswith("/mixin")]
+    assert streams == ["DequantizeLinear", "Relu"]  # the stem's own output, then the float sum of the first block
+    for layer in network.layers:
+        steps = roundings[layer.name].weights / roundings[layer.name].scales[:, None]
+        (node,) = (node for node in graph.node if node.name == layer.name)
+        written = constants[makers[node.input[1]].input[0]]
+        assert written.dtype == np.int8
+        np.testing.assert_array_equal(layer.matrix(written), np.round(steps))
+        assert np.abs(written.astype(int)).max() <= 64
+
+
+def test_unsigned_weights_give_the_numbers_of_signed_ones(
+    small: Model, original: Path, known: Sets, tmp_path: Path
+) -> None:
+    """With seven bits, which saturate nowhere: the two are the same arithmetic."""
+    network, batches = prepared(small, original, known)
+    found = seen(network, batches)
+    roundings = {
+        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
+        for layer in network.layers
+    }
+    answers = []
+    for unsigned in (False, True):
+        Writer(network, found, roundings, batches[0], unsigned=unsigned).write(network.layers, tmp_path / "w.onnx")
+        answers += OnnxSession(tmp_path / "w.onnx", 1).run(batches[1], [small.contract.outputs.logits])
+    np.testing.assert_allclose(answers[0], answers[1], atol=1e-4)
+
+
+def test_layers_are_given_back_to_float_until_the_limits_hold(small: Model, original: Path, known: Sets) -> None:
+    network, batches = prepared(small, original, known)
+    found = seen(network, batches)
+    roundings = {
+        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 7)
+        for layer in network.layers
+    }
+    writer, judge, told = Writer(network, found, roundings, batches[0]), Judge(small, known.search), list[str]()
+
+    def choice(kl: float) -> tuple[int, int]:
+        result = chosen(network.layers, network.multiplications, writer, judge, judge, Limits(kl, 1, 1, 1), told.append)
+        names = [layer.name for layer in (*result.integers, *result.floats)]
+        assert sorted(names) == sorted(layer.name for layer in network.layers)
+        return len(result.integers), len(result.floats)
+
+    everything = len(network.layers)
+    assert choice(1e3) == (everything, 0)
+    damage = float(re.search(r"KL (\S+),", told[0])[1])  # type: ignore[index]
+    some, back = choice(damage / 2)
+    assert 0 < back < everything
+    assert some + back == everything
+    assert choice(0.0) == (1, everything - 1)
+
+
+def test_products_of_matrices_are_layers_too(tmp_path: Path) -> None:
+    """Two dense layers, one with a bias; the small one and those off the way to the logits stay in float."""
+    rng = np.random.default_rng(0)
+    arrays = {"a": (64, 32), "b": (32,), "c": (32, 48), "d": (48, 48), "tiny": (48, 1), "off": (64, 500)}
+    constants = [numpy_helper.from_array((rng.normal(size=s) / 8).astype(np.float32), n) for n, s in arrays.items()]
+    nodes = [
+        helper.make_node("Gemm", ["x", "a", "b"], ["h"], name="first"),
+        helper.make_node("Relu", ["h"], ["r"]),
+        helper.make_node("MatMul", ["r", "c"], ["m"], name="second"),
+        helper.make_node("Tanh", ["m"], ["t"]),
+        helper.make_node("MatMul", ["t", "d"], ["e"], name="third"),
+        helper.make_node("MatMul", ["t", "tiny"], ["g"], name="tiny"),
+        helper.make_node("Mul", ["e", "g"], ["logits"]),
+        helper.make_node("MatMul", ["x", "off"], ["value"], name="off"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])
+    sizes = {"logits": 48, "value": 500}
+    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", s]) for n, s in sizes.items()]
+    graph = helper.make_graph(nodes, "g", [x], outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "d.onnx")
+    batches = [{"x": rng.normal(size=(64, 64)).astype(np.float32)} for _ in range(8)]
+    network = Network(tmp_path / "d.onnx", "logits", batches[0])
+    assert [layer.name for layer in network.layers] == ["first", "second", "third"]
+    equalise(network, batches)
+    found = seen(network, batches)
+    roundings = {
+        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
+        for layer in network.layers
+    }
+    Writer(network, found, roundings, batches[0]).write(network.layers, tmp_path / "q.onnx")
+    expected, got = (OnnxSession(tmp_path / f"{n}.onnx", 1).run(batches[0], ["logits", "value"]) for n in "dq")
+    assert np.corrcoef(expected[0].ravel(), got[0].ravel())[0, 1] > 0.999
+    np.testing.assert_allclose(expected[1], got[1], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
+@pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
+def test_maia_is_within_the_limits_by_the_shipped_probes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, wanted in (("CALIBRATION", 1024), ("SEARCH", 4096), ("JUDGED", 16384)):
+        monkeypatch.setattr(positions, number, wanted)
+    assert run_command("import", MAIA / f"{name}.pb.gz", "--models-dir", tmp_path).exit_code == 0
+    model = open_model(tmp_path / f"{name}.toml", 1)
+    result = run.quantised(model, tmp_path / f"{name}.onnx", sets(model, []), weights_for(), Limits(), lambda _: None)
+    assert result.judgement.kl <= 0.005
+    assert result.judgement.clear_flips <= 0.005
+    assert len(result.floats) <= 4
