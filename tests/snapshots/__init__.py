@@ -1,0 +1,115 @@
+"""What users and their programs see of movemask, as text files: the OpenAPI document, `--help`, problems, metrics,
+settings, the audit's Parquet columns and its summary.
+
+`python -m tests.snapshots` writes them anew; the change belongs in CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+from movemask.api import problems
+from movemask.api.app import create_app
+from movemask.api.metrics import Metrics
+from movemask.audit.rows import schema
+from movemask.cli.main import main
+from movemask.leakage.kinds import KINDS
+from movemask.settings import PREFIX, Settings
+from tests.networks import ONNX_TOML, write_onnx
+
+FOLDER = Path(__file__).parent
+
+GAMES = """[WhiteElo "1500"]
+[BlackElo "2150"]
+
+1. e4 e5 2. Nf3 Nc6 3. Bc4 Bc5 4. O-O Nf6 5. d3 d6 1-0
+
+1. e4 e5 2. Ke3 *
+"""
+
+
+def openapi() -> str:
+    return json.dumps(create_app(Settings()).openapi(), indent=1) + "\n"
+
+
+def help_texts() -> str:
+    """`--help` of every command, 120 columns wide."""
+
+    def texts(command: click.Command, words: list[str]) -> list[str]:
+        shown = CliRunner().invoke(main, [*words, "--help"], prog_name="movemask", terminal_width=120).output
+        found = [f"$ movemask {' '.join([*words, '--help'])}\n{shown}"]
+        if isinstance(command, click.Group):
+            for name, one in sorted(command.commands.items()):
+                found += texts(one, [*words, name])
+        return found
+
+    return "\n".join(texts(main, []))
+
+
+def problem_types() -> str:
+    named = [(kind.__name__, status, name) for kind, status, name in problems.TABLE]
+    found = [one for one in vars(problems).values() if isinstance(one, tuple) and len(one) == 2]
+    plain = [("", *one) for one in found if isinstance(one[1], str) and hasattr(one[0], "phrase")]
+    return "".join(f"{status.value} {name} {error}".rstrip() + "\n" for error, status, name in [*named, *plain])
+
+
+def metrics() -> str:
+    """Names, types, labels and help."""
+    found = []
+    for one in vars(Metrics()).values():
+        if hasattr(one, "_labelnames"):
+            found.append(f"{one._name} {one._type} {','.join(one._labelnames)}\n  {one._documentation}\n")
+    return "".join(sorted(found))
+
+
+def settings() -> str:
+    return "".join(
+        f"{PREFIX}{name.upper()} = {Settings.default_shown(name)}\n  {field.description}\n"
+        for name, field in Settings.model_fields.items()
+    )
+
+
+def parquet() -> str:
+    return "".join(f"{field.name}: {field.type}\n" for field in schema(tuple(KINDS)))
+
+
+def summary() -> str:
+    """The audit's summary.json of two games: every key, with the type of its value."""
+
+    def shape(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: shape(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [shape(value[0])] if value else []
+        return type(value).__name__
+
+    with TemporaryDirectory() as folder:
+        models = Path(folder) / "models"
+        models.mkdir()
+        (models / "net.toml").write_text(ONNX_TOML)
+        write_onnx(models / "net.onnx")
+        games, out = Path(folder) / "games.pgn", Path(folder) / "out"
+        games.write_text(GAMES)
+        words = ["audit", games, "--models-dir", models, "--out", out]
+        result = CliRunner().invoke(main, [str(word) for word in words])
+        if result.exit_code:
+            raise SystemExit(result.output)
+        return json.dumps(shape(json.loads((out / "summary.json").read_text())), indent=1) + "\n"
+
+
+SNAPSHOTS: dict[str, Callable[[], str]] = {
+    "openapi.json": openapi,
+    "help.txt": help_texts,
+    "problems.txt": problem_types,
+    "metrics.txt": metrics,
+    "settings.txt": settings,
+    "parquet.txt": parquet,
+    "summary.json": summary,
+}
