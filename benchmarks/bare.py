@@ -29,6 +29,16 @@ class Bare:
             thread.join()
         return sum(rates)
 
+    def cpu_seconds(self, seconds: float, size: int = 64) -> float:
+        """CPU time of a position, in runs of `size` on one thread."""
+        feeds = _feeds(self._one, size)
+        self._one.run(None, feeds)
+        runs, started, end = 0, time.process_time(), time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            self._one.run(None, feeds)
+            runs += 1
+        return (time.process_time() - started) / (runs * size)
+
     def rate_together(self, size: int, seconds: float) -> float:
         """Positions a second of one run after the other on all cores."""
         return _rate(self._all, size, seconds)
