@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from movemask import __version__
 from movemask.settings import Settings
 from tests.conftest import ROOT
 
@@ -52,6 +53,33 @@ def test_manifests_keep_to_the_published_schemas(release: str) -> None:
 def test_a_kustomization_has_all_manifests() -> None:
     listed = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["resources"]
     assert sorted(listed) == [file.name for file in KUBERNETES if file.name != "kustomization.yaml"]
+
+
+def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
+    (image,) = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["images"]
+    assert image["newTag"] == __version__
+    deployment = (ROOT / "deploy" / "kubernetes" / "deployment.yaml").read_text()
+    assert f"image: {image['name']} " in deployment
+    assert ":latest" not in deployment
+
+
+def test_a_pod_asks_for_keys_and_its_volumes_are_bounded() -> None:
+    (spec,) = [spec for name, spec in pod_specs() if name == "deployment.yaml"]
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert all("sizeLimit" in volume["emptyDir"] for volume in volumes.values() if "emptyDir" in volume)
+    (container,) = spec["containers"]
+    keys = {one["name"]: one.get("value") for one in container["env"]}["MOVEMASK_API_KEYS_FILE"]
+    (mounted,) = [one for one in container["volumeMounts"] if keys.startswith(one["mountPath"] + "/")]
+    assert volumes[mounted["name"]]["secret"]["secretName"] == "movemask-keys"
+
+
+def test_the_network_policy_lets_requests_in_and_the_database_out() -> None:
+    policy = read(ROOT / "deploy" / "kubernetes" / "network.yaml")["spec"]
+    deployment = read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]
+    assert policy["podSelector"] == deployment["selector"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    assert [one["port"] for rule in policy["ingress"] for one in rule["ports"]] == [container["ports"][0]["name"]]
+    assert {one["port"] for rule in policy["egress"] for one in rule["ports"]} == {53, 5432}
 
 
 def test_manifests_name_settings_that_there_are() -> None:
