@@ -1,6 +1,6 @@
 """Plants each known mistake in a right contract and says what the diagnosis finds and what the mistake costs.
 
-python -m benchmarks.planted_mistakes MODELS_FOLDER NAME > docs/planted-mistakes.md
+python -m benchmarks.planted_mistakes MODELS_FOLDER NAME > benchmarks/results/planted-mistakes.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What quantising costs and gains: `python -m benchmarks.quantisation cards|steps NAME… --models-dir D`.
 
-Writes parts of docs/quantisation-results.md. `cards`: the cards of the models NAME-int8… that `movemask models
+Writes parts of benchmarks/results/quantisation.md. `cards`: the cards of the models NAME-int8… that `movemask models
 quantize` has written. `steps`: every layer of NAME as integers in several ways, which takes minutes.
 """
 
@@ -18,7 +18,6 @@ import numpy as np
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from benchmarks.servers import ROOT
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import open_model
@@ -35,7 +34,7 @@ from movemask.quantisation.writing import Writer
 
 #: Positions that the steps are compared on.
 STEPS_BY = 2048
-PAGE = ROOT / "docs" / "quantisation-results.md"
+PAGE = Path(__file__).parent / "results" / "quantisation.md"
 
 
 def steps(model: Model, file: Path, known: positions.Sets) -> Iterator[list[str]]:

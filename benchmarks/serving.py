@@ -1,8 +1,8 @@
 """The service under load, beside bare onnxruntime and the peers that are installed: `python -m benchmarks.serving`.
 
 Everything is measured in one run on one machine, client included; headline figures in rounds, one after the other, so
-that a machine that changes its pace changes it for all. Writes docs/performance/results.md and its plots. Nothing else
-should run meanwhile. `--peers` names the Python that LitServe and BentoML are installed in, if it is another one.
+that a machine that changes its pace changes it for all. Writes benchmarks/results/serving.md and its plots. Nothing
+else should run meanwhile. `--peers` names the Python that LitServe and BentoML are installed in, if it is another one.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of the headline figures, of which the median is told")
     parser.add_argument("--positions", type=int, default=100_000, help="most that go through one service")
     parser.add_argument("--peers", default=sys.executable, metavar="PYTHON", help="where LitServe and BentoML are")
-    parser.add_argument("--out", type=Path, help="folder for the page and plots, in place of docs/")
+    parser.add_argument("--out", type=Path, help="folder for the page and plots, in place of benchmarks/results")
     arguments = parser.parse_args()
     of = Measured(arguments.models_dir.resolve(), arguments.model, arguments.seconds, arguments.peers)
     found = measure(of, arguments.rounds, arguments.positions)

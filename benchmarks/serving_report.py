@@ -1,4 +1,4 @@
-"""What `benchmarks.serving` measured, as tables and plots in docs/performance/results.md."""
+"""What `benchmarks.serving` measured, as tables and plots in benchmarks/results/serving.md."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ matplotlib.use("svg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-DOCS = Path(__file__).parent.parent / "docs"
+RESULTS = Path(__file__).parent / "results"
 _WIDE = (7.0, 3.6)
 
 Figures = dict[str, Any]
 
 
 def write(found: Figures, out: Path | None = None) -> Path:
-    """Puts tables and plots of one model between its marks in performance/results.md; at its end if it has none.
+    """Puts tables and plots of one model between its marks in serving.md; at its end if it has none.
 
     Where the figures themselves belong.
     """
-    folder = DOCS if out is None else out
+    plots = RESULTS if out is None else out
     name = found["model"]
-    plots = folder / "performance"
     plots.mkdir(parents=True, exist_ok=True)
     _plot_batch_size(found, plots / f"{name}-batch-size.svg")
     _plot_connections(found, plots / f"{name}-connections.svg")
-    page = plots / "results.md"
+    page = plots / "serving.md"
     begin, end = f"<!-- measured: {name} -->", f"<!-- end of {name} -->"
     old = page.read_text() if page.exists() else ""
     told = f"{begin}\n{_told(found)}\n{end}"

@@ -4,8 +4,8 @@ Random sparse matrices, 1000 x 1000 with 6,000 explicit elements drawn from N(0,
 repeats each; and the logits of the legal moves of real positions, scaled the same way. For each way of finding the
 row maximum, in float32 and float64, with nothing and with the source's 1e-9 added to every row sum: the share of
 results with a NaN, the largest deviation of a row's sum from 1, the RMSE against a dense float64 softmax and the mean
-error of the row maximum. Writes docs/sparse-rows.md, the summary in docs/numerics.md between its markers, and plots of
-float32 beside them.
+error of the row maximum. Writes benchmarks/results/sparse-rows.md with plots of float32, and the summary in
+docs/numerics.md between its markers.
 
 After Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax.
 """
@@ -44,6 +44,7 @@ from movemask.settings import shipped_models
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+RESULTS = Path(__file__).parent / "results"
 SIZE, ELEMENTS, REPEATS = 1000, 6000, 40
 SIGMAS = (1, 2, 5, 10, 20, 30, 40, 60, 100, 1000)
 EPSILONS = {"without ε": 0.0, "with ε = 1e-9": SOURCE_EPSILON}
@@ -210,10 +211,10 @@ def main() -> None:
                 lines += ["", f"## {title}", "", tables(figures)]
                 if inside is np.float32:
                     image = f"sparse-rows-{data}{'-epsilon' if EPSILONS[words] else ''}.png"
-                    plot(figures, title, DOCS / image)
+                    plot(figures, title, RESULTS / image)
                     lines += ["", f"![{title}]({image})"]
             put(f"{data} {dtype}", summary(of_epsilon))
-    (DOCS / "sparse-rows.md").write_text("\n".join(lines) + "\n")
+    (RESULTS / "sparse-rows.md").write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -53,9 +53,9 @@ def test_a_connection_that_a_proxy_closes_between_answers_is_opened_anew() -> No
 def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.serving", "--seconds", "0.3", "--rounds", "1", "--positions", "1000"]
     subprocess.run([*command, "--out", str(tmp_path)], cwd=ROOT, check=True)
-    page = (tmp_path / "performance" / "results.md").read_text()
+    page = (tmp_path / "serving.md").read_text()
     for words in ("≥ 0.90", "µs of a processor", "a plain FastAPI handler", "#### Batch size", "#### Connections"):
         assert words in page
-    figures = json.loads((tmp_path / "performance" / "movemask-3.json").read_text())
+    figures = json.loads((tmp_path / "movemask-3.json").read_text())
     assert {"bare", "rounds", "peers", "max_batch", "flat"} <= set(figures)
-    assert len(list((tmp_path / "performance").glob("*.svg"))) == 2
+    assert len(list(tmp_path.glob("*.svg"))) == 2

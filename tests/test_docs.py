@@ -39,6 +39,11 @@ def doc(name: str) -> str:
     return (ROOT / "docs" / name).read_text()
 
 
+def result(name: str) -> str:
+    """What a benchmark wrote."""
+    return (ROOT / "benchmarks" / "results" / name).read_text()
+
+
 def first_column(text: str) -> set[str]:
     """Everything in backticks in the first column of the tables."""
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("|")]
@@ -217,7 +222,12 @@ def test_the_example_contracts_can_be_read(file: Path) -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for file in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "training").glob("*.md")]:
+    for file in [
+        ROOT / "README.md",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "benchmarks" / "results").glob("*.md"),
+        *(ROOT / "training").glob("*.md"),
+    ]:
         for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name}: {target}"
 
@@ -236,7 +246,9 @@ def test_the_counts_of_operations_are_those_of_the_functions() -> None:
 def test_the_summary_of_the_sparse_study_is_that_of_its_figures(data: str, dtype: str) -> None:
     of_epsilon = {}
     for words in sparse_rows.EPSILONS:
-        section = doc("sparse-rows.md").split(f"## {data.capitalize()} rows, {dtype}, {words}\n")[1].split("\n## ")[0]
+        section = (
+            result("sparse-rows.md").split(f"## {data.capitalize()} rows, {dtype}, {words}\n")[1].split("\n## ")[0]
+        )
         rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")]
         measures = [
             rows[i : i + len(sparse_rows.METHODS) + 1] for i in range(0, len(rows), len(sparse_rows.METHODS) + 1)
