@@ -31,6 +31,12 @@ def test_alive_and_ready(client: TestClient) -> None:
     assert ready.json()["audit"] == {"waiting": 0, "dropped": 0, "failure": None}
 
 
+@pytest.mark.parametrize("path", ["/", "/docs", "/redoc", "/openapi.json", "/v1/models", "/v1/leakage"])
+def test_head_is_answered_wherever_get_is(client: TestClient, path: str) -> None:
+    answer = client.head(path)
+    assert (answer.status_code, answer.content) == (200, b"")
+
+
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
 def test_head_of_a_probe_answers_as_get_without_the_body(serve: Serve, tmp_path: Path, path: str) -> None:
     write_fake(tmp_path / "m", "good")
@@ -88,13 +94,18 @@ def test_a_database_in_trouble_does_not_stop_answers_and_is_told(client: TestCli
     other.close()
 
 
-def test_an_unreadable_audit_is_a_503(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(*_: Any, **__: Any) -> Any:
-        raise StoreError("the audit store cannot be read: disk I/O error")
+        raise StoreError("the audit store cannot be read: connection to db.internal (10.0.0.5), port 5432 failed")
 
     monkeypatch.setattr(Figures, "models", broken)
     answer = client.get("/v1/leakage")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:audit-unavailable")
+    assert "db.internal" not in answer.text
+    assert "5432" not in answer.text
+    assert "db.internal (10.0.0.5), port 5432" in caplog.text
 
 
 def test_metrics_count_what_happened(client: TestClient) -> None:

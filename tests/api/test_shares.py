@@ -36,7 +36,7 @@ def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
     assert refused.status_code == 429
     assert refused.json()["type"] == "urn:movemask:problem:rate-limited"
     assert int(refused.headers["Retry-After"]) > 100
-    assert client.post("/v1/policy/batch", json=batch(1)).status_code == 200
+    assert left(refused) == 1  # reading its body cost one
     assert client.get("/v1/models").status_code == 200
     assert client.get("/v1/models").status_code == 429
     for path in ("/livez", "/readyz", "/metrics"):
@@ -44,13 +44,26 @@ def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
     assert 'movemask_rejected_total{reason="rate-limited"} 2.0' in client.get("/metrics").text
 
 
+@pytest.mark.parametrize("body", [b"", b"{", b'{"fen": 1}', b'{"fen": "x"}'])
+def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) -> None:
+    client = serve(client_rate=0.01, client_burst=3)
+    found = [
+        client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"}).status_code
+        for _ in range(5)
+    ]
+    assert found[3:] == [429, 429]
+    assert set(found[:3]) <= {400, 422}
+
+
 def test_a_rest_gives_the_share_back(serve: Serve) -> None:
-    client = serve(client_rate=50, client_burst=5)
+    client = serve(client_rate=5, client_burst=5)
     assert client.post("/v1/policy/batch", json=batch(5)).status_code == 200
-    assert client.post("/v1/policy/batch", json=batch(5)).status_code == 429
-    end = time.monotonic() + 10
-    while client.post("/v1/policy/batch", json=batch(5)).status_code == 429:
-        assert time.monotonic() < end
+    refused = client.post("/v1/policy/batch", json=batch(5))
+    assert refused.status_code == 429
+    end = time.monotonic() + int(refused.headers["Retry-After"])
+    while time.monotonic() < end:
+        assert client.get("/livez").status_code == 200
+    assert client.post("/v1/policy/batch", json=batch(5)).status_code == 200
 
 
 def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:

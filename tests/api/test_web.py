@@ -100,6 +100,8 @@ def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> 
         (1, ["::ffff:192.0.2.1"], "192.0.2.1"),  # from a proxy that listens on ::
         (1, ["9.9.9.8, 1.1.1.1", ""], "9.9.9.9"),  # the proxy saw nobody: not what the client wrote
         (1, ["nobody"], "9.9.9.9"),
+        (1, ["192.0.2.1:40312"], "192.0.2.1"),
+        (1, ["[2001:db8::1]:40312"], "2001:db8::1"),
     ],
 )
 def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwarded: list[str], seen: str) -> None:

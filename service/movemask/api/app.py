@@ -6,8 +6,10 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response, Security
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
@@ -121,13 +123,18 @@ def create_app(
     app.include_router(operations.router)
     if settings.page:
         app.include_router(page.router)
+    for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
+        if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
+            route.methods.add("HEAD")
+    if keys is None:
+        _allow_no_key(app)
     problems.install(app, metrics.problem, web.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
     direct = (*policy.DIRECT, *sweep.DIRECT, *games.DIRECT, *audit.DIRECT)
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
-    app.add_middleware(Shares, bodies=frozenset(route.path for route in direct), settings=settings, metrics=metrics)
+    app.add_middleware(Shares, settings=settings, metrics=metrics)
     app.state.in_flight = InFlight(settings)
     app.state.metrics = metrics
     app.add_middleware(Admission, in_flight=app.state.in_flight, metrics=metrics)
@@ -144,6 +151,21 @@ def create_app(
     app.add_middleware(Compressed)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
+
+
+def _allow_no_key(app: FastAPI) -> None:
+    """Makes the API key optional in the OpenAPI document: `security` also holds `{}`, no key."""
+    written = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            for operations in written()["paths"].values():
+                for operation in operations.values():
+                    if "security" in operation:
+                        operation["security"].append({})
+        return written()
+
+    app.openapi = openapi  # type: ignore[method-assign]
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:

@@ -46,27 +46,30 @@ class Share:
         self._held = 0
 
     def take(self, positions: int) -> None:
-        """Takes positions, once or more for a request; raises RateLimited if the client has had its share.
+        """Takes what the request needs beyond what it has taken; raises RateLimited if the client has had its share.
 
         A request larger than the burst is let through when the bucket is full, and paid for afterwards.
         """
-        bucket = self._bucket
+        bucket, held = self._bucket, self._held
         if self._rate:
             bucket.tokens = self._tokens()
             bucket.at = time.monotonic()
-            missing = min(positions, self._burst) - bucket.tokens
+            missing = min(positions, self._burst) - held - bucket.tokens
             if missing > 0:
                 raise RateLimited(
-                    f"{positions} positions: more than your {self._rate:g} a second, with {self._burst} at once",
+                    f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s "
+                    f"(burst {self._burst})",
                     retry_after=max(1, math.ceil(missing / self._rate)),
                 )
-        if self._most and bucket.in_flight and bucket.in_flight + positions > self._most:
+        others = bucket.in_flight - held
+        if self._most and others and others + positions > self._most:
             raise RateLimited(
-                f"{positions} positions beside your {bucket.in_flight} in flight: more than {self._most}", retry_after=1
+                f"too many positions in flight: {positions} requested beside {others}, limit {self._most}",
+                retry_after=1,
             )
-        bucket.tokens -= positions
-        bucket.in_flight += positions
-        self._held += positions
+        bucket.tokens -= positions - held
+        bucket.in_flight += positions - held
+        self._held = positions
 
     def release(self) -> None:
         """Ends the request."""
@@ -91,12 +94,14 @@ class Share:
 
 
 class Shares:
-    """Tells the queue whose request it is, answers 429 to clients that have had their share, and adds the RateLimit
-    headers. Of POST requests to `bodies`, `Direct` takes the positions once they are known; any other counts as one."""
+    """Rate-limiting middleware: 429 when a client exceeds its rate, plus the RateLimit headers.
 
-    def __init__(self, app: ASGIApp, bodies: frozenset[str], settings: Settings, metrics: Metrics) -> None:
+    A request counts as one position before its body is read, valid or not; `Direct` takes the others once they are
+    known. Also tells the queue whose request it is.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
-        self._bodies = bodies
         self._metrics = metrics
         self._rate, self._burst = settings.client_rate, settings.client_burst
         self._most = settings.client_in_flight
@@ -121,8 +126,7 @@ class Shares:
             await send(message)
 
         try:
-            later = scope["method"] == "POST" and scope["path"] in self._bodies
-            share.take(0 if later else 1)
+            share.take(1)
             await self._app(scope, receive, send_with_headers)
         except RateLimited as error:
             problem = problems.problem_of(error)
@@ -151,7 +155,7 @@ class Shares:
 
 
 def take(scope: Scope, positions: int) -> None:
-    """Takes positions of the share of a request's client; raises RateLimited."""
+    """Takes what a request needs of its client's share in all; raises RateLimited."""
     share: Share | None = scope.get(_SHARE)
     if share is not None:
         share.take(positions)

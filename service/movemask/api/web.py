@@ -100,6 +100,13 @@ def _host(scope: Scope) -> str:
     return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
 
 
+def _without_port(address: str) -> str:
+    """An address of X-Forwarded-For without the port that some proxies add: `192.0.2.1:443`, `[2001:db8::1]:443`."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
+
+
 def _see_through(scope: Scope, proxies: int) -> None:
     """Takes the client's address and scheme from what the nearest `proxies` proxies have added.
 
@@ -109,7 +116,7 @@ def _see_through(scope: Scope, proxies: int) -> None:
     addresses = [address.strip() for value in found for address in value.split(",")]
     if len(addresses) >= proxies:
         with suppress(ValueError):  # not an address
-            address = ipaddress.ip_address(addresses[-proxies])
+            address = ipaddress.ip_address(_without_port(addresses[-proxies]))
             # A proxy that listens on :: writes ::ffff:192.0.2.1, and all of these would be of one network.
             mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
             scope["client"] = (str(mapped or address), 0)
