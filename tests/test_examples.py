@@ -109,6 +109,7 @@ def test_the_curl_example(service: str) -> None:
     assert game is not None
     assert game.end().board().is_checkmate()
     assert "movemask: " in game.comment
+    assert not any("$" in line for line in told)  # no glyph for 2. Qh5
 
 
 def test_the_notebook_reads_an_audit_and_draws_its_causes(tmp_path: Path) -> None:

@@ -80,3 +80,16 @@ def test_what_is_no_rating_is_left_out(rating: str) -> None:
     (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "1500"]\n\n1. e4 *\n')
     assert isinstance(game, Game)
     assert game.plies[0].elo is None
+
+
+def test_a_long_line_is_read_as_many_short_ones() -> None:
+    """python-chess copies the rest of a line for each comment: lines are cut behind one, and mean the same."""
+    filler = "{ " + "x" * 3000 + " } "
+    for text, plies in (
+        (f"1. e4 {filler * 2}e5 {filler}{filler}2. Nf3 *", 3),
+        (f"1. e4 {filler * 2}\ne5 *", 2),
+        (f"1. e4 {filler * 2}% e5 *", 2),
+        (f"1. e4 {filler * 2}; 2. Nf6 *\ne5 *", 2),
+        (f"1. e4 {filler * 3}[Event] e5 {filler * 2}\n\n", 2),
+    ):
+        assert shapes(text + "\n\n" + GOOD) == [plies, 3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TextIO, cast
@@ -37,6 +38,11 @@ class Game:
 #: Characters of one move's comments from which further ones are dropped.
 _LONGEST_COMMENT = 10_000
 
+#: Characters after which a line of moves is cut behind a comment: python-chess copies the rest of a line for each one.
+_LONGEST_PIECE = 4_096
+
+_OPEN, _CLOSE, _NOT_BLANK = re.compile("[{;]"), re.compile("}"), re.compile(r"\s*\S")
+
 
 class Lines(Protocol):
     """A text that can be read line by line."""
@@ -47,58 +53,69 @@ class Lines(Protocol):
 def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | MovemaskError]:
     """The games of a PGN in order, with an InvalidPgn that says where in place of each that cannot be played through.
 
-    A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves`
-    moves have been read in all, however long the game that holds them; and what the stream raises of ours.
+    A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves, or
+    games, have been read in all, however long the game that holds them; and what the stream raises of ours.
     """
     return (game for _, game in _read(stream, _MainLine, max_moves))
 
 
 def read_trees(
     stream: Lines, max_moves: int | None = None
-) -> Iterator[tuple[chess.pgn.Game | None, Game | MovemaskError]]:
-    """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations; None if it could not
-    be read. The moves of variations count too."""
+) -> Iterator[tuple[chess.pgn.Game | list[str], Game | MovemaskError]]:
+    """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations, or the lines of one
+    that cannot be played through. The moves of variations count too."""
     return _read(stream, _Tree, max_moves)
 
 
 def _read(
     stream: Lines, builder: Callable[[list[int | None]], chess.pgn.BaseVisitor[chess.pgn.Game]], max_moves: int | None
-) -> Iterator[tuple[chess.pgn.Game | None, Game | MovemaskError]]:
+) -> Iterator[tuple[chess.pgn.Game | list[str], Game | MovemaskError]]:
     number = 0
     moves_left = [max_moves]
     lines = _GameLines(stream)
     while True:
-        parsed: chess.pgn.Game | None = None
+        lines.text = []
         try:
             parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
             if parsed is None:
                 break
-            game: Game | MovemaskError = _game(parsed, number + 1)
+            found: tuple[chess.pgn.Game | list[str], Game | MovemaskError] = parsed, _game(parsed, number + 1)
         except InvalidPgn as error:
-            game = error
+            found = lines.text, error
         except MovemaskError:  # too many moves, or the stream's own: a file that is cut short is not a game's fault
             raise
         except Exception as error:  # python-chess's: a $ followed by more digits than Python reads, and whatever else
             lines.end_game()
-            game = InvalidPgn(f"pgn: game {number + 1}: cannot be read: {type(error).__name__}: {str(error)[:200]}")
+            why = f"{type(error).__name__}: {str(error)[:200]}"
+            found = lines.text, InvalidPgn(f"pgn: game {number + 1}: cannot be read: {why}")
         number += 1
-        yield parsed, game
+        if max_moves is not None and number > max_moves:
+            raise LimitExceeded(f"pgn: more than {max_moves} games; send fewer at once")
+        yield found
     if not number:
-        yield None, InvalidPgn("pgn: there is no game in it")
+        yield [], InvalidPgn("pgn: there is no game in it")
 
 
 class _GameLines:
-    """The lines of a PGN, which is all that python-chess reads; knows where the current game ends."""
+    """The lines of a PGN, which is all that python-chess reads; knows where the current game ends. Long lines of moves
+    come in pieces."""
 
     def __init__(self, stream: Lines) -> None:
+        self.text: list[str] = []  # whatever has been read since it was last emptied
         self._stream = stream
+        self._pieces: Iterator[tuple[str, bool]] = iter(())
         self._in_comment = self._ended = False
 
     def readline(self) -> str:
+        if (found := next(self._pieces, None)) is not None:
+            piece, self._in_comment = found
+            return piece
         line = self._stream.readline()
+        self.text.append(line)
         self._ended = not line or (line.isspace() and not self._in_comment)
         if self._in_comment or not line.startswith(("[", "%")):
-            self._in_comment = ends_in_comment(line, self._in_comment)
+            self._pieces = _pieces(line, self._in_comment)
+            return self.readline()
         return line
 
     def end_game(self) -> None:
@@ -110,18 +127,22 @@ class _GameLines:
 
 def ends_in_comment(line: str, inside: bool) -> bool:
     """Whether a brace comment is open at the end of a line of moves; braces after a semicolon do not count."""
-    place = 0
-    while True:
-        if inside:
-            place = line.find("}", place) + 1
-            if not place:
-                return True
-        else:
-            begin, rest = line.find("{", place), line.find(";", place)
-            if begin < 0 or 0 <= rest < begin:
-                return False
-            place = begin + 1
-        inside = not inside
+    *_, (_, ends) = _pieces(line, inside)
+    return ends
+
+
+def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
+    """A line of moves in pieces that end behind a comment, and whether a brace comment is open at each one's end."""
+    begin = place = 0
+    blank = ""  # in front of later pieces: % and ; mean more at the beginning of a line
+    while found := (_CLOSE if inside else _OPEN).search(line, place):
+        if found[0] == ";":
+            break
+        inside, place = not inside, found.end()
+        if not inside and place - begin > _LONGEST_PIECE and _NOT_BLANK.match(line, place):
+            yield f"{blank}{line[begin:place]} ", False  # a line that ends with its comment would be the file's end
+            begin, blank = place, " "
+    yield f"{blank}{line[begin:]}", inside
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):

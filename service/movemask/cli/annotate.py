@@ -11,13 +11,15 @@ import click
 
 from movemask.board.pgn import Lines
 from movemask.cli.models import models_dir_option, registry_of
-from movemask.extras import require
+from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
-from movemask.tasks.annotation import MOST_PLOTTED, Players, Thresholds, annotated
-from movemask.tasks.games import GameReport, SideReport
+from movemask.tasks.annotation import Threshold, annotated
+from movemask.tasks.games import SideReport
 
-_DEFAULT = Thresholds()
+_DEFAULT = Threshold()
+
+_SHOWN = 10  # players with a line of their own
 
 
 @click.command()
@@ -30,16 +32,10 @@ _DEFAULT = Thresholds()
 @click.option("--elo", type=float, nargs=2, metavar="WHITE BLACK", help="Ratings, in place of those in the headers.")
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--find", type=click.FloatRange(0, 1), default=_DEFAULT.find, show_default=True,
-    help="! for a move of at most this probability after which the expected score is not lower.",
-)  # fmt: skip
 @click.option("--make", type=click.FloatRange(0, 1), default=_DEFAULT.make, show_default=True,
-    help="?! for a move of at most this probability after which it is lower by --fall.",
+    help="?! for a move of at most this probability after which the mover's expected score is lower by --fall.",
 )  # fmt: skip
-@click.option("--fall", type=click.FloatRange(0, 1), default=_DEFAULT.fall, show_default=True)
-@click.option("--plot", "picture", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help="Also plot the surprise of each move: .png, .svg or .pdf; the first eight games.",
-)  # fmt: skip
+@click.option("--fall", type=click.FloatRange(0, 1), default=_DEFAULT.fall, show_default=True, help="Of 1.")
 def annotate(
     games: str,
     out: Path | None,
@@ -48,37 +44,33 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
-    find: float,
     make: float,
     fall: float,
-    picture: Path | None,
 ) -> None:
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
-    comment, and glyphs for moves that few would find or few would make.
+    comment, and ?! for moves that few would make and that cost something.
 
     Comments, glyphs and variations that are there stay. [%eval] is not written: the network's value is a forecast of
-    the result between people, not an evaluation of the position. A summary by player goes to standard error.
+    the result between people, not an evaluation of the position. A summary goes to standard error.
     """
-    if picture is not None:
-        require("audit", "movemask annotate --plot")
     from movemask.audit.streams import LineReader, TextSource
 
     chosen = registry_of(models_dir).get(model)
-    thresholds, degrees = Thresholds(find, make, fall), CALIBRATED if calibrated else temperature
-    shown: list[GameReport] = []
-    sides = Players()
+    threshold, degrees = Threshold(make, fall), CALIBRATED if calibrated else temperature
+    players: dict[str, SideReport] = {}
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
         pipeline = Pipeline(chosen, lambda _: None, max_batch=64, max_waiting=1 << 20)
         try:
-            async for game in annotated(pipeline, lines, degrees, elo=elo, thresholds=thresholds):
+            async for game in annotated(pipeline, lines, degrees, elo=elo, threshold=threshold):
                 write(f"{game}\n\n")
-                if isinstance(game.report, GameReport):
-                    sides.add(game.report)
-                    if picture is not None and len(shown) < MOST_PLOTTED:
-                        shown.append(game.report)
-                else:
+                if isinstance(game.report, MovemaskError):
                     click.echo(f"left as it is: {game.report}", err=True)
+                    continue
+                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                    name = game.report.game.headers.get(colour, "?")
+                    if known := [one for one in (players.get(name), side) if one is not None]:
+                        players[name] = SideReport.together(known)
         finally:
             pipeline.close()
 
@@ -90,22 +82,21 @@ def annotate(
             with open(partial, "w", encoding="utf-8") as stream:
                 asyncio.run(write_all(LineReader(source), stream.write))
             os.replace(partial, out)
-    click.echo(_table(sides.sides()), err=True, nl=False)
-    if picture is not None and shown:
-        from movemask.tasks.annotation_plot import plot
-
-        plot(shown, picture)
+    if players:
+        click.echo(_table(players), err=True)
 
 
-def _table(sides: dict[str, SideReport]) -> str:
-    """A line for each player."""
-    if not sides:
-        return ""
-    width = max(len(name) for name in sides)
-    lines = [f"{'player':<{max(width, 6)}}  moves  mean surprise, nats  perplexity  first choice"]
-    for name, side in sides.items():
-        lines.append(
-            f"{name:<{max(width, 6)}}  {side.moves:5}  {side.cross_entropy:19.3f}  {side.perplexity:10.2f}  "
-            f"{100 * side.top1:10.1f} %"
-        )
-    return "\n".join(lines) + "\n"
+def _table(players: dict[str, SideReport]) -> str:
+    """A line for each of the players with the most moves, one for the others, and one for all; means are over moves."""
+    most = sorted(players, key=lambda name: (-players[name].moves, name))
+    rows = {name: players[name] for name in most[:_SHOWN]}
+    if len(most) > _SHOWN:
+        rows[f"{len(most) - _SHOWN} others"] = SideReport.together([players[name] for name in most[_SHOWN:]])
+    if len(most) > 1:
+        rows["all"] = SideReport.together(list(players.values()))
+    width = max(6, *map(len, rows))
+    lines = [f"{'player':<{width}}  moves  mean surprise, nats  perplexity  first choice"]
+    for name, side in rows.items():
+        means = f"{side.cross_entropy:19.3f}  {side.perplexity:10.2f}  {100 * side.top1:10.1f} %"
+        lines.append(f"{name:<{width}}  {side.moves:5}  {means}")
+    return "\n".join(lines)

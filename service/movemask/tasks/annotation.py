@@ -18,48 +18,42 @@ from movemask.tasks.games import GameReport, MoveReport, SideReport, reports_of
 #: Games that are read and evaluated together.
 _AT_ONCE = 16
 
-#: Games whose surprise is plotted in one picture.
-MOST_PLOTTED = 8
-
 #: Comments of an earlier run, which a new one replaces.
 _OURS = re.compile(
     r"\s*P [\d.]+ % \((?:only|first|\d+\w\w of)[^)]*\)(?:, surprise [\d.]+)?|\s*movemask: [^{}]*? nats\."
 )
+_REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
 
 _JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Which moves get a glyph. The expected score is the network's, for the mover, 0 to 1.
+class Threshold:
+    """Which moves get `?!`: those of at most the probability `make` after which the mover's expected score, 0 to 1, is
+    lower by `fall` or more. The score is the network's; without one, no move gets a glyph."""
 
-    find : `!` for a move of at most this probability after which the mover's expected score is not lower
-    make : `?!` for a move of at most this probability after which it is lower by `fall` or more; `!?` for a network
-        without a value
-    """
-
-    find: float = 0.1
     make: float = 0.02
     fall: float = 0.1
 
     def __str__(self) -> str:
-        return (
-            f"! at most {self.find:.0%} and the expected score does not fall, "
-            f"?! at most {self.make:.0%} and it falls by {self.fall:g}"
-        )
+        return f"?! at most {self.make:.0%} and the expected score falls by {self.fall:g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """A game with comments, and the report on it or why there is none; `tree` is None if it could not be read."""
+    """A game with comments, and the report on it or why there is none; the lines of one that cannot be played through,
+    with the reason in front of its moves."""
 
-    tree: chess.pgn.Game | None
+    game: chess.pgn.Game | list[str]
     report: GameReport | MovemaskError
 
     def __str__(self) -> str:
-        if self.tree is None:
-            return f"{{ movemask: {str(self.report).replace('}', ')')} }} *"
-        return self.tree.accept(chess.pgn.StringExporter(columns=80))
+        if isinstance(self.game, chess.pgn.Game):
+            return self.game.accept(chess.pgn.StringExporter(columns=80))
+        lines = [line for line in self.game if not _REASON.fullmatch(line)]
+        moves = next((at for at, line in enumerate(lines) if line.strip() and line[0] not in "[%;"), len(lines))
+        lines.insert(moves, f"{{ movemask: {str(self.report).replace('}', ')')} }}\n")
+        return "".join(lines).strip()
 
 
 async def annotated(
@@ -68,7 +62,7 @@ async def annotated(
     temperature: float = 1.0,
     *,
     elo: tuple[float, float] | None = None,
-    thresholds: Thresholds = Thresholds(),
+    threshold: Threshold = Threshold(),
     max_positions: int | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, a few read at a time. Raises LimitExceeded, and errors of model and queue."""
@@ -77,44 +71,25 @@ async def annotated(
     while part := await asyncio.to_thread(list, islice(trees, _AT_ONCE)):
         reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
         for (tree, _), report in zip(part, reports, strict=True):
-            if tree is not None:
-                await asyncio.to_thread(annotate, tree, report, name, thresholds)
+            if isinstance(tree, chess.pgn.Game):
+                await asyncio.to_thread(annotate, tree, report, name, threshold)
             yield Annotated(tree, report)
 
 
-def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str, thresholds: Thresholds) -> None:
-    """Adds comments and glyphs to the main line of a game; only the reason to one that could not be judged."""
+def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str, threshold: Threshold) -> None:
+    """Adds comments and glyphs to the main line of a game; only the reason to one that the network cannot judge."""
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     summary = "; ".join(f"{name} {_summary(side)}" for name, side in sides)
-    tree.comment = _joined(tree.comment, f"movemask: {model}; {thresholds}; {summary}, surprise in nats.")
+    tree.comment = _joined(tree.comment, f"movemask: {model}; {threshold}; {summary}, surprise in nats.")
     nodes = list(tree.mainline())
     for place, (node, move) in enumerate(zip(nodes, report.moves, strict=True)):
         node.comment = _joined(node.comment, _comment(move))
-        glyph = _glyph(move, report.moves[place + 1] if place + 1 < len(nodes) else None, thresholds)
-        if glyph is not None and not node.nags & _JUDGED:
-            node.nags.add(glyph)
-
-
-class Players:
-    """The moves of each player over many games; means are over moves."""
-
-    def __init__(self) -> None:
-        self._sides: dict[str, SideReport] = {}
-
-    def add(self, report: GameReport) -> None:
-        """Takes the moves of a game."""
-        for colour, side in (("White", report.white), ("Black", report.black)):
-            if side is not None:
-                name = report.game.headers.get(colour, "?")
-                before = self._sides.get(name)
-                self._sides[name] = side if before is None else SideReport.together([before, side])
-
-    def sides(self) -> dict[str, SideReport]:
-        """The players by name."""
-        return dict(sorted(self._sides.items()))
+        following = report.moves[place + 1] if place + 1 < len(nodes) else None
+        if not node.nags & _JUDGED and _dubious(move, following, threshold):
+            node.nags.add(chess.pgn.NAG_DUBIOUS_MOVE)
 
 
 def _joined(there: str, ours: str) -> str:
@@ -136,21 +111,12 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _glyph(move: MoveReport, following: MoveReport | None, thresholds: Thresholds) -> int | None:
-    """The NAG of a move; None for most."""
-    if move.legal == 1 or move.probability > max(thresholds.find, thresholds.make):
-        return None
-    if move.value is None:
-        return chess.pgn.NAG_SPECULATIVE_MOVE if move.probability <= thresholds.make else None
+def _dubious(move: MoveReport, following: MoveReport | None, threshold: Threshold) -> bool:
+    """Whether a move gets `?!`."""
+    if move.legal == 1 or move.value is None or move.probability > threshold.make:
+        return False
     after = _score_after(move, following)
-    if after is None:
-        return None
-    gain = after - _score(move.value)
-    if move.probability <= thresholds.find and gain >= 0:
-        return chess.pgn.NAG_GOOD_MOVE
-    if move.probability <= thresholds.make and -gain >= thresholds.fall:
-        return chess.pgn.NAG_DUBIOUS_MOVE
-    return None
+    return after is not None and _score(move.value) - after >= threshold.fall
 
 
 def _score_after(move: MoveReport, following: MoveReport | None) -> float | None:

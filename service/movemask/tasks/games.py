@@ -16,7 +16,7 @@ from movemask.board.elo import Elo
 from movemask.board.move_codes import code_of, moves_of
 from movemask.board.pgn import Game, Ply, read_games
 from movemask.board.position import Position
-from movemask.errors import LimitExceeded, MovemaskError
+from movemask.errors import MovemaskError
 from movemask.numeric import losses
 from movemask.pipeline import Pipeline
 from movemask.policy import Rule
@@ -154,8 +154,6 @@ async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
     remaining = read_games(io.StringIO(pgn), max_positions)
     while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
         games += part
-        if len(games) > max_positions:
-            raise LimitExceeded(f"pgn: more than {max_positions} games; send fewer at once")
     return games
 
 

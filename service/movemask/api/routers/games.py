@@ -42,8 +42,8 @@ async def games(asked: GamesIn, request: Request, services: AppServices) -> Resp
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
 
-    `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and glyphs for moves that few
-    would find or few would make.
+    `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and `?!` for moves that few would
+    make and that cost something.
     """
     limit = services.settings.max_positions
     if PGN in request.headers.get("accept", ""):
