@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio.to_thread
 import chess
@@ -24,6 +24,7 @@ from fastapi.testclient import TestClient
 
 from movemask import evaluation
 from movemask.api.app import create_app
+from movemask.api.routers.leakage import By
 from movemask.api.services import Services
 from movemask.board.move_codes import codes_of
 from movemask.encoding.vocabularies import vocabulary
@@ -32,7 +33,7 @@ from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Policies, Rule
 from movemask.settings import Settings
-from tests.conftest import AuditedClient, Serve
+from tests.conftest import ROOT, AuditedClient, Serve
 from tests.leakage.counterfactual import multiplied_softmax
 from tests.networks import write_fake
 
@@ -218,6 +219,23 @@ def test_figures_by_cause_share_the_mass_among_them(serve: Serve) -> None:
         assert set(found["kinds"]["raw"]) == {"count", "mean", "max", "p50", "p95", "p99", "p999"}
     shares = [found["share"] for found in causes.values()]
     assert shares == sorted(shares, reverse=True)
+
+
+def test_the_shares_of_the_causes_are_of_all_raw_mass_and_lack_what_is_below_the_threshold(serve: Serve) -> None:
+    client = serve(audit_cause_threshold=0.003)
+    raw = sum(answer["leakage"]["raw"] for answer in answers(client))
+    causes = client.get("/v1/leakage", params={"by": "cause"}).json()["models"]["fake"]["by"]["cause"]
+    masses = {name: found["kinds"]["raw"]["mean"] * found["kinds"]["raw"]["count"] for name, found in causes.items()}
+    assert {name: found["share"] for name, found in causes.items()} == pytest.approx(
+        {name: mass / raw for name, mass in masses.items()}
+    )
+    assert 0.01 < sum(masses.values()) / raw < 0.99
+
+
+def test_the_document_of_the_figures_names_every_dimension() -> None:
+    text = (ROOT / "docs" / "leakage.md").read_text()
+    assert [name for name in get_args(By) if f"by={name}`" not in text and f"`{name}`" not in text] == []
+    assert "`by=model`" in text
 
 
 def test_all_kinds_can_be_measured_for_every_request_or_for_a_share(serve: Serve) -> None:

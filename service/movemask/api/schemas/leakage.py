@@ -65,7 +65,9 @@ class GroupOut(BaseModel):
 
     positions: int = _POSITIONS
     share: float | None = Field(
-        None, description="With by=cause: this cause's share of all `raw` mass, 0 to 1.", examples=[0.41]
+        None,
+        description="With by=cause: this cause's share of all `raw` mass, 0 to 1; the rest is below the threshold.",
+        examples=[0.41],
     )
     kinds: dict[str, KindOut] = _KINDS
 
