@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hostile.clients import ROOT, positions, request
+from benchmarks.hostile.clients import ROOT, positions
 from benchmarks.hostile.trial import Trial
 
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.fen", "movemask.board.position", "movemask.board.notation", "movemask.board.pgn"),
-    *("movemask.board.legality", "movemask.network.contract", "movemask.api.bodies", "movemask.api.overload"),
+    *("movemask.board.legality", "movemask.network.contract", "movemask.api.bodies"),
     *("movemask.api.schemas.requests", "movemask.api.positions_text"),
 )
 
@@ -120,40 +120,11 @@ def _body() -> Callable[[bytes], None]:
     return check
 
 
-def _request() -> Callable[[bytes], None]:
-    import httptools
-
-    from movemask.api.overload import is_plain_request
-
-    class Read:
-        complete, size = 0, 0
-
-        def on_message_complete(self) -> None:
-            self.complete += 1
-
-        def on_body(self, body: bytes) -> None:
-            self.size += len(body)
-
-    def check(data: bytes) -> None:
-        if is_plain_request(data):
-            read = Read()
-            parser = httptools.HttpRequestParser(read)
-            try:
-                parser.feed_data(data)
-            except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-                return
-            _promise(read.complete == 1 and parser.should_keep_alive(), f"{data!r} is not one request")
-            _promise(read.size == len(data.partition(b"\r\n\r\n")[2]), f"{data!r} has another body")
-
-    return check
-
-
 TARGETS: dict[str, Callable[[], Callable[[bytes], None]]] = {
     "fen": _fen,
     "pgn": _pgn,
     "contract": _contract,
     "body": _body,
-    "request": _request,
 }
 
 _PGN = '[Event "x"]\n[FEN "%s"]\n[SetUp "1"]\n\n1. e4 {[%%clk 0:01]} e5 (1... c5 2. Nf3) 2. Nf3 $1 Nc6 1/2-1/2\n\n'
@@ -169,7 +140,7 @@ def _seeds(name: str) -> Iterator[bytes]:
         yield b'[Variant "Chess960"]\n\n1. O-O O-O-O 2. e8=Q# *'
     elif name == "contract":
         yield from (file.read_bytes() for file in sorted((ROOT / "models").glob("*.toml")))
-    elif name == "body":
+    else:
         for number in range(6):
             for body in (
                 b'{"fen":"startpos","moves":["e2e4"],"include":["san"],"elo":{"self":1500}}',
@@ -179,9 +150,6 @@ def _seeds(name: str) -> Iterator[bytes]:
                 b'{"fen":"startpos","logits":[0.1,-1e308],"seed":1,"method":"sample"}',
             ):
                 yield bytes([number]) + body
-    else:
-        yield request("/v1/policy", {"fen": "startpos"})
-        yield request("/v1/models", None, "Connection: close", "Expect: 100-continue", "Transfer-Encoding: chunked")
 
 
 def main(arguments: list[str]) -> None:

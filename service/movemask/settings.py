@@ -142,7 +142,6 @@ class Settings(BaseSettings):
     )
     cache_mb: int = Field(0, ge=0, description="Megabytes for a cache of network outputs; 0 for none.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
-    max_requests: int = Field(256, ge=1, description="Requests in flight before others get a 503; probes are exempt.")
     max_in_flight_mb: int = Field(
         64, ge=1, description="Megabytes of request bodies and answers in flight before requests get a 503."
     )

@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 from movemask import __version__, logs
 from movemask.api import problems, web
 from movemask.api.access import Access
-from movemask.api.admission import Admission, InFlight
+from movemask.api.admission import Admission, BytesInFlight
 from movemask.api.compression import Compressed
 from movemask.api.direct import Direct
 from movemask.api.disconnect import ClientGone
@@ -135,9 +135,8 @@ def create_app(
     app.add_middleware(Direct, routes=direct)
     app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
     app.add_middleware(Shares, settings=settings, metrics=metrics)
-    app.state.in_flight = InFlight(settings)
     app.state.metrics = metrics
-    app.add_middleware(Admission, in_flight=app.state.in_flight, metrics=metrics)
+    app.add_middleware(Admission, in_flight=BytesInFlight(settings.max_in_flight_mb << 20), metrics=metrics)
     app.add_middleware(Access, keys=keys, metrics=metrics)
     app.add_middleware(web.Web, settings=settings, metrics=metrics)
     if settings.cors_origins:

@@ -1,223 +1,325 @@
-"""uvicorn's HTTP connections, for clients that are slow, broken or greedy."""
+"""HTTP connections that bound what slow, broken and greedy clients may take, and the tracker that counts them."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import logging
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.utils import is_ssl
 
-from movemask.api import overload
-from movemask.api.doors import Doors, gone
-from movemask.api.turns import turns_of
+from movemask.settings import Settings
 
-#: Bytes of a request's line and headers, and number of headers.
+log = logging.getLogger(__name__)
+
+#: Bytes of a request's line, headers and trailers, and number of headers and trailers.
 MAX_HEAD = 65_536
 MAX_HEADERS = 100
 
-#: Bytes of a body that are read and thrown away after it has been refused, so that the client, which is still sending,
-#: comes to reading why.
+#: Requests of one connection that are under way: the next one ends it.
+MAX_PIPELINED = 8
+
+#: Bytes that are read from a connection at once; asyncio's own default is four times as much.
+_READ = 65_536
+
+#: Bytes of a body that are read and thrown away after it has been refused: a client that is still sending does not read
+#: why.
 _DISCARDED = 64 << 20
 
-#: Seconds after which a half-closed client that had closed both sides is known to be gone.
-_PROBED = 0.05
+_SWEEP_SECONDS = 0.5
+
+#: Bytes a second that a client must read of an answer to count as reading.
+_READING = 1024
+
+
+class _Refused(Exception):
+    """Ends the parsing of what a connection has sent."""
 
 
 class Connection(HttpToolsProtocol):
-    """Turns Nagle's algorithm off; limits heads, and the time for heads, bodies and reading; answers clients that have
-    closed their sending side.
+    """Bounds heads, trailers and pipelining, and the time for heads, bodies and reading; ignores unwanted upgrades.
 
-    asyncio turns Nagle's algorithm off for the sockets it makes, but not for one that uvicorn shares among worker
-    processes: there a body waited 40 ms for the client to acknowledge the head of its answer. httptools itself has no
-    limit on heads, and uvicorn none on time.
+    httptools itself has no limit on heads, and takes trailers for headers; uvicorn has no limit on time.
     """
 
-    def __init__(self, *arguments: Any, doors: Doors | None = None, **options: Any) -> None:
+    def __init__(self, *arguments: Any, tracker: ConnectionTracker | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._doors = doors or Doors()
+        self._tracker = tracker or ConnectionTracker()
         self.address = ""
-        self.until: float | None = None
-        self.half_closed = False
-        self.unsent, self.stuck_since = 0, 0.0
-        self._in_head, self._head = False, 0  # whether a head is under way, and its bytes that came in later reads
-        self._fields = 0  # bytes of the line and headers parsed
+        self.until: float | None = None  # when the client must have sent what it is sending, by time.monotonic
+        self.unsent, self.stuck_since = 0, 0.0  # bytes that the client had not read at the last look
+        self.closing = False  # at the last look
+        self._in_head = self._in_body = False
+        self._fields = self._field_bytes = 0  # of this request: headers and trailers, and their bytes
+        self._unparsed = 0  # bytes since the last header or piece of a body was complete
         self._discarded = 0
-        self._refused = False
-        self._skipping = False  # the body of a request that has been refused
-        self._between = True  # no request is under way
-        self._turns = turns_of(self.loop)
-        self._descriptor = -1
+        self._deaf = False  # whether what still comes is thrown away
+        self._stopping = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        opened = transport.get_extra_info("socket")
-        if opened is not None and opened.family in (socket.AF_INET, socket.AF_INET6):
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._descriptor = -1 if opened is None else opened.fileno()
+        transport.max_size = _READ  # type: ignore[attr-defined]
         super().connection_made(transport)
+        self.write, self.is_closing = transport.write, transport.is_closing  # for answers, with `close`
         self.address = self.client[0] if self.client else ""
-        self._wait(self._doors.limits.head_seconds)
-        reason = self._doors.enter(self)
+        self._wait(self._tracker.limits.head_seconds)
+        reason = self._tracker.enter(self)
         if reason is not None:
             self._refuse("503 Service Unavailable", reason, "retry-after: 1")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._doors.leave(self)
-        if self._turns is not None:
-            self._turns.taken(self._descriptor)
+        self._tracker.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._deaf:
+            self._discard(len(data))
             return
-        if self._idle and self._doors.full() and self._answer_unparsed(data):
-            return
-        went_on = self._in_head
-        super().data_received(data)
-        if went_on and self._in_head:
-            self._head += len(data)
-            if self._head > MAX_HEAD:
+        self._unparsed += len(data)
+        try:
+            self._parse(data)
+            if self._unparsed > MAX_HEAD:
                 self._refuse_head()
-
-    def eof_received(self) -> bool | None:  # type: ignore[override]
-        """Keeps the connection for the answer of a request that has been sent whole.
-
-        A client that has closed both sides looks the same until it is written to, so it is sent an interim response,
-        which says nothing; it ends the connection of a client that has gone, and with it the work for it.
-        """
-        cycle = self.cycle
-        waits = cycle is not None and not cycle.response_complete and not cycle.more_body
-        if not waits or self._refused or is_ssl(self.transport):
-            return None
-        cycle.keep_alive = False
-        self.half_closed = True
-        if not cycle.response_started and self.scope["http_version"] == "1.1":
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.loop.call_later(_PROBED, self._end_if_gone)
-        return True
+        except httptools.HttpParserError:
+            if not self._deaf:
+                self.logger.warning("Invalid HTTP request received.")
+                self._refuse("400 Bad Request", "Invalid HTTP request received.")
 
     def on_message_begin(self) -> None:
-        self._between, self._in_head, self._head, self._fields = False, True, 0, 0
-        self._wait(self._doors.limits.head_seconds)
+        if len(self.pipeline) == MAX_PIPELINED - 1:
+            self._end_after_answers()
+            raise _Refused
+        self._unset_keepalive_if_required()
+        self._in_head, self._fields, self._field_bytes = True, 0, 0
+        self._wait(self._tracker.limits.head_seconds)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        self._fields += len(url)
+        self._field_bytes += len(url)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields += len(name) + len(value) + 4
-        super().on_header(name, value)
+        self._unparsed = 0
+        self._fields += 1
+        self._field_bytes += len(name) + len(value) + 4
+        if self._fields > MAX_HEADERS or self._field_bytes > MAX_HEAD:
+            self._refuse_head()
+            raise _Refused
+        if self._in_head:  # a trailer is no header
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        if self._refused:
-            return
-        if self._fields > MAX_HEAD or len(self.headers) > MAX_HEADERS:
-            self._refuse_head()
-            return
-        self._wait(self._doors.limits.body_seconds)
-        self._discarded = 0
-        if self._doors.full() and self._refuse_load():
-            return
-        if self._turns is not None:
-            self._turns.taken(self._descriptor)
+        if self.parser.should_upgrade():
+            return  # `_parse` begins again without
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+            self._refuse("400 Bad Request", "The request needs one Host header.")
+            raise _Refused
+        self._wait(self._tracker.limits.body_seconds)
         super().on_headers_complete()
+        self._in_head, self._in_body, self._discarded = False, True, 0
+        self.cycle.transport = self  # type: ignore[assignment]
+        if self._stopping:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        if self._refused or self._skipping:
-            return
+        self._unparsed = 0
         super().on_body(body)
-        if self.cycle is not None and self.cycle.response_complete:
-            self._discarded += len(body)
-            if self._discarded > _DISCARDED:
-                self.transport.close()
+        if self.cycle.response_complete:
+            self._discard(len(body))
 
     def on_message_complete(self) -> None:
-        if self._refused:
+        if self.parser.should_upgrade():
             return
-        self._between = True
-        if self._skipping:
-            self._skipping = False
-            self._wait(self.timeout_keep_alive)
-            return
-        self.until = None
+        self._in_body, self._unparsed, self.until = False, 0, None
         super().on_message_complete()
+
+    def close(self) -> None:
+        """Closes once an answer is complete that was the last. A client that is still sending is listened to for a
+        while: a reset would take the answer from it."""
+        self.pipeline.clear()
+        if self.transport.is_closing():
+            return
+        if not (self._in_body or self._deaf):
+            self.transport.close()
+            return
+        self._deaf = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()  # uvicorn's timer for connections that are kept closes it
+
+    def shutdown(self) -> None:
+        """Ends the connection after the requests that have been read, as uvicorn asks when the service stops."""
+        if not self._stopping:
+            self._stopping = True
+            self.loop.call_soon(self.loop.call_soon, self._end_when_idle)  # what has come by now is read before
 
     def too_slow(self) -> None:
         """Answers 408 if part of a request has come, and closes."""
-        cycle = self.cycle
-        if self._in_head or (cycle is not None and cycle.more_body and not cycle.response_started):
+        waits = self._in_body and self.cycle.more_body and not self.cycle.response_started
+        if not self._deaf and (self._in_head or waits):
             self._refuse("408 Request Timeout", "The request did not arrive in time.")
-        else:
+        elif not self.transport.is_closing():
             self.transport.close()
 
-    @property
-    def _idle(self) -> bool:
-        """Whether the next byte begins a request, and the last has been answered."""
-        return self._between and (self.cycle is None or self.cycle.response_complete)
+    def _parse(self, data: bytes) -> None:
+        while True:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                kept = [(name, value) for name, value in self.headers if name != b"upgrade"]
+                if len(kept) == len(self.headers):
+                    raise httptools.HttpParserError("CONNECT") from None
+                # The parser takes the rest for another protocol's: another one reads the request without `Upgrade`.
+                first = b"%s %s HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
+                head = first + b"".join(b"%s: %s\r\n" % pair for pair in kept) + b"\r\n"
+                data = head + data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
 
-    def _answer_unparsed(self, data: bytes) -> bool:
-        """Refuses a plain request at a third of the cost, and answers `GET /livez` without a task that would wait for
-        its turns; False for any other."""
-        if overload.is_plain_request(data):
-            self._send_refusal(overload.answer())
-        elif overload.is_plain_livez(data):
-            always = (name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers)
-            self.transport.write(b"HTTP/1.1 200 OK\r\n" + b"".join(always) + overload.alive(self.scheme or "http"))
-        else:
-            return False
-        self._unset_keepalive_if_required()
-        self._wait(self.timeout_keep_alive)  # `Doors` ends it, which costs less than a timer for each
-        return True
-
-    def _refuse_load(self) -> bool:
-        """Answers 503 without a task for the request, and keeps the connection; False for a request that must be
-        answered, or that comes while another is."""
-        free = self.cycle is None or self.cycle.response_complete
-        if not free or self.parser.should_upgrade() or overload.is_probe(self.url):
-            return False
-        keep = self.parser.should_keep_alive() and not self.expect_100_continue
-        self._skipping = True
-        self._send_refusal(overload.answer(keep=keep, head=self.parser.get_method() == b"HEAD"))
-        if not keep:
+    def _end_when_idle(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        elif not self._in_head and not self.transport.is_closing():
             self.transport.close()
-        return True
 
-    def _send_refusal(self, answer: bytes) -> None:
-        self._doors.count_refusal()
-        if self._turns is not None:
-            self._turns.refused(self._descriptor)
-        self.transport.write(answer)
+    def _end_after_answers(self) -> None:
+        self._deaf, self.until = True, None
+        self.cycle.keep_alive = False
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > _DISCARDED and not self.transport.is_closing():
+            self.transport.close()
 
     def _wait(self, seconds: float) -> None:
         self.until = time.monotonic() + seconds
 
-    def _end_if_gone(self) -> None:
-        if gone(self.transport):
-            self.transport.abort()
-
     def _refuse_head(self) -> None:
         limit = f"{MAX_HEAD} bytes or {MAX_HEADERS} headers"
-        self._refuse("431 Request Header Fields Too Large", f"The request has more than {limit} before its body.")
+        self._refuse("431 Request Header Fields Too Large", f"The request has more than {limit} beside its body.")
 
     def _refuse(self, status: str, reason: str, *headers: str) -> None:
         """Answers without the app, and closes; what still comes is ignored."""
-        self._refused = True
-        self.until = None
-        text = f"{reason}\n"
-        lines = (
-            f"HTTP/1.1 {status}",
-            "content-type: text/plain; charset=utf-8",
-            f"content-length: {len(text)}",
-            "x-content-type-options: nosniff",
-            "connection: close",
-            *headers,
-        )
-        if self.cycle is not None and not self.cycle.response_complete:
+        waiting = self.cycle is not None and not self.cycle.response_complete
+        if waiting and not self._in_body:  # what was asked before is answered
+            self._end_after_answers()
+            return
+        self._deaf, self.until = True, None
+        if waiting:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.write("\r\n".join([*lines, "", text]).encode())
+        if not (waiting and (self.pipeline or self.cycle.response_started)):
+            text = f"{reason}\n"
+            lines = (
+                f"HTTP/1.1 {status}",
+                "content-type: text/plain; charset=utf-8",
+                f"content-length: {len(text)}",
+                "x-content-type-options: nosniff",
+                "connection: close",
+                *headers,
+            )
+            self.transport.write("\r\n".join([*lines, "", text]).encode())
         self.transport.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most connections, in all and of one address (None for any), and seconds: for a request's head, for its body,
+    and without progress in reading an answer."""
+
+    connections: int = 2048
+    per_address: int | None = None
+    head_seconds: float = 10
+    body_seconds: float = 60
+    read_seconds: float = 30
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        """Behind proxies, all connections come from the proxies' addresses, and are not counted by address."""
+        return cls(
+            settings.max_connections,
+            None if settings.proxies else settings.max_connections_per_address,
+            settings.head_seconds,
+            settings.body_seconds,
+            settings.read_seconds,
+        )
+
+
+class ConnectionTracker:
+    """Counts the connections of a process, and looks at each twice a second. Used by one event loop.
+
+    Parameters
+    ----------
+    metric : called with the number of connections, twice a second
+    stopping : whether the service is about to end, and connections with it
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        metric: Callable[[float], None] = lambda connections: None,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.limits = limits or Limits()
+        self._metric, self._stopping = metric, stopping
+        self._open: set[Connection] = set()
+        self._addresses: Counter[str] = Counter()
+
+    def enter(self, connection: Connection) -> str | None:
+        """Adds a connection; why it may not stay, if it may not."""
+        self._open.add(connection)
+        self._addresses[connection.address] += 1
+        if len(self._open) > self.limits.connections:
+            return "too many connections"
+        most = self.limits.per_address
+        if most is not None and self._addresses[connection.address] > most:
+            return f"too many connections from this address (limit {most})"
+        return None
+
+    def leave(self, connection: Connection) -> None:
+        """Removes a connection."""
+        if connection in self._open:
+            self._open.remove(connection)
+            self._addresses[connection.address] -= 1
+            if not self._addresses[connection.address]:
+                del self._addresses[connection.address]
+
+    async def watch(self) -> None:
+        """Closes connections whose time is over, until cancelled."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            now = time.monotonic()
+            self._metric(len(self._open))
+            for connection in list(self._open):
+                try:
+                    self._look(connection, now)
+                except Exception:  # a bug; the others are looked at
+                    log.exception("a connection cannot be looked at")
+                    self.leave(connection)
+
+    def close(self) -> None:
+        """Cuts off the connections that are left."""
+        for connection in list(self._open):
+            connection.transport.abort()
+
+    def _look(self, connection: Connection, now: float) -> None:
+        if self._stopping():
+            connection.shutdown()
+        if connection.until is not None and now > connection.until:
+            connection.until = None
+            connection.too_slow()
+            return
+        unsent = connection.transport.get_write_buffer_size()
+        if connection.closing and not unsent:  # TLS would wait half a minute for the client to close, too
+            connection.transport.abort()
+            return
+        connection.closing = connection.transport.is_closing()
+        if not unsent or unsent <= connection.unsent - _READING * _SWEEP_SECONDS or not connection.unsent:
+            connection.stuck_since = now
+        elif now - connection.stuck_since > self.limits.read_seconds:
+            connection.transport.abort()
+        connection.unsent = unsent

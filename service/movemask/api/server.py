@@ -23,14 +23,10 @@ import uvicorn
 from prometheus_client import multiprocess
 
 from movemask import logs
-from movemask.api import overload
-from movemask.api.admission import InFlight
 from movemask.api.app import create_app
-from movemask.api.connections import Connection
-from movemask.api.doors import Doors, Limits
+from movemask.api.connections import Connection, ConnectionTracker, Limits
 from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR, Metrics
-from movemask.api.turns import new_event_loop
 from movemask.errors import MovemaskError, SettingsError
 from movemask.network.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise
@@ -69,8 +65,7 @@ def serve(settings: Settings) -> None:
                 "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
             )
         if settings.workers == 1:
-            with asyncio.Runner(loop_factory=new_event_loop) as runner:
-                runner.run(_run(settings, listeners, stopping))
+            asyncio.run(_run(settings, listeners, stopping))
         elif not stopping.is_set():
             _run_workers(settings, listeners)
     finally:
@@ -110,6 +105,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
                 if error.errno in _NO_ADDRESS and (listeners or len(addresses) > 1):
                     continue
                 raise
+            # Accepted connections inherit it. Else a body waits 40 ms for the client to acknowledge the head before it.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             listeners.append(listener)
     except OSError as error:
         for listener in listeners:
@@ -153,9 +150,7 @@ async def _run(
     """
     app = create_app(settings, own_process=True)
     metrics: Metrics = app.state.metrics
-    refused = partial(metrics.problem, overload.PROBLEM)
-    in_flight: InFlight = app.state.in_flight
-    doors = Doors(Limits.of(settings), lambda: in_flight.full, refused, metrics.connections.set)
+    tracker = ConnectionTracker(Limits.of(settings), metrics.connections.set, lambda: server.should_exit)
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
@@ -165,19 +160,20 @@ async def _run(
         server_header=False,
         proxy_headers=False,  # `Web` reads them, of as many proxies as there are
         timeout_keep_alive=cast(int, settings.keep_alive_seconds),
-        http=cast(Any, partial(Connection, doors=doors)),
+        ws="none",
+        http=cast(Any, partial(Connection, tracker=tracker)),
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
     async with app.router.lifespan_context(app):
         reporting = asyncio.create_task(_reporting(report)) if report else None
-        watching = asyncio.create_task(doors.watch())
         server = uvicorn.Server(config)
         server.should_exit = stopping.is_set()
+        watching = asyncio.create_task(tracker.watch())
         with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
             await server.serve(list(listeners))
         watching.cancel()
-        doors.close()
+        tracker.close()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
         if reporting:
             reporting.cancel()
@@ -231,8 +227,7 @@ def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
     stopping = _exit_on_signals()
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_run(settings, listeners, stopping, report))
+        asyncio.run(_run(settings, listeners, stopping, report))
     except MovemaskError as error:
         report.failed(str(error))
         sys.exit(1)
