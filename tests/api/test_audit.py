@@ -137,6 +137,20 @@ def test_a_queen_that_was_read_from_the_slot_without_a_letter_is_shown(client: T
     assert [one["cause"] for one in found["illegal"]] == (["promotion_form"] if stands_for == bare else [])
 
 
+@pytest.mark.parametrize("name", vocabulary_names())
+@pytest.mark.parametrize("turn", "wb")
+def test_only_a_pawn_one_step_from_the_last_rank_is_named_with_a_promotion(name: str, turn: str) -> None:
+    """lc0's slot a2g8 is a queen's; with a pawn on a2 it was named a2g8n."""
+    words, pawns = vocabulary(name), "8/PpPp4/7k/8/8/7K/PpPp4/8"
+    slots = np.flatnonzero([entry is not None for entry in words.entries])
+    names = names_of_slots(Position.read(f"{pawns} {turn} - - 0 1"), words, slots)
+    for slot, uci in zip(slots, names, strict=True):
+        assert uci == str(words.move(int(slot), chess.Board(f"{pawns} {turn} - - 0 1"))) or uci == "0000"
+        if words.entries[slot][2] is None and uci[4:]:  # type: ignore[index]
+            assert uci[1] + uci[3] in ("78", "21")
+            assert abs(ord(uci[0]) - ord(uci[2])) <= 1
+
+
 def test_a_promotion_without_a_letter_in_a_map_is_shown(client: TestClient) -> None:
     found = audited(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", policy={"a7a8": 0.9, "e1d1": 0.1})
     assert [one["pattern"] for one in found["patterns"]] == ["bare_promotion"]

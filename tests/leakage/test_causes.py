@@ -236,7 +236,9 @@ def named(slot: int, board: chess.Board, words: Vocabulary) -> str:
     if found is None or found[0] == found[1]:  # a square and itself is a slot in Maia-3's vocabulary, and no move
         return "0000"
     source, target, promotion = found
-    if promotion is None and board.piece_type_at(source) == chess.PAWN and chess.square_rank(target) in (0, 7):
+    near = abs(chess.square_file(source) - chess.square_file(target)) <= 1
+    one_step = (chess.square_rank(source), chess.square_rank(target)) in ((6, 7), (1, 0))
+    if promotion is None and board.piece_type_at(source) == chess.PAWN and near and one_step:
         promotion = words.bare_promotion
     return chess.Move(source, target, promotion).uci()
 

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from movemask.errors import InvalidLogits
-from movemask.numeric import dense, gather
+from movemask.numeric import dense, gather, losses, soft_losses
 from movemask.numeric import softmax as kernels
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
@@ -143,6 +143,19 @@ def test_a_row_of_minus_infinity_alone_is_refused_but_one_move_of_it_is_not() ->
 def test_a_temperature_that_cannot_be_is_refused_by_name(temperature: float) -> None:
     with pytest.raises(ValueError, match="temperature: "):
         dense.masked_softmax(np.zeros((2, 2)), np.ones((2, 2), dtype=bool), temperature)
+
+
+def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_range() -> None:
+    z, indptr = np.array([1e308, -1e308]), np.array([0, 2])
+    expected = scipy.special.softmax([1.0, -1.0])
+    for temperature in (1e308, [1e308]):
+        np.testing.assert_allclose(kernels.softmax(z, indptr, temperature), expected)
+        np.testing.assert_allclose(np.exp(kernels.log_softmax(z, indptr, temperature)), expected)
+        p, abstention = kernels.softmax_one(z, indptr, temperature)
+        np.testing.assert_allclose([*p, *abstention], scipy.special.softmax([1.0, -1.0, 0.0]))
+        soft = soft_losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
+        assert soft.by_log_temperature == pytest.approx([-np.tanh(1)])
+    assert losses.fenchel_young(z, indptr, [0], 1.5)[0].tolist() == [0.0]  # and nothing warns
 
 
 def test_shapes_that_do_not_fit_are_refused_by_name() -> None:

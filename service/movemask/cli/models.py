@@ -207,7 +207,7 @@ def quantize_model(
 
     folder = own_models_dir(models_dir)
     target = installation.checked_name(new_name or f"{name}-int8")
-    installation.refuse_existing(folder, target, replace, shipped_names(models_dir))
+    installation.refuse_existing(folder, target, replace, shipped_names(models_dir), "--as")
     contracts = Settings.read(models_dir=models_dir).model_folders.files(None)
     if name not in contracts:
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")
@@ -228,7 +228,7 @@ def quantize_model(
     if excess and not force:
         raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
     table = card.contract_of(contracts[name], model.digest, result, known, weights, limits)
-    entry = installation.install(folder, target, result.onnx, table, replace)
+    entry = installation.install(folder, target, result.onnx, table, replace, "--as")
     _show_installed(installation.Installed(entry, tuple(f"kept past the limits: {one}" for one in excess)), models_dir)
 
 

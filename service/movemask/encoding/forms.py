@@ -51,9 +51,15 @@ def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Squar
     )
 
 
-def reaches_last_rank(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether a pawn stands on `source` and `target` is on a first or last rank."""
-    return bool(board.pawns & chess.BB_SQUARES[source] and chess.BB_SQUARES[target] & chess.BB_BACKRANKS)
+def may_promote(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
+    """Whether a pawn stands on `source`, and `target` is where a pawn there could promote."""
+    return bool(board.pawns & chess.BB_SQUARES[source] and promotes(source, target))
+
+
+def promotes(source: Squares | chess.Square, target: Squares | chess.Square) -> Flags:
+    """Whether these are the squares of a promotion, of either side."""
+    ranks, files = (source >> 3) * 8 + (target >> 3), (source & 7) - (target & 7)
+    return np.asarray((np.abs(files) <= 1) & ((ranks == 6 * 8 + 7) | (ranks == 1 * 8)))
 
 
 #: The rook's square by the code of a standard castling move, seen by the side to move; -1 for every other code.
@@ -107,7 +113,6 @@ def codes_of_written(
     A bare promotion gets the piece that it stands for; a move from a square to itself is the null move, 0.
     """
     if bare_promotion is not None:
-        last = (target >= 56) | (target < 8)
-        bare = (promotion == 0) & last & (boards.kinds[0][rows] & BIT[source] != 0)
+        bare = (promotion == 0) & promotes(source, target) & (boards.kinds[0][rows] & BIT[source] != 0)
         promotion = np.where(bare, bare_promotion, promotion)
     return np.where(source == target, 0, from_mover(promotion << 12 | source << 6 | target, boards.black[rows]))

@@ -107,7 +107,7 @@ class Vocabulary:
         source, target, promotion = entry
         if board.turn == chess.BLACK:
             source, target = source ^ self.flip.value, target ^ self.flip.value
-        if self.bare_promotion is not None and promotion is None and forms.reaches_last_rank(board, source, target):
+        if self.bare_promotion is not None and promotion is None and forms.may_promote(board, source, target):
             promotion = self.bare_promotion
         takes_rook = self.castling is Castling.KING_TAKES_ROOK and not board.chess960
         if takes_rook and forms.takes_own_rook(board, source, target):

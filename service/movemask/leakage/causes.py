@@ -131,9 +131,7 @@ def _index(cause: Cause) -> int:
 def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[np.bool_]:
     """Whether any piece of either side could make the move in any position."""
     reached = (ROOK_LINES[source] | BISHOP_LINES[source] | KNIGHT[source]) & BIT[target] != 0
-    ranks = (source >> 3) * 8 + (target >> 3)
-    last = (np.abs((source & 7) - (target & 7)) <= 1) & ((ranks == 6 * 8 + 7) | (ranks == 1 * 8))
-    return np.asarray(reached & ((promotion == 0) | last))
+    return np.asarray(reached & ((promotion == 0) | forms.promotes(source, target)))
 
 
 def _piece_obstacle(written: Written) -> Squares:

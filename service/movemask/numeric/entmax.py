@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from movemask.numeric import checks
 from movemask.numeric.ragged import Float, Index, padded, row_lengths, row_sum, spread
-from movemask.numeric.softmax import softmax
+from movemask.numeric.softmax import shifted, softmax
 
 #: Nothing this far below a row's best (after scaling) can be in the support, whose threshold is within 1 of it.
 _FLOOR = -2.0
@@ -97,11 +97,7 @@ def _scaled(
     values, bounds, top = checks.logits(legal_logits, indptr)
     temperatures = checks.temperature(temperature, len(bounds) - 1)
     factor = np.broadcast_to(np.asarray(scale), (len(bounds) - 1,))
-    with np.errstate(over="ignore"):
-        shifted = (values - spread(top, bounds)) / spread(
-            np.broadcast_to(np.asarray(temperatures), factor.shape), bounds
-        )
-        return np.maximum(shifted * spread(factor, bounds), _FLOOR), bounds
+    return np.maximum(shifted(values, bounds, top, temperatures) * spread(factor, bounds), _FLOOR), bounds
 
 
 def _descending(values: Float, indptr: Index) -> Float:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from movemask.numeric import checks, entmax
 from movemask.numeric.ragged import Float, Index, row_lengths, row_max, row_sum, spread
-from movemask.numeric.softmax import log_softmax, softmax
+from movemask.numeric.softmax import log_softmax, shifted, softmax
 
 
 def cross_entropy(
@@ -65,11 +65,11 @@ def fenchel_young(
     at = places(targets, values, bounds)
     rows = len(bounds) - 1
     p = np.array(entmax.entmax(values, bounds, alpha), dtype=np.float64)
-    shifted = values - spread(row_max(values, bounds), bounds)
+    below = shifted(values, bounds, row_max(values, bounds), 1.0)
     # A move without mass adds nothing to p·z; without this, 0 * -inf would be NaN.
-    expected = row_sum(np.where(p > 0, p * np.where(p > 0, shifted, 0.0), 0.0), bounds)
+    expected = row_sum(np.where(p > 0, p * np.where(p > 0, below, 0.0), 0.0), bounds)
     alphas = checks.per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
-    losses = expected - shifted[at] + _tsallis(p, bounds, alphas)
+    losses = expected - below[at] + _tsallis(p, bounds, alphas)
     gradient = p
     gradient[at] -= 1.0
     return np.maximum(losses, 0.0), gradient

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from movemask.numeric import checks
 from movemask.numeric.losses import places
 from movemask.numeric.ragged import Float, Index, row_max, row_sum, spread
-from movemask.numeric.softmax import log_softmax, softmax
+from movemask.numeric.softmax import log_softmax, shifted, softmax
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +117,9 @@ def temperature_loss(
     q = np.asarray(targets, dtype=np.float64)
     top = row_max(z, bounds)
     # Relative to the row's maximum, so that large logits do not cancel.
-    below = z - spread(np.where(np.isfinite(top), top, 0.0), bounds)
     temperatures = _temperatures(temperature, bounds)
-    by_log = (row_sum(_times(q, below), bounds) - row_sum(_times(p, below), bounds)) / temperatures
+    below = shifted(z, bounds, np.where(np.isfinite(top), top, 0.0), temperatures)
+    by_log = row_sum(_times(q, below), bounds) - row_sum(_times(p, below), bounds)
     return TemperatureLoss(loss, by_log / temperatures, by_log)
 
 

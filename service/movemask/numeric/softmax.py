@@ -38,7 +38,7 @@ def softmax(
     ValueError : shapes that do not fit, an invalid temperature, a row with NaN or +inf or of only -inf
     """
     values, bounds, top = checks.logits(legal_logits, indptr)
-    weights = np.exp(_shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1)))
+    weights = np.exp(shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1)))
     return checks.result(weights / spread(row_sum(weights, bounds), bounds), legal_logits, keep_dtype)
 
 
@@ -47,17 +47,17 @@ def log_softmax(
 ) -> NDArray[np.floating]:
     """Log-probabilities, finite where the probability itself underflows; arguments as in `softmax`."""
     values, bounds, top = checks.logits(legal_logits, indptr)
-    shifted = _shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1))
+    below = shifted(values, bounds, top, checks.temperature(temperature, len(bounds) - 1))
     with np.errstate(divide="ignore"):
-        log_total = np.log(row_sum(np.exp(shifted), bounds))
-    return checks.result(shifted - spread(log_total, bounds), legal_logits, keep_dtype)
+        log_total = np.log(row_sum(np.exp(below), bounds))
+    return checks.result(below - spread(log_total, bounds), legal_logits, keep_dtype)
 
 
 def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
     """`log(sum(exp(row)))` of each row `[B]`; -inf for an empty row or one of only -inf."""
     array, bounds, top = checks.logits(values, indptr, all_low=True)
     shift = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(under="ignore", divide="ignore"):
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
         return np.asarray(shift + np.log(row_sum(np.exp(array - spread(shift, bounds)), bounds)))
 
 
@@ -81,20 +81,17 @@ def softmax_one(
     temperatures = checks.temperature(temperature, len(bounds) - 1)
     top = np.maximum(top, 0.0)
     with np.errstate(over="ignore", under="ignore"):
-        weights = np.exp((values - spread(top, bounds)) / _each(temperatures, bounds))
+        weights = np.exp(shifted(values, bounds, top, temperatures))
         one = np.exp(-top / temperatures)
     total = one + row_sum(weights, bounds)
     return checks.result(weights / spread(total, bounds), legal_logits, keep_dtype), one / total
 
 
-def _shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
+def shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:
     """`(z - max z) / T` of each row: at most 0, with a 0 in each. What overflows is far below the maximum, and -inf."""
     with np.errstate(over="ignore"):
-        shifted = values - spread(top, indptr)
-        if isinstance(temperature, float):
-            return shifted if temperature == 1.0 else shifted / temperature
-        return np.asarray(shifted / spread(temperature, indptr))
-
-
-def _each(temperature: Float | float, indptr: Index) -> Float | float:
-    return temperature if isinstance(temperature, float) else spread(temperature, indptr)
+        if isinstance(temperature, float) and temperature == 1.0:
+            return values - spread(top, indptr)
+        each = temperature if isinstance(temperature, float) else spread(temperature, indptr)
+        # Halved first: a high temperature brings a difference back into range that overflows by itself.
+        return np.asarray((values / 2 - spread(top / 2, indptr)) / each * 2)

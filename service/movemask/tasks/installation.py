@@ -84,7 +84,9 @@ def add_onnx(
     return Installed(install(folder, name, raw, table, replace), guessed.notes)
 
 
-def install(folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool) -> Entry:
+def install(
+    folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool, option: str = "--name"
+) -> Entry:
     """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
 
     `table` is the contract without `[network]`. Raises ContractError if the model fails its check, if the name is taken
@@ -101,7 +103,7 @@ def install(folder: Path, name: str, network: bytes, table: dict[str, Any], repl
         entry = load_entry(temporary / f"{name}.toml", threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
-        refuse_existing(folder, name, replace)
+        refuse_existing(folder, name, replace, option=option)
         for ending in (".onnx", ".toml"):
             os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:
@@ -131,13 +133,18 @@ def checked_name(name: str) -> str:
     return name
 
 
-def refuse_existing(folder: Path, name: str, replace: bool, taken: Collection[str] = ()) -> None:
-    """Raises ContractError if the folder has a model of that name, or it is `taken`, unless it may be replaced."""
+def refuse_existing(
+    folder: Path, name: str, replace: bool, taken: Collection[str] = (), option: str = "--name"
+) -> None:
+    """Raises ContractError if the folder has a model of that name, or it is `taken`, unless it may be replaced.
+
+    `option` is the command's flag for another name.
+    """
     if name in taken and not replace:
-        raise ContractError(f"{name} is the name of a shipped model: another --name, or --replace to take its place")
+        raise ContractError(f"{name} is the name of a shipped model: another {option}, or --replace to take its place")
     there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
     if there and not replace:
-        raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another --name")
+        raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another {option}")
 
 
 def _parsed(file: Path, raw: bytes) -> onnx.ModelProto:
