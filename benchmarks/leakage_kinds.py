@@ -18,7 +18,7 @@ from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.evaluation import Evaluated, evaluate_positions
 from movemask.leakage.kinds import KINDS, SERVED, Plan
-from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer
 from movemask.leakage.traits import Traits
@@ -90,9 +90,9 @@ def _costs(model: Model, positions: list[Position], size: int) -> dict[str, floa
     return costs
 
 
-def _fresh(one: Evaluated) -> Unmasked:
+def _fresh(one: Evaluated) -> LogitBatch:
     """The logits without what was made of them."""
-    return Unmasked(one.unmasked.logits, one.batch.slots, one.batch.indptr)
+    return LogitBatch(one.unmasked.logits, one.batch.slots, one.batch.indptr)
 
 
 def _legal(batch: Batch) -> list[Index]:

@@ -24,7 +24,7 @@ from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.kinds import KINDS, Plan
-from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.served import check_answer, check_legal
 from movemask.network.batch import Batch
 from movemask.network.model import Model
@@ -70,7 +70,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     legal = [legal_moves(part, own, Rules.PYTHON_CHESS) for part, own in both]
     batches = [model.whole_batch(part, [None] * len(part), Rules.PYTHON_CHESS) for part in read]
     logits = [model.evaluate(batch).logits for batch in batches]
-    gathered = [Unmasked(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
+    gathered = [LogitBatch(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
     weighed = [_weighed(one) for one in gathered]
     made = [_policies(batch, one.legal) for batch, one in zip(batches, gathered, strict=True)]
     answers, audited = _answered(model, texts)
@@ -88,7 +88,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "policy": _timed(lambda: [_policies(batch, one.legal) for batch, one in unmasked]),
         "`raw` and `multiplied`": _timed(
             lambda: [
-                Unmasked(own, batch.slots, batch.indptr).masses() for own, batch in zip(logits, batches, strict=True)
+                LogitBatch(own, batch.slots, batch.indptr).masses() for own, batch in zip(logits, batches, strict=True)
             ]
         ),
         "answer checked": _timed(lambda: [_check(*one) for one in judged]),
@@ -107,7 +107,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     return before, after
 
 
-def _weighed(unmasked: Unmasked) -> Unmasked:
+def _weighed(unmasked: LogitBatch) -> LogitBatch:
     """With the sums that `masses` makes and the audit uses again."""
     unmasked.masses()
     return unmasked
@@ -117,7 +117,7 @@ def _policies(batch: Batch, legal: Float) -> Policies:
     return policies(batch.codes, legal, batch.indptr, [Rule()] * len(batch))
 
 
-def _measured(model: Model, batch: Batch, unmasked: Unmasked, kinds: Sequence[str]) -> object:
+def _measured(model: Model, batch: Batch, unmasked: LogitBatch, kinds: Sequence[str]) -> object:
     return measure(kinds, unmasked, model.vocabulary, batch.boards.black)
 
 

@@ -11,7 +11,7 @@ from movemask.board.elo import Elo
 from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.evaluation import Evaluated
-from movemask.leakage.leakage import Unmasked
+from movemask.leakage.measure import LogitBatch
 from movemask.leakage.reasons import Explained, explained
 from movemask.network.model import Model
 from movemask.policy import Rule, Statistics
@@ -132,7 +132,7 @@ class Answer:
         assert self.evaluated is not None
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
-        own = Unmasked(self.evaluated.unmasked.logits[row : row + 1], slots, np.array([0, len(slots)]))
+        own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, np.array([0, len(slots)]))
         legal = [batch.codes[batch.legal(row)]]
         (found,) = explained(own.heavy(0.0), batch.boards.rows([row]), self.model.vocabulary, legal, named)
         return found

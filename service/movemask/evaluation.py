@@ -14,7 +14,7 @@ from movemask.board.legal import Rules
 from movemask.board.move_codes import uci_of
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError
-from movemask.leakage.leakage import Unmasked
+from movemask.leakage.measure import LogitBatch
 from movemask.network.batch import Batch
 from movemask.network.model import Model, Outputs
 from movemask.numeric.ragged import Float, row_max, row_of_each
@@ -44,7 +44,7 @@ class Evaluated:
     model: Model
     batch: Batch
     value: Float | None
-    unmasked: Unmasked
+    unmasked: LogitBatch
     policies: Policies
     raw: Float
     multiplied: Float
@@ -75,7 +75,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Rule], network: Network
         moves = batch.legal(row)
         unusable[row] = _unusable(model, batch, row, legal[moves])
         legal[moves] = 0.0
-    unmasked = Unmasked(logits, batch.slots, indptr, legal)
+    unmasked = LogitBatch(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
     return Evaluated(model, batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)

@@ -25,7 +25,7 @@ from movemask.errors import MovemaskError, ServedLeakage
 from movemask.evaluation import Evaluated, Network, evaluate
 from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
-from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.served import check_answer, check_legal
 from movemask.network.batch import Batch
 from movemask.network.model import Model
@@ -256,7 +256,7 @@ class Pipeline:
         """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
         evaluated = [one.evaluated for one in done if one.evaluated is not None]
         batch = Batch.joined([one.batch for one in evaluated])
-        unmasked = Unmasked.joined([one.unmasked for one in evaluated])
+        unmasked = LogitBatch.joined([one.unmasked for one in evaluated])
         model, answers = self.model, [answer for one in done for answer in one.rows]
         elos = [answer.query.elo if isinstance(answer, Answer) else None for answer in answers]
         return Audited(

@@ -11,7 +11,7 @@ from movemask.board.legal import Rules, legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.audited import Audited, records_of
-from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.record import Leakage
 
 
@@ -29,7 +29,7 @@ def audited(
     legal = legal_moves(positions, boards, Rules.PYTHON_CHESS)
     codes, slots, refused = words.slots(legal, boards)
     assert not refused.any()
-    unmasked = Unmasked(logits, slots, legal.indptr)
+    unmasked = LogitBatch(logits, slots, legal.indptr)
     return Audited(
         times=[1_000.0 + row for row in range(len(positions))],
         model=model,

@@ -15,7 +15,7 @@ from movemask.board.phase import Phase, phases_of
 from movemask.evaluation import evaluate
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import SERVED
-from movemask.leakage.leakage import measure
+from movemask.leakage.measure import measure
 from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer, check_legal
 from movemask.network.batch import Batch

@@ -13,8 +13,8 @@ from movemask.board.phase import phases_of
 from movemask.board.position import Position
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import SERVED
-from movemask.leakage.leakage import Measured
-from movemask.leakage.reasons import Heavy, explained
+from movemask.leakage.measure import Measured
+from movemask.leakage.reasons import HeavySlots, explained
 from movemask.leakage.record import AuditRecord, Figure, Leakage
 from movemask.leakage.traits import Traits
 from movemask.numeric.ragged import Index, joined_indptr
@@ -43,7 +43,7 @@ class Audited:
     codes: Index
     indptr: Index
     measured: Mapping[str, Measured]
-    heavy: Heavy
+    heavy: HeavySlots
     elos: Sequence[float | None]
     unanswered: frozenset[int] = frozenset()
 
@@ -67,7 +67,7 @@ class Audited:
                 kind: Measured(kept.leaked[row : row + 1], kept.flipped[row : row + 1], kept.kl[row : row + 1])
                 for kind, kept in self.measured.items()
             },
-            heavy=Heavy(np.zeros(int(here.sum()), dtype=np.intp), self.heavy.slots[here], self.heavy.masses[here]),
+            heavy=HeavySlots(np.zeros(int(here.sum()), dtype=np.intp), self.heavy.slots[here], self.heavy.masses[here]),
             elos=[self.elos[row]],
             unanswered=frozenset({0} if row in self.unanswered else ()),
         )
@@ -99,7 +99,7 @@ class Audited:
                 )
                 for kind in parts[0].measured
             },
-            heavy=Heavy(
+            heavy=HeavySlots(
                 np.concatenate([part.heavy.rows + start for part, start in zip(parts, starts, strict=False)]),
                 np.concatenate([part.heavy.slots for part in parts]),
                 np.concatenate([part.heavy.masses for part in parts]),

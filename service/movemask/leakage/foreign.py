@@ -20,9 +20,9 @@ from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.kinds import KINDS, RAW, SERVED
-from movemask.leakage.leakage import Unmasked, measure
+from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped_moves, swapped_slots
-from movemask.leakage.reasons import Heavy, explained
+from movemask.leakage.reasons import HeavySlots, explained
 from movemask.leakage.record import Figure, IllegalMass
 from movemask.numeric.ragged import Float
 
@@ -72,7 +72,7 @@ def audited_logits(
         raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
     black = np.array([position.black])
     kinds = [kind for kind in KINDS if kind != SERVED]
-    measured = measure(kinds, Unmasked(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
+    measured = measure(kinds, LogitBatch(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
     figures = {kind: columns.figures()[0] for kind, columns in measured.items()}
     share = np.zeros(len(z))
     if figures[RAW].leaked is not None:
@@ -111,7 +111,7 @@ def _verdict(
     illegal[slots] = False
     reached = np.flatnonzero(illegal & (share > 0))
     reached = reached[np.lexsort((reached, -share[reached]))]
-    heavy = Heavy(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
+    heavy = HeavySlots(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
     ((heaviest, causes),) = explained(
         heavy, boards_of([position]), vocabulary, [codes_of(list(position.board.legal_moves))], named
     )

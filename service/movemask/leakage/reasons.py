@@ -19,7 +19,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Heavy:
+class HeavySlots:
     """Illegal slots with the probability that plain softmax gives them, in order of row, all `[K]`."""
 
     rows: Index
@@ -32,7 +32,7 @@ Explained = tuple[tuple[IllegalMass, ...], dict[Cause, float]]
 
 
 def explained(
-    heavy: Heavy,
+    heavy: HeavySlots,
     boards: Boards,
     vocabulary: Vocabulary,
     legal: Sequence[Index],

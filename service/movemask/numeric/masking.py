@@ -6,7 +6,7 @@
 | log-mask (`log_mask_softmax`) | softmax of `z + log m` | an illegal logit of NaN or +inf: `inf - inf` is NaN |
 | softmax, mask, renormalise (`softmax_then_mask`) | `m s / sum m s`, `s = softmax(z)` | legal mass underflows: 0 / 0 |
 
-The mistake `softmax(z * m)`, which gives an illegal move the weight `e^0`, is measured by `movemask.leakage.leakage`.
+The mistake `softmax(z * m)`, which gives an illegal move the weight `e^0`, is measured by `movemask.leakage.measure`.
 """
 
 from __future__ import annotations

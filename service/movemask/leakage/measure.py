@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
-from movemask.leakage.reasons import Heavy
+from movemask.leakage.reasons import HeavySlots
 from movemask.leakage.record import Figure
 from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
@@ -56,8 +56,8 @@ class Measured:
 _UNMEASURED = Figure(None, False, None)
 
 
-class Unmasked:
-    """Unmasked logits and their legal slots, from which every kind is computed. Shared parts are computed once.
+class LogitBatch:
+    """LogitBatch logits and their legal slots, from which every kind is computed. Shared parts are computed once.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Unmasked:
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
 
     @classmethod
-    def joined(cls, parts: Sequence[Unmasked]) -> Unmasked:
+    def joined(cls, parts: Sequence[LogitBatch]) -> LogitBatch:
         """Batches of one network, concatenated with what was computed of them."""
         if len(parts) == 1:
             return parts[0]
@@ -125,7 +125,7 @@ class Unmasked:
         with np.errstate(divide="ignore", invalid="ignore"):
             return shift + np.log(total), highest
 
-    def heavy(self, least: float) -> Heavy:
+    def heavy(self, least: float) -> HeavySlots:
         """The illegal slots to which plain softmax gives at least `least`: by row, heaviest first, ties by slot.
 
         None of a row where an illegal logit is NaN or +inf.
@@ -142,7 +142,7 @@ class Unmasked:
         keep = (masses >= least) & (masses > 0)
         rows, slots, masses = rows[keep], indices[keep] - rows[keep] * size, masses[keep]
         order = np.lexsort((slots, -masses, rows))
-        return Heavy(rows[order], slots[order], masses[order])
+        return HeavySlots(rows[order], slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
         """What leaks by `raw` and by `multiplied`, both `[B]`: all that a response shows of them."""
@@ -241,17 +241,17 @@ class Unmasked:
 
 
 def raw(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What leaks by `raw`, `[B]`; shapes as in `Unmasked`."""
-    return Unmasked(logits, slots, indptr).raw().leaked
+    """What leaks by `raw`, `[B]`; shapes as in `LogitBatch`."""
+    return LogitBatch(logits, slots, indptr).raw().leaked
 
 
 def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What leaks by `multiplied`, `[B]`; shapes as in `Unmasked`."""
-    return Unmasked(logits, slots, indptr).multiplied().leaked
+    """What leaks by `multiplied`, `[B]`; shapes as in `LogitBatch`."""
+    return LogitBatch(logits, slots, indptr).multiplied().leaked
 
 
 def measure(
-    kinds: Collection[str], batch: Unmasked, vocabulary: Vocabulary, black: NDArray[np.bool_]
+    kinds: Collection[str], batch: LogitBatch, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
     """These kinds, except `served`, of a whole batch; `black` bool `[B]` says where Black is to move.
 

@@ -14,10 +14,10 @@ from scipy.special import softmax
 
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
-from movemask.leakage import leakage
+from movemask.leakage import measure
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
-from movemask.leakage.leakage import Unmasked
+from movemask.leakage.measure import LogitBatch
 from movemask.leakage.record import Figure
 from movemask.numeric.gather import ragged_of_mask
 from tests.leakage.batches import leakages
@@ -54,8 +54,8 @@ def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied:
 def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     logits, mask = batch
     slots, indptr = ragged_of_mask(mask)
-    np.testing.assert_allclose(leakage.raw(logits, slots, indptr), exactly(*batch, multiplied=False), rtol=1e-11)
-    np.testing.assert_allclose(leakage.multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
+    np.testing.assert_allclose(measure.raw(logits, slots, indptr), exactly(*batch, multiplied=False), rtol=1e-11)
+    np.testing.assert_allclose(measure.multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
 
 
 @given(batches(), st.floats(-100, 100))
@@ -63,17 +63,17 @@ def test_a_constant_changes_multiplied_but_not_raw(batch: Batch, constant: float
     logits, mask = batch
     slots, indptr = ragged_of_mask(mask)
     np.testing.assert_allclose(
-        leakage.raw(logits + constant, slots, indptr), leakage.raw(logits, slots, indptr), rtol=1e-9
+        measure.raw(logits + constant, slots, indptr), measure.raw(logits, slots, indptr), rtol=1e-9
     )
     if (~mask).any() and constant >= 1:
-        assert (leakage.multiplied(logits + constant, slots, indptr) <= leakage.multiplied(logits, slots, indptr)).all()
+        assert (measure.multiplied(logits + constant, slots, indptr) <= measure.multiplied(logits, slots, indptr)).all()
 
 
 def test_the_known_mistake() -> None:
     logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
     mask = np.array([[True, False, True, True, False]])
     slots, indptr = ragged_of_mask(mask)
-    assert leakage.multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
+    assert measure.multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
     mistaken = multiplied_softmax(logits, mask)
     np.testing.assert_allclose(mistaken, [[0.5080, 0.1477, 0.0763, 0.1203, 0.1477]], atol=5e-5)
 
@@ -83,17 +83,17 @@ def test_multiplied_is_what_the_mistaken_policy_puts_on_illegal_slots(batch: Bat
     logits, mask = batch
     slots, indptr = ragged_of_mask(mask)
     on_illegal = np.where(mask, 0.0, multiplied_softmax(logits, mask)).sum(axis=1)
-    np.testing.assert_allclose(leakage.multiplied(logits, slots, indptr), on_illegal, rtol=1e-10)
+    np.testing.assert_allclose(measure.multiplied(logits, slots, indptr), on_illegal, rtol=1e-10)
 
 
 def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
     mask = np.array([[True, True]])
     slots, indptr = ragged_of_mask(mask)
-    assert leakage.raw(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
-    assert leakage.multiplied(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
+    assert measure.raw(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
+    assert measure.multiplied(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
     half = np.array([[0.0, -np.inf]])
     slots, indptr = ragged_of_mask(np.array([[True, False]]))
-    assert leakage.raw(half, slots, indptr).tolist() == [0.0]
+    assert measure.raw(half, slots, indptr).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -116,7 +116,7 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
 def test_float16_logits_are_summed_in_float64() -> None:
     logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
     slots, indptr = np.arange(20), np.array([0, 20])
-    assert leakage.raw(logits, slots, indptr)[0] == pytest.approx(1860 / 1880, rel=1e-12)
+    assert measure.raw(logits, slots, indptr)[0] == pytest.approx(1860 / 1880, rel=1e-12)
 
 
 def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
@@ -160,7 +160,7 @@ def test_flips_and_divergence_of_plain_and_multiplied_softmax_by_their_definitio
     logits, mask = batch
     logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
     p = masked((logits, mask))
-    found = Unmasked(logits, *ragged_of_mask(mask))
+    found = LogitBatch(logits, *ragged_of_mask(mask))
     plain = np.exp(logits - logits.max(axis=1, keepdims=True))
     for measured, mistaken in (
         (found.raw(), plain / plain.sum(axis=1, keepdims=True)),
@@ -175,7 +175,7 @@ def test_filled_is_what_the_dtype_computes(batch: Batch, name: str) -> None:
     """Word for word, row by row, in the dtype."""
     logits, mask = batch
     fill = fills()[name]
-    found = Unmasked(logits, *ragged_of_mask(mask)).filled(fill)
+    found = LogitBatch(logits, *ragged_of_mask(mask)).filled(fill)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         z = np.where(mask, logits, fill.constant).astype(fill.dtype)
         weights = np.exp(z - z.max(axis=1, keepdims=True))
@@ -193,12 +193,12 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
     logits = np.array([[-2e4, -2e4, -3e4, 0.0]])
     mask = np.array([[True, True, False, False]])
     slots, indptr = ragged_of_mask(mask)
-    measured = Unmasked(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
+    measured = LogitBatch(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
     assert measured.leaked.tolist() == [1.0]
     assert measured.flipped.tolist() == [True]
     assert measured.kl.tolist() == [np.inf]
-    assert Unmasked(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
-    beyond = Unmasked(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
+    assert LogitBatch(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
+    beyond = LogitBatch(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
     assert np.isnan(beyond.leaked).tolist() == [True]  # the logit itself is infinite in float16: no softmax
     assert np.isnan(beyond.kl).tolist() == [True]
 
@@ -206,7 +206,7 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
 @given(batches())
 def test_rounded_is_how_far_the_sum_is_from_one(batch: Batch) -> None:
     logits, mask = batch
-    found = Unmasked(logits, *ragged_of_mask(mask)).rounded()
+    found = LogitBatch(logits, *ragged_of_mask(mask)).rounded()
     for row, p in enumerate(masked(batch)):
         exact = abs(1 - sum((Decimal(str(round(float(x), 4))) for x in p), Decimal(0)))
         assert found.leaked[row] == pytest.approx(float(exact), abs=1.1e-4)  # a tie may round the other way
@@ -247,7 +247,9 @@ def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    found = leakage.measure(["unmirrored"], Unmasked(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
+    found = measure.measure(
+        ["unmirrored"], LogitBatch(logits, slots, np.array([0, len(slots)])), words, np.array([True])
+    )
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
     assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
     assert found["unmirrored"].flipped[0] == flipped
@@ -258,14 +260,14 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
         logits = np.zeros((1, len(words)))
-        found = leakage.measure(["unmirrored"], Unmasked(logits, slots, np.array([0, 20])), words, np.array([False]))
+        found = measure.measure(["unmirrored"], LogitBatch(logits, slots, np.array([0, 20])), words, np.array([False]))
         assert found["unmirrored"].figures() == [Figure(leaked, False, None if leaked is None else 0.0)]
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
 def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least: float) -> None:
     logits, mask = batch
-    heavy = Unmasked(logits, *ragged_of_mask(mask)).heavy(least)
+    heavy = LogitBatch(logits, *ragged_of_mask(mask)).heavy(least)
     for row in range(len(logits)):
         found = list(zip(heavy.slots[heavy.rows == row], heavy.masses[heavy.rows == row], strict=True))
         weights = np.exp(logits[row] - logits[row].max())
