@@ -1,10 +1,8 @@
-"""Both jobs on Ray, with nodes that are processes of this machine; docs/scaling.md has what came of it.
+"""The audit on Ray, with nodes that are processes of this machine; docs/scaling.md has what came of it.
 
     python -m benchmarks.cluster audit GAMES.pgn       positions/s of the audit: this machine, and Ray with one node
     python -m benchmarks.cluster engine                 1 to 64 actors on 1 to 4 nodes, whose network sleeps
     python -m benchmarks.cluster driver                 memory of the driver, for up to 10⁵ files and 10⁸ positions
-    python -m benchmarks.cluster serving                requests/s: the plain service, and Ray Serve with one replica
-    python -m benchmarks.cluster killed throughput      a node is killed under serving load
     python -m benchmarks.cluster month --rate 1000      on paper: a month of lichess at so many positions/s a core
 
 Needs movemask[ray,audit]. Each writes a table of Markdown on standard output.
@@ -25,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster_serving import VARIANTS, killed, serving
 from benchmarks.ray_nodes import ROOT, environment, nodes
 from movemask.audit.files import Folder
 from movemask.audit.parts import PartDone
@@ -243,12 +240,6 @@ def main() -> None:
     one = commands.add_parser("driver-once")
     one.add_argument("files", type=int)
     one.add_argument("positions", type=int)
-    one = commands.add_parser("serving")
-    one.add_argument("--seconds", type=float, default=10)
-    one.add_argument("names", nargs="*", metavar="WAY", help=f"of {', '.join(VARIANTS)}; all by default")
-    one = commands.add_parser("killed")
-    one.add_argument("--seconds", type=float, default=60)
-    one.add_argument("way", choices=VARIANTS)
     one = commands.add_parser("month")
     one.add_argument("--rate", type=float, required=True, help="positions/s of one core")
     one.add_argument("--games", type=float, default=1e8)
@@ -267,12 +258,8 @@ def main() -> None:
         driver(asked.files, (10**6, 10**7, 10**8, 10**9))
     elif asked.command == "driver-once":
         driver_once(asked.files, asked.positions)
-    elif asked.command == "month":
-        month(asked.rate, asked.games, asked.plies, asked.every, asked.price)
-    elif asked.command == "serving":
-        serving(asked.seconds, asked.names)
     else:
-        killed(asked.seconds, asked.way)
+        month(asked.rate, asked.games, asked.plies, asked.every, asked.price)
 
 
 if __name__ == "__main__":

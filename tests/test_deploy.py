@@ -16,7 +16,6 @@ from tests.conftest import ROOT
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed: pip install pyyaml, or Ray, which brings it")
 
 KUBERNETES = sorted((ROOT / "deploy" / "kubernetes").glob("*.yaml"))
-SERVE = ROOT / "deploy" / "ray" / "serve.yaml"
 #: Releases of Kubernetes whose published schemas the manifests keep to.
 RELEASES = ("1.32", "1.37")
 
@@ -29,10 +28,9 @@ def read(file: Path) -> Any:
 def pod_specs() -> list[tuple[str, Any]]:
     """The pods of all manifests."""
     found = [("deployment.yaml", read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]["spec"])]
-    for name, field in (("rayservice.yaml", "rayClusterConfig"), ("rayjob.yaml", "rayClusterSpec")):
-        cluster = read(ROOT / "deploy" / "ray" / name)["spec"][field]
-        for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
-            found.append((name, group["template"]["spec"]))
+    cluster = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        found.append(("rayjob.yaml", group["template"]["spec"]))
     return found
 
 
@@ -86,8 +84,6 @@ def test_manifests_name_settings_that_there_are() -> None:
     known = {f"MOVEMASK_{name.upper()}" for name in Settings.model_fields}
     for file in (*KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
         assert set(re.findall(r"MOVEMASK_[A-Z_]+", file.read_text())) <= known, file
-    (application,) = read(SERVE)["applications"]
-    assert set(application["args"]) <= set(Settings.model_fields)
 
 
 def test_pods_run_without_privileges_and_within_limits() -> None:
@@ -101,9 +97,8 @@ def test_pods_run_without_privileges_and_within_limits() -> None:
 
 
 #: The fields that KubeRay's specs have, with ! those that must be there. From ray-project/kuberay on GitHub, folder
-#: ray-operator/apis/ray/v1: rayservice_types.go (00741298), rayjob_types.go (0057210e), raycluster_types.go (026f1433).
+#: ray-operator/apis/ray/v1: rayjob_types.go (0057210e), raycluster_types.go (026f1433).
 KUBERAY = {
-    "RayService": "serveConfigV2 rayClusterConfig serveService",
     "RayJob": "entrypoint! rayClusterSpec activeDeadlineSeconds backoffLimit clusterSelector deletionStrategy "
     "entrypointNumCpus entrypointNumGpus entrypointResources jobId managedBy metadata runtimeEnvYAML schedule "
     "shutdownAfterJobFinishes submissionMode submitterConfig submitterPodTemplate suspend ttlSecondsAfterFinished",
@@ -114,33 +109,16 @@ KUBERAY = {
 }
 
 
-def test_kuberay_manifests_have_only_fields_that_kuberay_knows() -> None:
-    for name, field in (("rayservice.yaml", "rayClusterConfig"), ("rayjob.yaml", "rayClusterSpec")):
-        manifest = read(ROOT / "deploy" / "ray" / name)
-        assert manifest["apiVersion"] == "ray.io/v1"
-        assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
-        cluster = manifest["spec"][field]
-        specs = [(manifest["kind"], manifest["spec"]), ("RayCluster", cluster), ("head", cluster["headGroupSpec"])]
-        for kind, spec in [*specs, *(("worker", group) for group in cluster["workerGroupSpecs"])]:
-            known = KUBERAY[kind].split()
-            assert set(spec) <= {one.rstrip("!") for one in known}, (name, kind)
-            assert set(spec) >= {one.rstrip("!") for one in known if one.endswith("!")}, (name, kind)
-            assert all(isinstance(value, str) for value in spec.get("rayStartParams", {}).values()), (name, kind)
-
-
-def test_kuberay_serves_what_serve_yaml_says_with_the_pinned_ray() -> None:
-    service = read(ROOT / "deploy" / "ray" / "rayservice.yaml")["spec"]
-    assert yaml.safe_load(service["serveConfigV2"]) == read(SERVE)
-    job = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]
+def test_the_kuberay_manifest_has_only_fields_that_kuberay_knows_and_the_pinned_ray() -> None:
+    manifest = read(ROOT / "deploy" / "ray" / "rayjob.yaml")
+    assert manifest["apiVersion"] == "ray.io/v1"
+    assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
+    cluster = manifest["spec"]["rayClusterSpec"]
+    specs = [("RayJob", manifest["spec"]), ("RayCluster", cluster), ("head", cluster["headGroupSpec"])]
+    for kind, spec in [*specs, *(("worker", group) for group in cluster["workerGroupSpecs"])]:
+        known = KUBERAY[kind].split()
+        assert set(spec) <= {one.rstrip("!") for one in known}, kind
+        assert set(spec) >= {one.rstrip("!") for one in known if one.endswith("!")}, kind
+        assert all(isinstance(value, str) for value in spec.get("rayStartParams", {}).values()), kind
     (pinned,) = re.findall(r"^ray==(\S+)", (ROOT / "requirements" / "ray.txt").read_text(), re.M)
-    for cluster in (service["rayClusterConfig"], job["rayClusterSpec"]):
-        assert cluster["rayVersion"] == pinned
-
-
-@pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`:DeprecationWarning")  # Ray's own schemas
-@pytest.mark.ray
-@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'movemask[ray]'")
-def test_ray_reads_serve_yaml() -> None:
-    from ray.serve.schema import ServeDeploySchema
-
-    ServeDeploySchema.model_validate(read(SERVE))
+    assert cluster["rayVersion"] == pinned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
@@ -14,13 +14,13 @@ from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
 from movemask.api import problems, web
 from movemask.api.access import Access
 from movemask.api.admission import Admission, BytesInFlight
-from movemask.api.compression import Compressed
 from movemask.api.direct import Direct
 from movemask.api.disconnect import ClientGone
 from movemask.api.keys import Keys
@@ -62,7 +62,6 @@ def create_app(
     own_process: bool = False,
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
-    exposition: Callable[[], Awaitable[bytes]] | None = None,
 ) -> FastAPI:
     """The app. Models, store and threads are created in its lifespan.
 
@@ -72,7 +71,6 @@ def create_app(
     own_process : the app may configure the logs and the garbage collector of the process
     tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
     prepare : as in `service.running`
-    exposition : what /metrics answers; by default the metrics of this process and its fellow workers
     """
     settings = Settings.read() if settings is None else settings
     keys = Keys.of(settings)
@@ -87,7 +85,6 @@ def create_app(
                 stack.callback(logs.finish)
             services = stack.enter_context(running_services(settings, metrics, prepare))
             app.state.services = services
-            app.state.exposition = exposition
             if own_process:
                 # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand
                 # small objects, none of them in a cycle.
@@ -147,7 +144,7 @@ def create_app(
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
             expose_headers=_EXPOSED,
         )
-    app.add_middleware(Compressed)
+    app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
     app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 

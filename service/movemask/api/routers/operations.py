@@ -60,8 +60,6 @@ async def version(services: AppServices) -> VersionOut:
     response_class=Response,
     responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, services: AppServices) -> Response:
+async def metrics(services: AppServices) -> Response:
     """Prometheus metrics, of all worker processes."""
-    exposition = request.app.state.exposition
-    text = await (exposition() if exposition else run_in_threadpool(services.metrics.exposition))
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
