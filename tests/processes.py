@@ -65,6 +65,15 @@ def served(models: Path, *arguments: str, port: int | None = None) -> Iterator[t
         yield process, port
 
 
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1, signed by itself, and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
+
+
 def stopped(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
     return process.wait(30)

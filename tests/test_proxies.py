@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.ports import free_port
-from tests.processes import served, started, until
+from tests.processes import certificate, served, started, until
 
 PROXIES = ROOT / "deploy" / "proxies"
 
@@ -55,15 +54,6 @@ class Front:
             while piece := stream.recv(65_536):
                 found += piece
             return found
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1, signed by itself, and its key."""
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    return cert, key
 
 
 def configured(name: str, folder: Path, changes: dict[str, str]) -> Path:

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import socket
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -17,7 +18,8 @@ import chess
 import pytest
 
 from tests.networks import ONNX_TOML, write_onnx
-from tests.processes import call, environment, running, served, started, stopped, until, workers
+from tests.ports import free_port
+from tests.processes import call, certificate, environment, running, served, started, stopped, until, workers
 
 CLIENTS = 64
 SECONDS = 4.0
@@ -90,6 +92,64 @@ def test_sigterm_exits_0_a_restart_keeps_the_audit_and_workers_share_it(models: 
         with served(models, "--workers", workers) as (process, port):
             assert call(port, "/v1/leakage")["models"]["net"]["positions"] == total
             assert stopped(process) == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("begun", [20, 200])
+def test_a_request_that_has_begun_at_sigterm_is_answered_while_new_connections_are_refused(
+    models: Path, workers: str, begun: int
+) -> None:
+    def refused() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    body = b'{"moves": []}' + b" " * 1000
+    head = (
+        f"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    post = head.encode() + body
+    with served(models, "--workers", workers) as (process, port):
+        with socket.create_connection(("127.0.0.1", port), 30) as stream:
+            stream.sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            while b"alive" not in stream.recv(65_536):
+                pass
+            stream.sendall(post[:begun])
+            process.send_signal(signal.SIGTERM)
+            until(refused, "new connections are refused")
+            stream.sendall(post[begun:])
+            answer = b""
+            while piece := stream.recv(65_536):
+                answer += piece
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer
+        assert process.wait(30) == 0
+
+
+def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path) -> None:
+    cert, key = certificate(models)
+    port = free_port()
+    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
+    command += ["--tls-cert", str(cert), "--tls-key", str(key), "--keep-alive-seconds", "60"]
+    trusted = ssl.create_default_context(cafile=str(cert))
+    with (models / "log.txt").open("wb") as log, started(command, cwd=models, stdout=log, stderr=log) as process:
+        until(lambda: "Started server" in (models / "log.txt").read_text(), "it serves")
+        streams = []
+        for _ in range(5):
+            plain = socket.create_connection(("127.0.0.1", port), 30)
+            streams.append(trusted.wrap_socket(plain, server_hostname="127.0.0.1"))
+            streams[-1].sendall(b"GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert streams[-1].recv(12) == b"HTTP/1.1 200"
+        assert stopped(process) == 0
+        for stream in streams:
+            stream.close()
+    assert not re.search(
+        "timeout graceful shutdown exceeded|Traceback|cannot be looked at", (models / "log.txt").read_text()
+    )
 
 
 def test_a_kill_loses_nothing_that_was_flushed_and_the_file_is_intact(models: Path) -> None:

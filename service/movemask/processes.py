@@ -110,13 +110,15 @@ def supervise(
     *,
     stuck_seconds: float,
     stop_seconds: float,
+    stopping: Callable[[], None] = lambda: None,
     ended: Callable[[int], None] = lambda pid: None,
 ) -> None:
     """Keeps `count` processes of `target` running until SIGTERM or SIGINT; returns when all have exited.
 
     A worker that dies, or sends no heartbeat for `stuck_seconds`, is replaced, and `ended` is called with its process
     id. If a worker cannot start, all are stopped and SettingsError is raised: at once while none has served yet, later
-    after several failed starts in a row. Stopping takes at most `stop_seconds`; a second signal kills the workers.
+    after several failed starts in a row. Stopping calls `stopping`, and takes at most `stop_seconds`; a second signal
+    kills the workers.
     """
     with _stop_signals() as stop:
         workers: list[_Worker] = []
@@ -125,6 +127,7 @@ def supervise(
                 workers.append(_Worker.start(target))
             _watch(workers, target, stop, stuck_seconds, ended)
         finally:
+            stopping()
             _stop(workers, stop, stop_seconds)
 
 

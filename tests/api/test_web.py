@@ -22,7 +22,7 @@ from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.ports import free_port
-from tests.processes import environment, started, until
+from tests.processes import certificate, environment, started, until
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,7 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
 
 def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
     models = write_fake(tmp_path / "m").parent
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    cert, key = certificate(tmp_path)
     trusted = ssl.create_default_context(cafile=str(cert))
     port = free_port()
     serve = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]

@@ -7,7 +7,6 @@ import errno
 import ipaddress
 import logging
 import os
-import resource
 import signal
 import socket
 import ssl
@@ -69,12 +68,20 @@ def serve(settings: Settings) -> None:
         elif not stopping.is_set():
             _run_workers(settings, listeners)
     finally:
-        for listener in listeners:
-            listener.close()
+        _close(listeners)
+
+
+def _close(listeners: Sequence[socket.socket]) -> None:
+    for listener in listeners:
+        listener.close()
 
 
 def _allow_descriptors() -> None:
     """Raises the limit of open files as far as the system lets this process: each connection takes one."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(ValueError, OSError):
@@ -109,8 +116,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             listeners.append(listener)
     except OSError as error:
-        for listener in listeners:
-            listener.close()
+        _close(listeners)
         name = "MOVEMASK_HOST" if isinstance(error, socket.gaierror) or error.errno in _NO_ADDRESS else "MOVEMASK_PORT"
         reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
         raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}") from None
@@ -217,6 +223,7 @@ def _run_workers(settings: Settings, listeners: Sequence[socket.socket]) -> None
             settings.workers,
             stuck_seconds=settings.worker_timeout_seconds,
             stop_seconds=settings.drain_seconds + _CLOSING_SECONDS,
+            stopping=partial(_close, listeners),  # the system would take connections for as long as one holds them
             # Drops the gauges of a dead worker; its counters still count.
             ended=lambda pid: multiprocess.mark_process_dead(pid, path),  # type: ignore[no-untyped-call]
         )
