@@ -6,10 +6,13 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 import chess
 import pytest
@@ -17,6 +20,7 @@ from click.testing import CliRunner, Result
 
 from movemask.cli.main import main
 from movemask.settings import Settings, shipped_models
+from tests.conftest import ROOT
 from tests.disks import file_system
 from tests.networks import write_fake
 from tests.processes import started
@@ -51,6 +55,24 @@ def test_predict_as_json_is_what_the_web_answers(models: str) -> None:
     assert abs(sum(move["probability"] for move in answer["moves"]) - 1) < 1e-12
     assert answer["moves"][0]["san"]
     assert answer["elo"] == {"self": 1500, "opponent": 1500}
+
+
+def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: str) -> None:
+    def answer(*asked: str) -> Any:
+        return json.loads(run("predict", *asked, "--models-dir", models, "--json").output)
+
+    after = "rnbqkbnr/pppp1ppp/8/4p3/4P3/5N2/PPPP1PPP/RNBQKB1R b KQkq - 1 2"
+    for asked in (
+        ("--elo", "1200", "1200", "--moves", "e4 e5 Nf3"),
+        ("--elo", "1200", "--moves", "1. e4 e5 2. Nf3"),
+        ("--moves", "1.e4 1...e5 2.Nf3", "--elo", "1200"),
+        ("--elo", "1200", after),
+        ("--elo=1200", after),
+    ):
+        found = answer(*asked)
+        assert (found["fen"], found["elo"]) == (after, {"self": 1200, "opponent": 1200})
+    refused = run("predict", "--elo", "strong", "--models-dir", models)
+    assert (refused.exit_code, "'strong' is not a valid float" in refused.output) == (2, True)
 
 
 def test_predict_takes_the_word_for_the_start_and_the_documented_default_of_min_p(models: str) -> None:
@@ -133,6 +155,16 @@ def test_serve_has_a_flag_for_every_setting_and_shows_its_default() -> None:
             assert found[1] == str(field.default)
         else:
             assert len(found[1]) > 5, name  # said in words
+
+
+def test_the_script_lists_the_flags_before_there_is_an_environment(tmp_path: Path) -> None:
+    for file in ("scripts/serve", "docs/settings.md"):
+        (tmp_path / file).parent.mkdir()
+        shutil.copy(ROOT / file, tmp_path / file)
+    done = subprocess.run([str(tmp_path / "scripts" / "serve"), "--help"], capture_output=True, text=True, check=True)
+    assert set(re.findall(r"^  (--\S+)", done.stdout, re.M)) == {
+        f"--{name.replace('_', '-')}" for name in Settings.model_fields
+    }
 
 
 def test_the_command_after_an_import_works_as_it_is_printed(models: str, tmp_path: Path) -> None:

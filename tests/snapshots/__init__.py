@@ -46,8 +46,9 @@ def help_texts() -> str:
         shown = CliRunner().invoke(main, [*words, "--help"], prog_name="movemask", terminal_width=120).output
         found = [f"$ movemask {' '.join([*words, '--help'])}\n{shown}"]
         if isinstance(command, click.Group):
-            for name, one in sorted(command.commands.items()):
-                found += texts(one, [*words, name])
+            context = click.Context(command)
+            for name in sorted(command.list_commands(context)):
+                found += texts(command.get_command(context, name) or command, [*words, name])
         return found
 
     return "\n".join(texts(main, []))

@@ -214,24 +214,17 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert card["source"] == f"{file.name}, converted by movemask models import"
 
 
-def test_a_model_is_renamed_and_removed_with_its_network(own: Path, tmp_path: Path) -> None:
-    assert run("models", "import", Made().write(tmp_path, "one.pb.gz")).exit_code == 0
-    assert run("models", "rename", "one", shipped()).exit_code == 1
-    renamed = run("models", "rename", "one", "two")
-    assert renamed.exit_code == 0, renamed.output
-    assert {file.name for file in own.iterdir()} == {"two.onnx", "two.toml"}
-    assert "two: keeps its contract" in run("models", "check", "two").output
-    assert run("models", "rename", "one", "three").exit_code == 1
+def test_a_model_is_removed_with_its_network(own: Path, tmp_path: Path) -> None:
+    assert run("models", "import", Made().write(tmp_path, "two.pb.gz")).exit_code == 0
     refused = CliRunner().invoke(main, ["models", "remove", "two"], input="n\n")
     assert (refused.exit_code, len(list(own.iterdir()))) == (1, 2)
     assert run("models", "remove", "two", "--yes").output.count("deleted: ") == 2
     assert list(own.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [("remove", "--yes"), ("rename", "mine")])
-def test_a_shipped_model_is_neither_renamed_nor_removed(command: tuple[str, str], own: Path) -> None:
+def test_a_shipped_model_is_not_removed(own: Path) -> None:
     before = contents(ROOT / "models")
-    result = run("models", command[0], shipped(), command[1])
+    result = run("models", "remove", shipped(), "--yes")
     assert result.exit_code == 1
     assert "is a shipped model, which is not changed" in result.output
     assert contents(ROOT / "models").keys() == before.keys()

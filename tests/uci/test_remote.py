@@ -15,10 +15,9 @@ from movemask.client.local import load
 from movemask.settings import shipped_models
 from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
-from movemask.uci.local import LocalSource
 from movemask.uci.options import Options
 from movemask.uci.remote import RemoteSource
-from movemask.uci.search import search
+from movemask.uci.search import Source, search
 from tests.conftest import Serve
 
 
@@ -28,12 +27,12 @@ def service(serve: Serve) -> TestClient:
 
 
 def test_a_service_and_a_network_here_play_the_same(service: TestClient) -> None:
-    here, there = LocalSource(load()), RemoteSource(Client(http=service), None)
+    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=service), None)
     options = Options(multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
     board = chess.Board()
     for uci in ("e2e4", "c7c5", "g1f3"):
         board.push_uci(uci)
-        found = [search(board, Go(), options, source, random.Random(1)) for source in (here, there)]
+        found = [search(board, Go(), options, source, random.Random(1)) for source in sources]
         lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in one.infos] for one in found]
         assert lines[0] == lines[1]
         assert found[0].best == found[1].best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import chess.engine
 import pytest
 
 from movemask.client.local import Network, load
+from movemask.uci.engine import Engine
+from movemask.uci.options import Options
 from tests.ground_truth import perft
 
 COMMAND = [sys.executable, "-m", "movemask", "uci"]
@@ -52,7 +55,7 @@ def test_every_legal_move_is_a_line_with_score_wdl_pv_and_the_networks_probabili
 ) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     policy = network.policy(board)
-    lines = engine.analyse(board, chess.engine.Limit(depth=1), multipv=256, options={"UCI_ShowWDL": True})
+    lines = engine.analyse(board, chess.engine.Limit(depth=1), multipv=500, options={"UCI_ShowWDL": True})
     assert {line["pv"][0] for line in lines} == set(board.legal_moves)
     for number, line in enumerate(lines, 1):
         move = line["pv"][0]
@@ -187,6 +190,40 @@ def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
     last = said[-1].split()
     assert last[0] == "bestmove"
     assert chess.Move.from_uci(last[1]) in chess.Board().legal_moves
+
+
+@pytest.mark.parametrize(
+    ("sent", "told", "best"),
+    [
+        ("rubbish", "unknown command: rubbish", None),
+        ("setoption name Nothing value 3", "setoption: no option 'Nothing'", None),
+        ("go depth abc", "go: depth: 'abc' is not a whole number", "e2e4"),
+        ("go depth", "go: depth: '' is not a whole number", "e2e4"),
+        ("go wtime infinite depth 3", "go: wtime: '' is not a whole number", "e2e4"),
+        ("go perft 3", "go: 'perft' is not known", "e2e4"),
+        (
+            "go searchmoves e2e5",
+            f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}",
+            "(none)",
+        ),
+        ("go searchmoves e2e5 a2a3", f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}", "a2a3"),
+    ],
+)
+def test_what_is_not_understood_is_told_without_debug(network: Network, sent: str, told: str, best: str | None) -> None:
+    out = io.StringIO()
+    Engine(lambda name: network, Options(), out).run([sent, "stop", "quit"])
+    lines = out.getvalue().splitlines()
+    assert lines[0] == f"info string {told}"
+    assert [line for line in lines if line.startswith("bestmove")] == ([f"bestmove {best}"] if best else [])
+
+
+def test_uciok_comes_before_anything_of_the_web_or_the_network_is_imported() -> None:
+    code = "import sys; from movemask.__main__ import main; sys.argv[1:] = ['uci']; import atexit; atexit.register("
+    code += "lambda: print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)); main()"
+    done = subprocess.run([sys.executable, "-c", code], input="uci\nquit\n", capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "uciok"
+    imported = set(done.stderr.split())
+    assert not imported & {"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "numpy", "onnxruntime"}
 
 
 @pytest.mark.deep

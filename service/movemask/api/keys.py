@@ -159,7 +159,7 @@ def write_keys(file: Path, keys: Sequence[Key]) -> None:
         if file.exists():  # an owner or mode that lets the service's user read it stays
             known = file.stat()
             os.chmod(written, stat.S_IMODE(known.st_mode))
-            if (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
+            if hasattr(os, "chown") and (known.st_uid, known.st_gid) != (os.geteuid(), os.getegid()):
                 os.chown(written, known.st_uid, known.st_gid)
         os.replace(written, file)
     finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from movemask.board.pgn import Lines
-from movemask.cli.models import models_dir_option, registry_of
+from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
@@ -22,14 +22,14 @@ _DEFAULT = Threshold()
 _SHOWN = 10  # players with a line of their own
 
 
-@click.command()
+@click.command(cls=RatingsCommand)
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write, in place of standard output."
 )
 @click.option("--model", help="Name of the model; the default if left out.")
 @models_dir_option
-@click.option("--elo", type=float, nargs=2, metavar="WHITE BLACK", help="Ratings, in place of those in the headers.")
+@click.option("--elo", type=float, nargs=2, metavar="WHITE [BLACK]", help="Ratings, in place of those in the headers.")
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option("--make", type=click.FloatRange(0, 1), default=_DEFAULT.make, show_default=True,

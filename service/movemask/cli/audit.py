@@ -15,7 +15,7 @@ import click
 
 from movemask import __version__
 from movemask.cli.audit_text import exceeded, figures, named, progress_on, show_skipped
-from movemask.cli.models import models_dir_option
+from movemask.cli.options import models_dir_option
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
 from movemask.leakage.kinds import KINDS

@@ -1,72 +1,32 @@
-"""`movemask models list | check | import | add | quantize`."""
+"""`movemask models list | check | import | add | quantize | remove | export-onnx`."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from movemask.cli.diagnosis_text import diagnosis_table
-from movemask.errors import ContractError, SettingsError, UnknownModel
+from movemask.cli.options import models_dir_option, own_models_dir, registry_of, shipped_names
+from movemask.errors import ContractError, UnknownModel
 from movemask.extras import require
 from movemask.network.guess import KINDS
 from movemask.network.onnx import provider_named
-from movemask.network.registry import (
-    Registry,
-    load_entry,
-    load_registry,
-    network_file,
-    open_model,
-)
-from movemask.settings import Settings, user_models
-from movemask.tasks import diagnosis
+from movemask.network.registry import Registry, load_entry, network_file, open_model
+from movemask.settings import Settings
+from movemask.tasks import diagnosis, model_files
 
 if TYPE_CHECKING:
     from movemask.tasks.installation import Installed
 
 
-def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the flag `--models-dir`."""
-    return click.option(
-        "--models-dir",
-        type=click.Path(path_type=Path),
-        help="Folder of the models. [default: your own and the shipped one]",
-    )(command)
-
-
-def registry_of(models_dir: Path | None) -> Registry:
-    """The models of a folder, by default those of the settings."""
-    settings = Settings.read(models_dir=models_dir)
-    return load_registry(
-        settings.model_folders, settings.default_model, settings.threads, provider_named(settings.provider)
-    )
-
-
-def own_models_dir(models_dir: Path | None) -> Path:
-    """The folder to write models to: by default the user's own; raises SettingsError for the shipped one.
-
-    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` allows it.
-    """
-    folder = Settings.read(models_dir=models_dir).models_dir or user_models()
-    if folder.resolve().is_relative_to(Path(__file__).resolve().parents[1]):
-        raise SettingsError(f"{folder}: the shipped models are not written to; name a folder of your own")
-    return folder
-
-
-def shipped_names(models_dir: Path | None) -> frozenset[str]:
-    """Names that a model of the user's own takes only if told to: of the shipped models, if they are searched too."""
-    settings = Settings.read(models_dir=models_dir)
-    return settings.model_folders.preferred if settings.models_dir is None else frozenset()
-
-
 @click.group()
 def models() -> None:
-    """List, check, import, add, quantize, export, rename and remove networks."""
+    """List, check, import, add, quantize, export and remove networks."""
 
 
 @models.command("list")
@@ -269,3 +229,43 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
 def _show_progress(name: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"\rreading {name:<32}", nl=False, err=True)
+
+
+@models.command("remove")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@models_dir_option
+def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
+    """Delete the model NAME from your models folder: its contract and its network."""
+    contract = _own_contract(name, models_dir)
+    if not yes:
+        click.confirm(f"delete {contract} and its network?", abort=True)
+    for file in model_files.remove(contract):
+        click.echo(f"deleted: {file}")
+
+
+@models.command("export-onnx")
+@click.argument("name")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Overwrite FILE.")
+@models_dir_option
+def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) -> None:
+    """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
+    require("import", "movemask models export-onnx")
+    from movemask.tasks.export import export_onnx
+
+    entry = registry_of(models_dir).entry(name)
+    contract = Settings.read(models_dir=models_dir).model_folders.files(None)[entry.name]
+    export_onnx(entry, contract, file, replace=replace)
+    click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
+
+
+def _own_contract(name: str, models_dir: Path | None) -> Path:
+    """The contract of a model that may be changed; raises UnknownModel, or ContractError for a shipped one."""
+    folder = own_models_dir(models_dir)
+    known = Settings.read(models_dir=models_dir).model_folders.files(None)
+    if name not in known:
+        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
+    if known[name].parent != folder:
+        raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
+    return known[name]

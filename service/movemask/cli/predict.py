@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from movemask.api.schemas.writing import policy_out
 from movemask.board.elo import Elo
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position
-from movemask.cli.models import models_dir_option, registry_of
+from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.leakage.reasons import explained
 from movemask.network.model import Model
@@ -26,18 +27,19 @@ from movemask.policy import CALIBRATED, Normalizer, Rule
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep
 
 _BAR = 30  # characters of a probability of 1
+_MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")
 _SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
 
 
-@click.command()
+@click.command(cls=RatingsCommand)
 @click.argument("fen", required=False)
 @click.option(
     "--moves",
     default="",
-    help="Moves in UCI or SAN, played from FEN (the start position if none), separated by spaces.",
+    help="Moves in UCI or SAN, played from FEN (the start position if none): 'e2e4 e7e5', '1. e4 e5'.",
 )
 @click.option(
-    "--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings of the side to move and its opponent."
+    "--elo", type=float, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
 )
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
@@ -96,7 +98,7 @@ def predict(
 ) -> None:
     """Show the move distribution of FEN (the start position if left out), with --sweep at many ratings."""
     rule = Rule(Normalizer(normalizer), alpha, CALIBRATED if calibrated else temperature, top_k, top_p, min_p)
-    query = Query(fen, tuple(moves.split()), chess960, Elo(*elo) if elo else None, rule)
+    query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if not swept and (ratings or vary or len(names) > 1):
         raise click.UsageError("--ratings, --vary and several --model go with --sweep")
     registry = registry_of(models_dir)

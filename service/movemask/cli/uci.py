@@ -9,7 +9,7 @@ from typing import BinaryIO, TextIO
 
 import click
 
-from movemask.cli.models import models_dir_option
+from movemask.cli.options import models_dir_option
 from movemask.extras import require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
@@ -79,9 +79,8 @@ def _local(models_dir: Path | None) -> tuple[list[str], Callable[[str | None], S
 
     def opened(name: str | None) -> Source:
         from movemask.client.local import load
-        from movemask.uci.local import LocalSource
 
-        return LocalSource(load(name, models_dir=models_dir))
+        return load(name, models_dir=models_dir)
 
     return names, opened
 

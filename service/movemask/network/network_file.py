@@ -34,12 +34,15 @@ _WITHIN: dict[int, dict[int, int]] = {
 }
 _NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
 
+#: A pipe must not block where it is opened; only Windows has text files, and it has no such pipes.
+_FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
 
 def open_regular(file: Path) -> BinaryIO:
     """A file opened for reading. Raises OSError, also for a pipe or a device, which could block or have no end."""
     if not stat.S_ISREG(os.stat(file).st_mode):  # opening alone can do something to a device
         raise OSError(errno.EINVAL, "is not a regular file", str(file))
-    stream = os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    stream = os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb")
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced meanwhile
         stream.close()
         raise OSError(errno.EINVAL, "is not a regular file", str(file))

@@ -232,7 +232,10 @@ def _is_damage(error: SQLAlchemyError) -> bool:
 
 def _obstacle(file: Path) -> str | None:
     """Why a SQLite file cannot be opened or written, and what to do about it; None if nothing is found."""
-    folder, user = file.parent, os.geteuid()
+    folder = file.parent
+    if not hasattr(os, "geteuid"):  # Windows
+        return None if folder.is_dir() and not file.is_dir() else f"{file} is not a file in a folder that is there"
+    user = os.geteuid()
     if not os.access(folder, os.F_OK, effective_ids=True):
         return f"there is no folder {folder}, or user {user} may not enter it; make it, or name another file"
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""Removes, renames, copies and exports the files of a model: `NAME.toml` and its network.
+"""Removes and copies the files of a model: `NAME.toml` and its network.
 
 The TOML comes last when a model appears and goes first when it disappears, so that a running service that follows the
 folder never sees half a model.
@@ -11,9 +11,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import tomlkit
-from tomlkit.items import Table
 
 from movemask.errors import ContractError, ModelError
 from movemask.network.contract import read_contract
@@ -31,22 +28,6 @@ def remove(contract: Path) -> list[Path]:
             network.unlink()
             gone.append(network)
     return gone
-
-
-def rename(contract: Path, name: str) -> Path:
-    """The model under a new name in the same folder; its network is renamed with it, unless others share it."""
-    target = contract.with_name(f"{name}.toml")
-    network = _network(contract)
-    with _os_errors_named(contract):
-        if network is None or network.stem != contract.stem or _named_by_others(network, contract):
-            os.rename(contract, target)
-            return target
-        moved = network.with_name(f"{name}{network.suffix}")
-        os.link(network, moved)
-        _write(target, _with_network(contract, moved.name))
-        contract.unlink()
-        network.unlink()
-    return target
 
 
 def copy(contract: Path, folder: Path) -> Path:
@@ -74,15 +55,6 @@ def _network(contract: Path) -> Path | None:
 def _named_by_others(network: Path, contract: Path) -> bool:
     others = ModelFolders((contract.parent,)).found().values()
     return any(other != contract and _network(other) == network for other in others)
-
-
-def _with_network(contract: Path, file: str) -> str:
-    """The text of a contract that names another network file; all else stays as it is."""
-    table = tomlkit.parse(contract.read_text(encoding="utf-8"))
-    network = table.get("network")
-    if isinstance(network, Table) and "file" in network:
-        network["file"] = file
-    return tomlkit.dumps(table)
 
 
 def _write(file: Path, text: str) -> None:

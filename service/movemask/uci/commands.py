@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import chess
 
 from movemask.board.notation import read_move
-from movemask.board.position import START_WORD, Position
 
 #: Commands of the protocol. Others before one of them are skipped, as the protocol says.
 COMMANDS = frozenset(
@@ -16,6 +15,7 @@ COMMANDS = frozenset(
 )
 
 _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
+_WORDS = frozenset((*_NUMBERS, "searchmoves", "infinite", "ponder"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ def tokens_of(line: str) -> list[str]:
 
 def read_position(tokens: Sequence[str], *, chess960: bool) -> chess.Board:
     """The board of `position [startpos | fen FEN] [moves …]`, with its history; ValueError or a RequestError."""
+    from movemask.board.position import START_WORD, Position  # imports numpy, which `uciok` need not wait for
+
     words = list(tokens)
     moves: list[str] = []
     if "moves" in words:
@@ -58,27 +60,29 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> chess.Board:
     return board
 
 
-def read_go(tokens: Sequence[str]) -> Go:
-    """The limits of a `go`; what is not understood is left out."""
+def read_go(tokens: Sequence[str]) -> tuple[Go, list[str]]:
+    """The limits of a `go`, and what in it could not be understood, which is left out."""
     searchmoves: list[str] = []
     nodes: int | None = None
     flags: set[str] = set()
-    place = 0
-    while place < len(tokens):
-        token = tokens[place]
-        place += 1
+    faults: list[str] = []
+    words = list(reversed(tokens))
+    while words:
+        token = words.pop()
         if token in _NUMBERS:
-            value = tokens[place] if place < len(tokens) else ""
-            place += 1
-            if token == "nodes" and value.isascii() and value.isdigit():
+            value = words.pop() if words and words[-1] not in _WORDS else ""
+            if not (value.isascii() and value.removeprefix("-").isdigit()):
+                faults.append(f"go: {token}: {value[:20]!r} is not a whole number")
+            elif token == "nodes" and value.isdigit():
                 nodes = int(value[:18])
         elif token == "searchmoves":
-            while place < len(tokens) and tokens[place] not in (*_NUMBERS, "infinite", "ponder"):
-                searchmoves.append(tokens[place])
-                place += 1
-        else:
+            while words and words[-1] not in _WORDS:
+                searchmoves.append(words.pop())
+        elif token in _WORDS:
             flags.add(token)
-    return Go(tuple(searchmoves), nodes, "infinite" in flags, "ponder" in flags)
+        else:
+            faults.append(f"go: {token[:20]!r} is not known")
+    return Go(tuple(searchmoves), nodes, "infinite" in flags, "ponder" in flags), faults
 
 
 def read_setoption(tokens: Sequence[str]) -> tuple[str, str]:

@@ -16,6 +16,8 @@ from movemask.uci.commands import Go, read_go, read_position, read_setoption, to
 from movemask.uci.options import Options
 from movemask.uci.search import Found, Source, search
 
+_FAULTS = 5  # of one command that are told
+
 
 class _Search:
     """One `go`: its limits, and whether its move may be sent."""
@@ -43,7 +45,6 @@ class Engine:
         self._options = options
         self._out = out
         self._lock = threading.Lock()
-        self._debug = False
         self._board: chess.Board | None = chess.Board()
         self._search: _Search | None = None
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -70,7 +71,7 @@ class Engine:
         """Obeys one command; False for `quit`. Nothing that is sent ends the engine."""
         if not tokens:
             if line.strip():
-                self._note(f"not a command: {line.strip()[:60]}")
+                self._note(f"unknown command: {line.strip()[:60]}")
             return True
         name, rest = tokens[0], tokens[1:]
         try:
@@ -83,8 +84,6 @@ class Engine:
                         self._say("readyok")
                     else:
                         self._work.put(self._ready)
-                case "debug":
-                    self._debug = rest[:1] == ["on"]
                 case "setoption":
                     self._set(*read_setoption(rest))
                 case "ucinewgame":
@@ -94,14 +93,17 @@ class Engine:
                     self._board = read_position(rest, chess960=self._options.chess960)
                 case "go":
                     self._stop()
-                    asked = self._search = _Search(None if self._board is None else self._board.copy(), read_go(rest))
+                    go, faults = read_go(rest)
+                    for fault in faults[:_FAULTS]:
+                        self._note(fault)
+                    asked = self._search = _Search(None if self._board is None else self._board.copy(), go)
                     self._work.put(lambda: self._answer(asked))
                 case "stop" | "ponderhit":
                     self._stop()
                 case "quit":
                     return False
         except (ValueError, MovemaskError) as error:
-            self._note(str(error), always=True)
+            self._note(str(error))
         return True
 
     def _set(self, name: str, value: str) -> None:
@@ -132,7 +134,7 @@ class Engine:
         try:
             self._opened()
         except MovemaskError as error:
-            self._note(str(error), always=True)
+            self._note(str(error))
         self._tried.set()
         self._say("readyok")
 
@@ -141,13 +143,15 @@ class Engine:
         found = Found([], "bestmove (none)")
         try:
             if asked.board is None:
-                self._note("there is no position: the last one could not be read", always=True)
+                self._note("there is no position: the last one could not be read")
             else:
                 found = search(asked.board, asked.go, self._options, self._opened(), self._seeds)
         except MovemaskError as error:
-            self._note(str(error), always=True)
+            self._note(str(error))
         except Exception as error:  # a bug must not cost the game without a word
-            self._note(f"{type(error).__name__}: {error}", always=True)
+            self._note(f"{type(error).__name__}: {error}")
+        for fault in found.faults[:_FAULTS]:
+            self._note(fault)
         self._say(*found.infos)
         asked.released.wait()
         self._say(found.best)
@@ -159,10 +163,9 @@ class Engine:
             self._source = (name, self._open_source(name))
         return self._source[1]
 
-    def _note(self, text: str, *, always: bool = False) -> None:
-        """A line for people; without `always` only if the GUI has turned `debug` on."""
-        if always or self._debug:
-            self._say(f"info string {' '.join(text.split())}")
+    def _note(self, text: str) -> None:
+        """A line for people."""
+        self._say(f"info string {' '.join(text.split())}")
 
     def _say(self, *lines: str) -> None:
         if lines:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-#: More than the most legal moves that a position can have, 218.
-MAX_MOVES = 256
+#: Of MultiPV. No position has more than 218 legal moves, but GUIs ask for what Stockfish takes, 500.
+MAX_LINES = 500
 MAX_RATING = 5000
 MAX_SEED = 2**31 - 1
 
@@ -42,7 +42,7 @@ class Options:
             "temperature": lambda text: setattr(self, "temperature", _number(text, 0, 100)),
             "topp": lambda text: setattr(self, "top_p", _number(text, 0, 1)),
             "seed": lambda text: setattr(self, "seed", _integer(text, 0, MAX_SEED)),
-            "multipv": lambda text: setattr(self, "multi_pv", _integer(text, 1, MAX_MOVES)),
+            "multipv": lambda text: setattr(self, "multi_pv", _integer(text, 1, MAX_LINES)),
             "uci_showwdl": lambda text: setattr(self, "show_wdl", _flag(text)),
             "uci_chess960": lambda text: setattr(self, "chess960", _flag(text)),
             "ponder": lambda text: setattr(self, "ponder", _flag(text)),
@@ -83,7 +83,7 @@ class Options:
             f"option name Temperature type string default {self.temperature:g}",
             f"option name TopP type string default {self.top_p:g}",
             f"option name Seed type spin default {self.seed} min 0 max {MAX_SEED}",
-            f"option name MultiPV type spin default {self.multi_pv} min 1 max {MAX_MOVES}",
+            f"option name MultiPV type spin default {self.multi_pv} min 1 max {MAX_LINES}",
             f"option name UCI_ShowWDL type check default {_shown(self.show_wdl)}",
             f"option name UCI_Chess960 type check default {_shown(self.chess960)}",
             f"option name Ponder type check default {_shown(self.ponder)}",

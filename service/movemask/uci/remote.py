@@ -20,7 +20,7 @@ class RemoteSource:
         self._client = client
         self._model = model
 
-    def policies(self, boards: Sequence[chess.Board], elo: tuple[float, float] | None) -> list[Policy]:
+    def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
         """As `Source.policies`."""
         options: PolicyOptions = {}
         if self._model is not None:

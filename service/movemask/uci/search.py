@@ -18,19 +18,21 @@ from movemask.uci.options import Options
 
 
 class Source(Protocol):
-    """Where policies come from."""
+    """Where policies come from: a `Network` in this process, or a `RemoteSource`."""
 
-    def policies(self, boards: Sequence[chess.Board], elo: tuple[float, float] | None) -> list[Policy]:
+    def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
         """The policy of each board, at these ratings of the side to move and of its opponent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The lines of a search, `info …` and `bestmove …`, in the order in which they are sent."""
+    """The lines of a search, `info …` and `bestmove …`, in the order in which they are sent; and what was wrong with
+    `searchmoves`."""
 
     infos: list[str]
     best: str
+    faults: tuple[str, ...] = ()
 
 
 def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random) -> Found:
@@ -41,10 +43,10 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     """
     started = time.perf_counter()
     elo = options.elo
-    (policy,) = source.policies([board], elo)
-    among = _named(board, go.searchmoves)
+    (policy,) = source.policies([board], elo=elo)
+    among, faults = _named(board, go.searchmoves)
     if not policy.probabilities or among == []:
-        return Found([_nothing(board)] if not policy.probabilities else [], "bestmove (none)")
+        return Found([] if policy.probabilities else [_nothing(board)], "bestmove (none)", faults)
     shown = [move for move in policy.probabilities if among is None or move in among]
     chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
     assert chosen is not None
@@ -55,7 +57,7 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     if wanted and (go.nodes is None or go.nodes > len(wanted)):
         boards = [_after(board, move) for move in wanted]
         other = None if elo is None else (elo[1], elo[0])
-        after = dict(zip(wanted, source.policies(boards, other), strict=True))
+        after = dict(zip(wanted, source.policies(boards, elo=other), strict=True))
         nodes += len(wanted)
     elapsed = time.perf_counter() - started
     infos = []
@@ -71,7 +73,7 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     answer = after[chosen].best if options.ponder and chosen in after else None
     if answer is not None:
         best += f" ponder {after[chosen].board.uci(answer)}"
-    return Found(infos, best)
+    return Found(infos, best, faults)
 
 
 def centipawns(score: float) -> int:
@@ -79,17 +81,15 @@ def centipawns(score: float) -> int:
     return round(90 * math.tan(1.5637541897 * (2 * min(max(score, 0.0), 1.0) - 1)))
 
 
-def _named(board: chess.Board, texts: Sequence[str]) -> list[chess.Move] | None:
-    """The legal moves among `searchmoves`; None if none were given."""
-    if not texts:
-        return None
-    moves = []
+def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] | None, tuple[str, ...]]:
+    """The legal moves among `searchmoves`, None if none were given; and why others are left out."""
+    moves, faults = [], []
     for text in texts:
         try:
             moves.append(read_move(board, text)[0])
-        except ValueError:
-            continue
-    return moves
+        except ValueError as error:
+            faults.append(f"go: searchmoves: {text[:20]!r} {error} in {board.fen()!r}")
+    return moves if texts else None, tuple(faults)
 
 
 def _after(board: chess.Board, move: chess.Move) -> chess.Board:

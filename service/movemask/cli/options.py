@@ -1,0 +1,68 @@
+"""What several commands share: the flag `--models-dir`, ratings, and the models that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from movemask.errors import SettingsError
+from movemask.settings import Settings, user_models
+
+if TYPE_CHECKING:
+    from movemask.network.registry import Registry
+
+
+def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds the flag `--models-dir`."""
+    return click.option(
+        "--models-dir",
+        type=click.Path(path_type=Path),
+        help="Folder of the models. [default: your own and the shipped one]",
+    )(command)
+
+
+def registry_of(models_dir: Path | None) -> Registry:
+    """The models of a folder, by default those of the settings."""
+    from movemask.network.onnx import provider_named
+    from movemask.network.registry import load_registry
+
+    settings = Settings.read(models_dir=models_dir)
+    return load_registry(
+        settings.model_folders, settings.default_model, settings.threads, provider_named(settings.provider)
+    )
+
+
+def own_models_dir(models_dir: Path | None) -> Path:
+    """The folder to write models to: by default the user's own; raises SettingsError for the shipped one.
+
+    An update of the package would overwrite what is written there. In a checkout, `--models-dir models` allows it.
+    """
+    folder = Settings.read(models_dir=models_dir).models_dir or user_models()
+    if folder.resolve().is_relative_to(Path(__file__).resolve().parents[1]):
+        raise SettingsError(f"{folder}: the shipped models are not written to; name a folder of your own")
+    return folder
+
+
+def shipped_names(models_dir: Path | None) -> frozenset[str]:
+    """Names that a model of the user's own takes only if told to: of the shipped models, if they are searched too."""
+    settings = Settings.read(models_dir=models_dir)
+    return settings.model_folders.preferred if settings.models_dir is None else frozenset()
+
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class RatingsCommand(click.Command):
+    """A command whose `--elo` takes two ratings, or one for both players."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        words = [word for arg in args for word in (arg.split("=", 1) if arg.startswith("--elo=") else [arg])]
+        if "--elo" in words[:-1]:
+            at = words.index("--elo") + 1
+            if not _NUMBER.fullmatch("".join(words[at + 1 : at + 2])):
+                words.insert(at, words[at])
+        return super().parse_args(context, words)

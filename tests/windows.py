@@ -1,0 +1,20 @@
+"""Runs `movemask ARGUMENTS…` without what Windows lacks: `python tests/windows.py ARGUMENTS…`."""
+
+import os
+import signal
+import sys
+
+for name in ("resource", "fcntl", "termios"):
+    sys.modules[name] = None  # type: ignore[assignment]  # importing it is an ImportError
+for place, names in (
+    (os, ("O_NONBLOCK", "chown", "getegid", "geteuid", "sched_getaffinity", "statvfs")),
+    (signal, ("SIGHUP",)),
+):
+    for name in names:
+        if hasattr(place, name):
+            delattr(place, name)
+
+if __name__ == "__main__":
+    from movemask.__main__ import main
+
+    main()
