@@ -48,14 +48,10 @@ class Data:
 
 @dataclass(frozen=True, config=STRICT)
 class Network:
-    """The body over the 64 squares; the heads are the same for all."""
+    """The residual tower over the 64 squares."""
 
-    body: Literal["convolution", "attention"] = "convolution"
-    width: Positive = 64  # filters, or the embedding of a square
+    width: Positive = 64  # filters
     depth: Positive = 5  # residual blocks
-    heads: Positive = 8  # attention alone
-    attention: Literal["softmax", "softmax_one", "linear"] = "softmax"
-    expansion: Positive = 2  # of the feed-forward layer, attention alone
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -63,15 +59,12 @@ class Teaching:
     """The targets that a teacher gives (`training.teacher`), and how much they weigh beside the move played."""
 
     folder: Path = Path("runs/targets")  # runs that learn from the same targets share it
-    per_game: Positive = 6  # positions of a game in a pass, on average: neighbours in a game resemble each other
+    bare: Share = 0.5  # of the positions that the network sees without the last moves
+    asked: Share = 0.15  # of the positions, in a pass of the teacher; some more often: `training.teacher`
     passes: Positive = 3  # none asks about the positions of another
-    history: bool = True  # the teacher sees the game so far
-    threshold: Annotated[float, Field(ge=0.0001, lt=0.1)] = 0.001  # slots that the teacher gives less are left out
+    threshold: Annotated[float, Field(ge=0.0001, lt=0.1)] = 0.002  # slots that the teacher gives less are left out
     processes: Positive = 2
     weight: Share = 0.9  # of the teacher in the policy's loss; the move played has the rest
-    weight_beyond: Share = 0.5  # the same far outside the ratings that teachers know …
-    known: tuple[int, int] = (1100, 2000)
-    fade: Positive = 400  # … which is so far outside; between the two it falls on a straight line
     rules_weight: Annotated[float, Field(ge=0)] = (
         0.0  # of -ln of what the legal slots have together, added to the loss …
     )
@@ -94,9 +87,8 @@ class Training:
     decay: Share = 0.4  # of all steps, at the end, down to zero
     checkpoint_seconds: Positive = 120
     validate_positions: Positive = 500_000  # between two validations
-    start: Path | None = None  # a float export of an older network, whose weights this one begins with
+    start: Path | None = None  # checkpoint of a smaller network, whose weights this one begins with
     compile: bool = False
-    processes: Positive = 1  # that share a batch, a thread each; one uses all cores by threads
     mask_processes: Positive = 1  # that find the legal moves, where legality_weight is not 1
 
 

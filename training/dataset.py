@@ -60,26 +60,21 @@ def load(data: Data, split: str, seed: int, teaching: Teaching | None = None) ->
 
 
 class Order:
-    """Which positions each step sees: every epoch is a new order of all `size`, decided by the seed alone.
+    """Which positions each step sees: every epoch is a new order of all `size`, decided by the seed alone."""
 
-    Of `sharers` processes that share each batch, this is number `sharer`.
-    """
-
-    def __init__(self, size: int, batch: int, seed: int, sharer: int = 0, sharers: int = 1) -> None:
+    def __init__(self, size: int, batch: int, seed: int) -> None:
         if size < batch:
             raise SystemExit(f"{size} positions are fewer than a batch of {batch}")
         self._size, self._batch, self._seed = size, batch, seed
-        self._sharer, self._sharers = sharer, sharers
         self._epoch, self._shuffled = -1, np.empty(0, dtype=np.int64)
 
     def indices(self, step: int) -> NDArray[np.int64]:
-        """int64 `[batch / sharers]` of batch `step`; fast as long as steps do not go back and forth between epochs."""
+        """int64 `[batch]` of batch `step`; fast as long as steps do not go back and forth between epochs."""
         epoch, within = divmod(step, self._size // self._batch)
         if epoch != self._epoch:
             self._epoch = epoch
             self._shuffled = np.random.default_rng((self._seed, epoch)).permutation(self._size)
-        batch = self._shuffled[within * self._batch : (within + 1) * self._batch]
-        return batch[self._sharer :: self._sharers]
+        return self._shuffled[within * self._batch : (within + 1) * self._batch]
 
 
 def trained_on(found: Positions, data: Data, draw: np.random.Generator) -> NDArray[np.bool_]:
@@ -108,7 +103,7 @@ def _expanded(file: Path, data: Data, seed: int) -> Dataset:
 
 def _taught(file: Path, data: Data, teaching: Teaching, skipped: Counter[str]) -> list[Dataset]:
     """The positions of a shard that there are targets for, one part for each of their files."""
-    found = sorted(teaching.folder.glob(f"{file.stem}.*.targets"))[: teaching.passes]
+    found = sorted(teaching.folder.glob(f"{file.stem}.*.targets"))
     if not found:
         return []
     shard, digest, parts = read_shard(file), digest_of(file), []

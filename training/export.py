@@ -32,10 +32,10 @@ from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run
 from training.data import PROGRESS
+from training.maia3 import LICENCE, SOURCE
 from training.network import Network
 from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats
 from training.pgn import write_pgn
-from training.targets import read_targets
 from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
@@ -172,34 +172,33 @@ def _write_contract(
 ) -> None:
     file = target.with_suffix(".onnx")
     settings = run.network
-    layers = "residual blocks" if settings.body == "convolution" else f"blocks of {settings.attention} attention"
     positions = int(str(state["step"])) * run.training.batch
     table = tomlkit.document()
     table.add(tomlkit.comment(f"{target.name}: contract and card. docs/models.md says what each key means."))
     table["network"] = {"file": file.name, "digest": "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()}
     table["contract"] = {
-        "planes": "movemask-18",
+        "planes": "movemask-24",
         "vocabulary": "movemask-1880",
         "trained_with_mask": run.training.legality_weight == 0,
     }
     table["inputs"] = {name: name for name in INPUTS}
     table["outputs"] = {"logits": "logits", "value": {"name": "value", "softmaxed": True}}
-    table["elo"] = {"default": 1500, "minimum": 800, "maximum": 2500, "scale": "lichess"}
+    table["elo"] = {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"}
     table["card"] = {
         "purpose": purpose,
         "source": "trained by this project: training/README.md",
-        "licence": "GPL-3.0-or-later",
+        "licence": "AGPL-3.0-or-later",
         "date": datetime.date.today(),
         **_data(run.data),
         **_teachers(run),
         "steps": int(str(state["step"])),
         "positions_seen": positions,
-        "architecture": f"{settings.depth} {layers} of width {settings.width}, told both ratings; from-to policy head",
+        "architecture": f"{settings.depth} residual blocks of width {settings.width}, from-to policy head",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "loss": _loss(run),
         "hardware": hardware,
         "training_seconds": round(float(str(state["seconds"]))),
-        "limits": "Knows no game history, no clock and no time control; other rating scales are not lichess's.",
+        "limits": "Knows the last two moves, no clock and no time control; other rating scales are not lichess's.",
         "variant": figures,
     }
     target.with_suffix(".toml").write_text(tomlkit.dumps(table))
@@ -219,12 +218,10 @@ def _teachers(run: Run) -> dict[str, object]:
     """Who taught the network, and which weights it began with."""
     told: dict[str, object] = {}
     if run.teaching is not None:
-        first = min(run.teaching.folder.glob("*.targets"))
-        digests = read_targets(first).about["teachers"]
-        told["teachers"] = {name: str(digest) for name, digest in digests.items()}
-        told["teachers_source"] = "Maia-1, GPL-3.0, github.com/CSSLab/maia-chess"
+        told["teacher"] = f"{SOURCE}; it saw the game so far and both ratings"
+        told["teacher_licence"] = LICENCE
     if run.training.start is not None:
-        told["started_from"] = run.training.start.stem
+        told["started_from"] = run.training.start.parent.name
     return told
 
 
@@ -235,8 +232,7 @@ def _loss(run: Run) -> str:
         return f"cross-entropy over the legal slots + {rules} + {value}"
     taught = run.teaching
     return (
-        f"over all slots, {taught.weight} of the cross-entropy to the teachers and the rest to the move played, "
-        f"{taught.weight_beyond} each far outside {taught.known[0]}-{taught.known[1]}; "
+        f"over all slots, {taught.weight} of the cross-entropy to the teacher and the rest to the move played; "
         f"+ {taught.rules_weight} of -ln the legal slots' share; + {value}"
     )
 
@@ -244,8 +240,8 @@ def _loss(run: Run) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml")
-    parser.add_argument("target", type=Path, help="such as models/movemask-3")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
+    parser.add_argument("target", type=Path, help="such as models/movemask-4")
     parser.add_argument("--hardware", required=True, help="what it was trained on")
     parser.add_argument(
         "--purpose", default="The move that a human of a given lichess rating plays, from the position alone."

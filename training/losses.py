@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from training.config import Teaching
-
 
 def policy_loss(logits: Tensor, slot: Tensor, legal: Tensor | None, legality_weight: float = 1.0) -> Tensor:
     """Mean loss in nats of `logits` `[B, A]` at the slot that was played `[B]`.
@@ -32,23 +30,15 @@ def rules_loss(logits: Tensor, legal: Tensor) -> Tensor:
     return (logits.logsumexp(1) - masked.logsumexp(1)).mean()
 
 
-def taught_loss(logits: Tensor, slot: Tensor, taught_slots: Tensor, taught: Tensor, share: Tensor) -> Tensor:
+def taught_loss(logits: Tensor, slot: Tensor, taught_slots: Tensor, taught: Tensor, share: float) -> Tensor:
     """Mean cross-entropy of `logits` `[B, A]` over all slots, from what a teacher gives to `taught_slots` `[B, K]`,
-    mixed with the slot that was played `[B]`; `share` `[B]` of it is the teacher's.
+    mixed with the slot that was played `[B]`; `share` of it is the teacher's.
 
     The teacher gives illegal slots little and slots that are left out nothing: that teaches the rules.
     """
     expected = (taught * logits.gather(1, taught_slots)).sum(1)
     played = logits.gather(1, slot[:, None])[:, 0]
     return (logits.logsumexp(1) - share * expected - (1 - share) * played).mean()
-
-
-def teachers_share(rating: Tensor, teaching: Teaching) -> Tensor:
-    """How much of the loss is the teacher's `[B]`: less for ratings `[B]` that no teacher was trained on."""
-    low, high = teaching.known
-    beyond = torch.relu(torch.maximum(low - rating, rating - high))
-    falls = max(teaching.weight - teaching.weight_beyond, 0)
-    return teaching.weight - falls * (beyond / teaching.fade).clamp(max=1)
 
 
 def value_loss(value: Tensor, result: Tensor) -> Tensor:

@@ -24,9 +24,3 @@ def nets_by_rating(folder: Path) -> dict[int, str]:
 def nearest(ratings: NDArray[np.floating], known: NDArray[np.integer]) -> NDArray[np.int64]:
     """For each rating the place of the net whose hundred ratings are nearest."""
     return np.asarray(np.abs(ratings[:, None] - (known + MIDDLE)[None, :]).argmin(axis=1), dtype=np.int64)
-
-
-def drawn(ratings: NDArray[np.floating], known: NDArray[np.integer], draw: NDArray[np.floating]) -> NDArray[np.int64]:
-    """For each rating one of the two nets around it, the nearer one more often; `draw` is uniform from 0 to 1."""
-    place = np.interp(ratings, known + MIDDLE, np.arange(len(known)))
-    return np.asarray(np.floor(place) + (draw < place % 1), dtype=np.int64)

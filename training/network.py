@@ -1,8 +1,8 @@
 """The network: planes and both ratings in, a body over the 64 squares, a from-to policy head and a value head.
 
-Bodies: a residual tower (He et al. 2015, arXiv:1512.03385) whose squeeze-and-excitation (Hu et al. 2017,
-arXiv:1709.01507; scale and bias as in lc0) knows both ratings, or attention among the squares (`training.attention`).
-The policy is a dot product of square embeddings, as in lc0's attention policy head.
+The body is a residual tower (He et al. 2015, arXiv:1512.03385) whose squeeze-and-excitation (Hu et al. 2017,
+arXiv:1709.01507; scale and bias as in lc0) knows both ratings. The policy is a dot product of square embeddings, as in
+lc0's attention policy head.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from movemask.encoding.movemask18 import PLANES
+from movemask.encoding.movemask24 import PLANES
 from movemask.encoding.vocabularies import vocabulary
 from training import config
-from training.attention import Attention
 
 RATINGS = 32  # numbers that stand for the two ratings inside
 HEAD = 64
@@ -22,13 +21,13 @@ MOVES = 1792  # from-to slots of movemask-1880; the promotions follow
 
 
 class Network(nn.Module):
-    """planes `[B, 18, 8, 8]`, Elo of both sides `[B]` → logits `[B, 1880]`, win/draw/loss logits `[B, 3]`."""
+    """planes `[B, 24, 8, 8]`, Elo of both sides `[B]` → logits `[B, 1880]`, win/draw/loss logits `[B, 3]`."""
 
     def __init__(self, settings: config.Network) -> None:
         super().__init__()
         width = settings.width
         self.ratings = nn.Sequential(nn.Linear(2, RATINGS), nn.ReLU(), nn.Linear(RATINGS, RATINGS))
-        self.body: nn.Module = Attention(settings, RATINGS) if settings.body == "attention" else Tower(settings)
+        self.body = Tower(settings)
         self.source = nn.Linear(width, HEAD)
         self.target = nn.Linear(width, HEAD)
         self.promotion = nn.Linear(width, 4)
@@ -57,7 +56,7 @@ class Network(nn.Module):
 
 
 class Tower(nn.Module):
-    """planes `[B, 18, 8, 8]`, ratings `[B, R]` → squares `[B, 64, F]`."""
+    """planes `[B, 24, 8, 8]`, ratings `[B, R]` → squares `[B, 64, F]`."""
 
     def __init__(self, settings: config.Network) -> None:
         super().__init__()

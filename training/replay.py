@@ -1,7 +1,7 @@
 """Shards → positions, all games of a shard in lockstep, by bit operations alone: no move is generated.
 
 At ply t every game that is still going has the same side to move, so a step is a few numpy operations on arrays over
-games. Boards are kept from the point of view of the side to move (`movemask.encoding.movemask18`): after each move
+games. Boards are kept from the point of view of the side to move (`movemask.encoding.movemask24`): after each move
 the two halves swap and the bytes of each bitboard with them. Equal to python-chess on every position (tested).
 """
 
@@ -19,7 +19,7 @@ from training.shards import EN_PASSANT, VOCABULARY, Shard
 
 PAWN, ROOK, KING = 0, 3, 5
 OUR_RIGHTS, THEIR_RIGHTS, EN_PASSANT_SQUARE = 12, 13, 14
-BITBOARDS = 15
+LAST_MOVES = 15  # the first of the bitboards that say what the last two moves changed
 U64 = np.uint64
 
 
@@ -27,7 +27,7 @@ U64 = np.uint64
 class Positions:
     """`N` positions, one row in each array."""
 
-    bitboards: NDArray[np.uint64]  # [N, 15], as movemask.encoding.movemask18.bitboards gives them
+    bitboards: NDArray[np.uint64]  # [N, 21], as movemask.encoding.movemask24 packs them
     halfmove: NDArray[np.uint8]  # up to 255
     ply: NDArray[np.uint16]  # moves before the position; Black is to move where it is odd
     slot: NDArray[np.int16]  # of the move that was played
@@ -68,6 +68,7 @@ def _pushed(
     boards: NDArray[np.uint64], halfmove: NDArray[np.uint8], slots: NDArray[np.int16]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint64]]:
     """Boards after the moves, seen by the other side; half-move clocks; squares jumped over."""
+    before = _sides(boards)
     source, target = _SOURCE[slots], _TARGET[slots]
     ours, theirs = boards[:, :6].copy(), boards[:, 6:12].copy()
     moved = (ours & source[:, None]) != 0
@@ -92,6 +93,11 @@ def _pushed(
     after[:, :6], after[:, 6:12] = theirs, ours
     after[:, OUR_RIGHTS], after[:, THEIR_RIGHTS] = their_rights, rights
     after[:, EN_PASSANT_SQUARE] = 0
+    ours_now, theirs_now = np.bitwise_or.reduce(ours, axis=1), np.bitwise_or.reduce(theirs, axis=1)
+    after[:, LAST_MOVES] = before[0] & ~ours_now  # left
+    after[:, LAST_MOVES + 1] = ours_now & ~before[0]  # reached
+    after[:, LAST_MOVES + 2] = before[1] & ~theirs_now  # captured
+    after[:, LAST_MOVES + 3 :] = boards[:, LAST_MOVES : LAST_MOVES + 3]
     clock = np.where(pawn | capture, 0, np.minimum(halfmove, 254) + 1).astype(np.uint8)
     return mirrored(after), clock, mirrored(jumped)
 
@@ -101,15 +107,17 @@ def _start() -> NDArray[np.uint64]:
     kinds = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
     pieces = [kind & board.occupied_co[color] for color in (True, False) for kind in kinds]
     rights = board.castling_rights
-    return np.array([*pieces, rights & chess.BB_RANK_1, rights & chess.BB_RANK_8, 0], dtype=U64)
+    return np.array([*pieces, rights & chess.BB_RANK_1, rights & chess.BB_RANK_8, 0, *[0] * 6], dtype=U64)
+
+
+def _sides(boards: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    return np.bitwise_or.reduce(boards[:, :6], axis=1), np.bitwise_or.reduce(boards[:, 6:12], axis=1)
 
 
 def _joined(parts: list[Positions]) -> Positions:
     if not parts:
-        none = np.empty(0)
-        return Positions(
-            np.empty((0, BITBOARDS), U64), none.astype("u1"), none.astype("u2"), none.astype("i2"), none.astype("i4")
-        )
+        none, boards = np.empty(0), np.empty((0, len(_start())), U64)
+        return Positions(boards, none.astype("u1"), none.astype("u2"), none.astype("i2"), none.astype("i4"))
     fields = ("bitboards", "halfmove", "ply", "slot", "game")
     return Positions(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 

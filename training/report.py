@@ -191,8 +191,8 @@ def _loaded(file: Path) -> Model:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml, for its shards")
-    parser.add_argument("model", type=Path, help="such as models/movemask-3")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml, for its shards")
+    parser.add_argument("model", type=Path, help="such as models/movemask-4")
     parser.add_argument("--beside", type=Path, help="a models folder; all in it are measured too")
     parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one column: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")

@@ -1,16 +1,15 @@
-"""Shards → targets, what Maia-1 nets expect in drawn positions: `python -m training.teacher RUN.toml --teachers FOLDER`
+"""Shards → targets, what Maia-3 expects in drawn positions: `python -m training.teacher RUN.toml --maia3 FOLDER`
 
-FOLDER holds the nets as `movemask models import` left them, named by their rating (`maia-1500`). A position is given to
-one of the two nets nearest to the mover's rating, drawn so that on average the two are mixed by how near they are; the
-net sees the game so far, the student will not. Goes on where it was killed: a file that is there and was made from the
-same shard, nets and settings is done. Files are made pass by pass, so that training may begin before all are there.
+FOLDER is what `training.maia3` made. The teacher sees the game so far and both players' ratings. Goes on where it was
+killed: a file that is there and was made from the same shard and settings is done. Files are made pass by pass, so that
+training may begin before all are there.
 """
 
 from __future__ import annotations
 
 import argparse
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,23 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from movemask.encoding.vocabularies import vocabulary
-from movemask.network.model import Model
-from movemask.network.registry import load_registry
+from movemask.network.onnx import OnnxSession
+from movemask.processes import end_with_parent
 from training.config import Data, Run, Teaching, load_run
 from training.dataset import ratings_of, trained_on
 from training.history import Histories
-from training.nearest import drawn, nets_by_rating
-from training.replay import PAWN, replay
-from training.shards import VOCABULARY, Shard, read_shard
+from training.legal import board_of
+from training.maia3 import RATINGS, TEACHER
+from training.replay import Positions, replay
+from training.shards import VOCABULARY, read_shard
 from training.targets import Targets, TargetsError, digest_of, read_targets, roots, write_targets
 
-BATCH = 64
-FIRST_PROMOTION = 1792  # in both vocabularies: the from-to slots before it are the same
-BAND, CAP = 100, 3.0  # ratings that are balanced, and the most that a game's positions are multiplied by
+BATCH = 16  # twice as fast as 64
+KNOWN = (600, 2600)  # ratings that the teacher was trained on
+QUIET, QUIETLY = (20, 80), 1.5  # plies that are drawn more often, and how much
+WEIGHTS = ((0, 1.5), (1000, 1.0), (1800, 1.7), (2200, 2.5))  # how often, from which rating of the mover
+
+Answer = tuple[NDArray[np.int64], NDArray[np.float32]]  # slots of the legal moves and their probabilities
 
 
 @dataclass(frozen=True)
@@ -44,17 +47,60 @@ class Task:
     part: int  # the pass
 
 
-def make_targets(run: Run, teachers: Path) -> int:
+class Teacher:
+    """Maia-3, asked in batches."""
+
+    def __init__(self, folder: Path) -> None:
+        self.digest = digest_of(folder / TEACHER)
+        self._session = OnnxSession(folder / TEACHER, threads=1)
+
+    def answers(
+        self, tokens: NDArray[np.float32], ratings: NDArray[np.integer], bitboards: NDArray[np.uint64]
+    ) -> list[Answer]:
+        """What it expects: tokens `[B, 64, 96]`, the mover's and the other's rating `[B, 2]`, bitboards `[B, 21]`."""
+        clipped = np.clip(ratings, *KNOWN).astype(np.float32)
+        feeds = {"tokens": tokens, **dict(zip(RATINGS, np.ascontiguousarray(clipped.T), strict=True))}
+        (logits,) = self._session.run(feeds, ["logits_move"])
+        theirs, ours = vocabulary("maia3-4352"), vocabulary(VOCABULARY)
+        found = []
+        for row, packed in zip(logits, bitboards, strict=True):
+            board = board_of(packed)
+            moves = list(board.generate_legal_moves())
+            known = row[[theirs.slot(move, board) for move in moves]]
+            weights = np.exp(known - known.max())
+            found.append((np.array([ours.slot(move, board) for move in moves]), weights / weights.sum()))
+        return found
+
+
+def packed(rows: NDArray[np.int64], answers: list[Answer], threshold: float, about: dict[str, Any]) -> Targets:
+    """The answers of those rows as targets: moves below the threshold are left out, but never the likeliest."""
+    kept = [share >= min(threshold, share.max()) for _, share in answers]
+    left_out = [share[~keep].sum() for (_, share), keep in zip(answers, kept, strict=True)]
+    shares = [share[keep] for (_, share), keep in zip(answers, kept, strict=True)]
+    slots = [slots[keep] for (slots, _), keep in zip(answers, kept, strict=True)]
+    return Targets(
+        rows.astype(np.int32),
+        np.zeros(len(rows), np.uint8),
+        np.array([len(part) for part in slots], np.uint16),
+        np.round(255 * np.array(left_out)).astype(np.uint8),
+        np.concatenate(slots).astype(np.uint16),
+        roots(np.concatenate(shares)),
+        about,
+    )
+
+
+def make_targets(run: Run, maia3: Path) -> int:
     """Makes the files that are missing; how many positions all of them hold."""
     teaching = _asked_for(run)
-    names = nets_by_rating(teachers)
     teaching.folder.mkdir(parents=True, exist_ok=True)
-    shards = sorted(run.data.folder.glob("train-*.shard"))
+    shards = sorted(run.data.folder.glob("train-?????.shard"))
+    if not shards:
+        raise SystemExit(f"{run.data.folder}: no shards; python -m training.data makes them")
     wanted = [Task(one, target_file(teaching, one, part), part) for part in range(teaching.passes) for one in shards]
-    factors = balance(run.data)
     held = 0
-    with ProcessPoolExecutor(teaching.processes) as pool, tqdm(unit=" positions", desc="targets") as bar:
-        found = [pool.submit(_made, run, task, teachers, names, factors) for task in wanted]
+    pool = ProcessPoolExecutor(teaching.processes, initializer=end_with_parent)
+    with pool, tqdm(unit=" positions", desc="targets") as bar:
+        found = [pool.submit(_made, run, task, maia3) for task in wanted]
         for number, done in enumerate(as_completed(found), 1):
             bar.total = int((held := held + done.result()) * len(wanted) / number)
             bar.update(done.result())
@@ -66,59 +112,25 @@ def target_file(teaching: Teaching, shard: Path, part: int) -> Path:
     return teaching.folder / f"{shard.stem}.{part:02}.targets"
 
 
-def students_slots(slots: NDArray[np.integer], pawn: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """lc0-1858 slots → movemask-1880 slots, `[E]`; `pawn` says whether a pawn of ours stands on the from-square.
-
-    The from-to slots are the same, castling included (the king takes the rook in both); promotions to queen, rook and
-    bishop are three to a pair of squares there and four here; a pawn that reaches the last rank without a letter is the
-    knight there.
-    """
-    known = _KNIGHT[slots]
-    pair, piece = np.divmod(slots - FIRST_PROMOTION, 3)
-    written = np.where(slots >= FIRST_PROMOTION, FIRST_PROMOTION + 4 * pair + piece, slots)
-    return np.where((known >= 0) & pawn, known, written)
-
-
 def drawn_rows(
-    shard: Shard,
-    found: Histories,
+    positions: Positions,
+    mover: NDArray[np.integer],
     data: Data,
     teaching: Teaching,
     part: int,
-    seed: tuple[int, ...],
-    factors: NDArray[np.float64],
+    draw: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """The rows that pass `part` takes: so many of each game, none of which another pass takes; rising."""
-    positions = found.positions
-    draw = np.random.default_rng((*seed, 1))
-    kept = np.flatnonzero(trained_on(positions, data, np.random.default_rng(seed)))
-    order = kept[np.lexsort((draw.random(len(kept)), positions.game[kept]))]
-    game = positions.game[order]
-    place = np.arange(len(order)) - np.searchsorted(game, game)  # within the game
-    share = teaching.per_game * factors[_band(shard.games["white_elo"], shard.games["black_elo"])]
-    many = np.floor(share + draw.random(len(share))).astype(np.int64)[game]
-    return np.sort(order[(place >= part * many) & (place < (part + 1) * many)])
+    """The rows that pass `part` takes, none of which another pass takes; rising.
 
-
-def balance(data: Data) -> NDArray[np.float64]:
-    """By band of a hundred ratings, what a game's positions are multiplied by: the root of how much rarer it is than
-    the median band, from 1 / CAP to CAP."""
-    files = sorted(data.folder.glob("train-*.shard"))
-    if not files:
-        raise SystemExit(f"{data.folder}: no shards; python -m training.data makes them")
-    bands = np.concatenate(
-        [_band(games["white_elo"], games["black_elo"]) for games in (read_shard(f).games for f in files)]
-    )
-    count = np.bincount(bands, minlength=_BANDS)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.clip(np.sqrt(np.median(count[bands]) / count), 1 / CAP, CAP))
-
-
-_BANDS = 4000 // BAND
-
-
-def _band(white: NDArray[np.integer], black: NDArray[np.integer]) -> NDArray[np.int64]:
-    return np.asarray(np.clip((white.astype(np.int64) + black) // (2 * BAND), 0, _BANDS - 1))
+    Games are mostly those of players from 1400 to 1900, and their teacher has most to say in quiet positions: those of
+    other players and from QUIET plies are taken more often.
+    """
+    starts, factors = zip(*WEIGHTS, strict=True)
+    rate = teaching.asked * np.array(factors)[np.searchsorted(starts, mover, side="right") - 1]
+    rate *= np.where((positions.ply >= QUIET[0]) & (positions.ply < QUIET[1]), QUIETLY, 1.0)
+    trained = trained_on(positions, data, draw)
+    place = draw.random(len(rate))
+    return np.flatnonzero(trained & (place >= part * rate) & (place < (part + 1) * rate))
 
 
 def _asked_for(run: Run) -> Teaching:
@@ -127,10 +139,18 @@ def _asked_for(run: Run) -> Teaching:
     return run.teaching
 
 
-def _made(run: Run, task: Task, teachers: Path, names: dict[int, str], factors: NDArray[np.float64]) -> int:
+def _made(run: Run, task: Task, maia3: Path) -> int:
     """Makes one file unless it is there; how many positions it holds."""
-    models = [_loaded(teachers, name) for name in names.values()]
-    about = _about(run, task, models)
+    teaching, teacher = _asked_for(run), _loaded(maia3)
+    about = {
+        "teacher": teacher.digest,
+        "shard": digest_of(task.shard),
+        "pass": task.part,
+        "seed": run.seed,
+        "asked": teaching.asked,
+        "threshold": teaching.threshold,
+        "opening": [run.data.opening_plies, run.data.opening_share],
+    }
     if task.file.exists():
         try:
             there = read_targets(task.file)
@@ -138,109 +158,36 @@ def _made(run: Run, task: Task, teachers: Path, names: dict[int, str], factors: 
             print(f"{error}: made again")
         else:
             if there.about != about:
-                raise SystemExit(f"{task.file}: made from another shard, other nets or settings: name another folder")
+                raise SystemExit(f"{task.file}: made from another shard, teacher or settings: name another folder")
             return len(there)
     shard = read_shard(task.shard)
     positions = replay(shard)
-    found = Histories.of(positions, shard.games["plies"].astype(np.int64))
-    number = int(task.shard.stem.rpartition("-")[2])
-    rows = drawn_rows(shard, found, run.data, _asked_for(run), task.part, (run.seed, number), factors)
-    targets = asked(
-        models, list(names), shard, found, rows, run, about, np.random.default_rng((run.seed, number, task.part))
-    )
-    write_targets(task.file, targets)
-    return len(targets)
+    histories = Histories.of(positions, shard.games["plies"].astype(np.int64))
+    ratings = np.stack(ratings_of(positions, shard.games, run.data), axis=1)
+    draw = np.random.default_rng((run.seed, int(task.shard.stem.rpartition("-")[2])))
+    rows = drawn_rows(positions, ratings[:, 0], run.data, teaching, task.part, draw)
+    for other in teaching.folder.glob(f"{task.shard.stem}.*.targets"):
+        if not other.name.split(".")[1].isdigit():  # not made by this run
+            rows = np.setdiff1d(rows, read_targets(other).rows)
+    answers: list[Answer] = []
+    for start in range(0, len(rows), BATCH):
+        some = rows[start : start + BATCH]
+        answers += teacher.answers(histories.tokens(some), ratings[some], positions.bitboards[some])
+    write_targets(task.file, packed(rows, answers, teaching.threshold, about))
+    return len(rows)
 
 
-def asked(
-    models: list[Model],
-    known: list[int],
-    shard: Shard,
-    found: Histories,
-    rows: NDArray[np.int64],
-    run: Run,
-    about: dict[str, Any],
-    draw: np.random.Generator,
-) -> Targets:
-    """What the teachers expect in those rows."""
-    teaching = _asked_for(run)
-    mover, _ = ratings_of(found.positions, shard.games, run.data)
-    teacher = drawn(mover[rows].astype(float), np.array(known), draw.random(len(rows)))
-    parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]] = []
-    for number, model in enumerate(models):
-        mine = np.flatnonzero(teacher == number)
-        for start in range(0, len(mine), BATCH):
-            places = mine[start : start + BATCH]
-            probability = expected(model, found.planes(rows[places], history=teaching.history))
-            enough = np.minimum(teaching.threshold, probability.max(axis=1, keepdims=True))
-            place, slot = np.nonzero(probability >= enough)
-            source = _SOURCES[slot]
-            pawn = found.positions.bitboards[rows[places[place]], PAWN] >> source & np.uint64(1) != 0
-            parts.append((places[place], students_slots(slot, pawn), probability[place, slot]))
-    place, slot, weight = (np.concatenate([part[i] for part in parts]) for i in range(3))
-    order = np.argsort(place, kind="stable")
-    sums = np.bincount(place, weights=weight, minlength=len(rows))
-    return Targets(
-        rows.astype(np.int32),
-        teacher.astype(np.uint8),
-        np.bincount(place, minlength=len(rows)).astype(np.uint16),
-        np.round(255 * np.clip(1 - sums, 0, 1)).astype(np.uint8),
-        slot[order].astype(np.uint16),
-        roots(weight[order]),
-        about,
-    )
-
-
-def expected(model: Model, planes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32 `[B, A]`: the plain softmax over all slots of a net."""
-    terms = model.contract
-    (logits,) = model.session.run({terms.inputs.planes: planes}, [terms.outputs.logits])
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    probability: NDArray[np.float32] = shifted / shifted.sum(axis=1, keepdims=True)
-    return probability
-
-
-@cache
-def _loaded(folder: Path, name: str) -> Model:
-    model = load_registry(folder, name, threads=1).get(name)
-    terms = model.contract.contract
-    if (terms.planes, terms.vocabulary) != ("lc0-112", "lc0-1858"):
-        raise SystemExit(f"{folder / name}.toml: a teacher has the planes lc0-112 and the vocabulary lc0-1858")
-    return model
-
-
-def _about(run: Run, task: Task, models: list[Model]) -> dict[str, Any]:
-    """What decides the content of a file, as JSON gives it back."""
-    teaching = asdict(_asked_for(run))
-    kept = {name: teaching[name] for name in ("history", "threshold", "per_game")}
-    return {
-        "shard": digest_of(task.shard),
-        "teachers": {model.name: model.digest for model in models},
-        "pass": task.part,
-        "seed": run.seed,
-        "opening": [run.data.opening_plies, run.data.opening_share],
-        **kept,
-    }
-
-
-def _knights() -> NDArray[np.int64]:
-    """For each lc0-1858 slot the knight promotion between its squares in movemask-1880, or -1."""
-    slots = {name: slot for slot, name in enumerate(vocabulary(VOCABULARY).names())}
-    return np.array([slots.get(name + "n", -1) for name in vocabulary("lc0-1858").names()], dtype=np.int64)
-
-
-_KNIGHT = _knights()
-_SOURCES = vocabulary("lc0-1858").columns()[0].astype(np.uint64)
+_loaded = cache(Teacher)
 
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description="shards -> what teachers expect")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml")
-    parser.add_argument("--teachers", type=Path, required=True, help="a models folder of imported Maia-1 nets")
+    parser = argparse.ArgumentParser(description="shards -> what a teacher expects")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
+    parser.add_argument("--maia3", type=Path, required=True, help="the folder that training.maia3 made")
     arguments = parser.parse_args()
     run = load_run(arguments.run)
-    positions = make_targets(run, arguments.teachers)
+    positions = make_targets(run, arguments.maia3)
     folder = _asked_for(run).folder
     size = sum(file.stat().st_size for file in folder.glob("*.targets"))
     print(f"{positions:,} positions, {size:,} bytes in {folder}, {size / max(positions, 1):.1f} a position")

@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from training import checkpoints, config, dataset, parallel
+from training import checkpoints, config, dataset
 from training.batches import Batch, gathered, stream
 from training.config import Run, load_run
 from training.dataset import Order
 from training.legal import legal_mask
-from training.losses import policy_loss, rules_loss, taught_loss, teachers_share, value_loss
+from training.losses import policy_loss, rules_loss, taught_loss, value_loss
 from training.network import Network
 from training.start import begin_with
 
@@ -40,15 +40,9 @@ def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
     that is used before all positions are seen. Keep the checkpoint from before it to go on with the run itself.
     """
     seen = dataset.load(run.data, "train", run.seed, run.teaching)
-    if run.training.batch % run.training.processes:
-        raise SystemExit("training.batch: the processes share it evenly: make it a multiple of training.processes")
-    parallel.together(run.training.processes, lambda group: _sitting(run, seen, group, seconds, anneal))
-
-
-def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: float, anneal: float) -> None:
     torch.manual_seed(run.seed)
     settings = run.training
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = _device()
     network = Network(run.network).to(device)
     optimizers = optimizers_of(network, settings)
     steps, done, spent = settings.positions // settings.batch, 0, 0.0
@@ -58,37 +52,24 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
     elif settings.start is not None:
         begin_with(network, settings.start)
     forward = torch.compile(network) if settings.compile else network
-    order = Order(len(seen), settings.batch, run.seed, group.number, group.size)
-    batches = stream(seen, order, done, steps, *_masks(run))
+    order = Order(len(seen), settings.batch, run.seed)
+    batches = stream(seen, order, done, steps, *_masks(run), bare=run.teaching.bare if run.teaching else 0.5)
     gone, began = 0.0, time.monotonic()
-    progress = Progress(run, network, optimizers, group.first, spent)
-    if group.first:
-        progress.held_out = held_out(run)
-        print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
-        print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
-    bar = tqdm(
-        initial=done * settings.batch,
-        total=steps * settings.batch,
-        unit=" positions",
-        mininterval=5,
-        disable=not group.first,
-    )
+    progress = Progress(run, network, optimizers, spent)
+    print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
+    print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
+    bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=5)
     stopping = _asked_to_stop()
-    over, stop = 0.0, False
+    stop = False
     while done < steps and not stop:
         before = time.monotonic()
         batch = next(batches).to(device)
         progress.waited += time.monotonic() - before
-        _schedule(optimizers, settings, done / steps, max(1 - over, 0))
         gone += min(time.monotonic() - began, STOPPED)
         began = time.monotonic()
-        wants = next(stopping) or gone >= seconds or over >= 1
-        told = [
-            gone / anneal if group.first else 0.0,
-            float(wants),
-        ]  # all have the first one's clock, and stop together
-        policy, value, (over, stops) = _step(forward, network, optimizers, batch, run, group, told)
-        done, stop = done + 1, stops > 0
+        _schedule(optimizers, settings, done / steps, max(1 - gone / anneal, 0))
+        policy, value = _step(forward, network, optimizers, batch, run)
+        done, stop = done + 1, next(stopping) or gone >= min(seconds, anneal)
         bar.update(settings.batch)
         progress.after(done, policy, value, last=done == steps or stop)
     bar.close()
@@ -98,13 +79,11 @@ def _sitting(run: Run, seen: dataset.Dataset, group: parallel.Group, seconds: fl
 class Progress:
     """What a sitting leaves behind: log lines, checkpoints, and where the loss is no number the reason for the end."""
 
-    def __init__(
-        self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], writes: bool, spent: float
-    ) -> None:
-        self._run, self._network, self._optimizers, self._writes, self._spent = run, network, optimizers, writes, spent
+    def __init__(self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], spent: float) -> None:
+        self._run, self._network, self._optimizers, self._spent = run, network, optimizers, spent
         self._clock = self._saved = time.monotonic()
+        self._held_out = held_out(run)
         self.waited = 0.0
-        self.held_out: Batch | None = None
 
     def after(self, done: int, policy: Tensor, value: Tensor, *, last: bool) -> None:
         """Called after each step; `done` steps are behind, the `last` one of the sitting among them or not."""
@@ -115,15 +94,13 @@ class Progress:
             > (done - 1) * settings.batch // settings.validate_positions
         ):
             _require_finite(policy, done)
-            if self._writes:
-                self._log(done, policy, value)
-        if self._writes and (last or time.monotonic() - self._saved >= settings.checkpoint_seconds):
+            self._log(done, policy, value)
+        if last or time.monotonic() - self._saved >= settings.checkpoint_seconds:
             self._saved = time.monotonic()
             spent = self._spent + self._saved - self._clock
-            checkpoints.save(self._run.folder, _state(self._run, self._network, self._optimizers, done, spent))
+            checkpoints.save(self._run.folder, _state(self._network, self._optimizers, done, spent))
 
     def _log(self, done: int, policy: Tensor, value: Tensor) -> None:
-        assert self.held_out is not None
         elapsed = time.monotonic() - self._clock
         line = {
             "step": done,
@@ -132,7 +109,8 @@ class Progress:
             "waited_share": round(self.waited / elapsed, 4),
             "loss": round(policy.item(), 4),
             "value_loss": round(value.item(), 4),
-            **validate(self._network, self.held_out, "cuda" if torch.cuda.is_available() else "cpu"),
+            **validate(self._network, self._held_out.without_moves(), _device()),
+            "with_moves": validate(self._network, self._held_out, _device()),
         }
         with open(self._run.folder / "log.jsonl", "a") as log:
             log.write(json.dumps(line) + "\n")
@@ -165,16 +143,13 @@ def _step(
     optimizers: list[torch.optim.Optimizer],
     batch: Batch,
     run: Run,
-    group: parallel.Group,
-    told: list[float],
-) -> tuple[Tensor, Tensor, list[float]]:
-    """One step of all optimizers; both losses, and the sum of what each process of the group tells."""
+) -> tuple[Tensor, Tensor]:
+    """One step of all optimizers; both losses."""
     with torch.autocast(batch.slot.device.type, dtype=torch.bfloat16):
         logits, value = forward(*batch.inputs())
     logits = logits.float()
     if run.teaching is not None and batch.taught is not None and batch.taught_slots is not None:
-        share = teachers_share(batch.elo_self, run.teaching)
-        policy = taught_loss(logits, batch.slot, batch.taught_slots, batch.taught, share)
+        policy = taught_loss(logits, batch.slot, batch.taught_slots, batch.taught, run.teaching.weight)
         if batch.legal is not None:
             policy = policy + run.teaching.rules_weight * rules_loss(logits[: len(batch.legal)], batch.legal)
     else:
@@ -183,11 +158,10 @@ def _step(
     for optimizer in optimizers:
         optimizer.zero_grad(set_to_none=True)
     (policy + run.training.value_weight * outcome).backward()
-    heard = group.averaged(network, told)
     nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     for optimizer in optimizers:
         optimizer.step()
-    return policy.detach(), outcome.detach(), heard
+    return policy.detach(), outcome.detach()
 
 
 def _masks(run: Run) -> tuple[int, float]:
@@ -202,7 +176,7 @@ def optimizers_of(network: Network, settings: config.Training) -> list[torch.opt
     matrices = [
         parameter
         for name, parameter in network.body.named_parameters()
-        if settings.optimizer == "muon" and parameter.ndim == 2 and min(parameter.shape) >= 32 and "place" not in name
+        if settings.optimizer == "muon" and parameter.ndim == 2 and min(parameter.shape) >= 32
     ]
     chosen = {id(parameter) for parameter in matrices}
     others = [parameter for parameter in network.parameters() if id(parameter) not in chosen]
@@ -236,13 +210,10 @@ def held_out(run: Run) -> Batch:
     return gathered(split, rows, legal_mask(split.positions.bitboards[rows]))
 
 
-def _state(
-    run: Run, network: Network, optimizers: list[torch.optim.Optimizer], done: int, spent: float
-) -> dict[str, Any]:
+def _state(network: Network, optimizers: list[torch.optim.Optimizer], done: int, spent: float) -> dict[str, Any]:
     return {
         "network": network.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-        "settings": repr(run.network),
         "step": done,
         "seconds": spent,
     }
@@ -251,11 +222,10 @@ def _state(
 def _restored(
     state: dict[str, Any], run: Run, network: Network, optimizers: list[torch.optim.Optimizer]
 ) -> tuple[int, float]:
-    if state["settings"] != repr(run.network):
-        raise SystemExit(
-            f"{run.folder} holds a checkpoint of another network, {state['settings']}: name another folder"
-        )
-    network.load_state_dict(state["network"])
+    try:
+        network.load_state_dict(state["network"])
+    except RuntimeError:
+        raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
     for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(kept)
     return int(state["step"]), float(state["seconds"])
@@ -264,6 +234,10 @@ def _restored(
 def _require_finite(loss: Tensor, step: int) -> None:
     if not torch.isfinite(loss):
         raise SystemExit(f"step {step}: the loss is {loss.item()}; the last checkpoint is kept: lower learning_rate")
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _parameters(network: nn.Module) -> int:
@@ -282,7 +256,7 @@ def _asked_to_stop() -> Iterator[bool]:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="train, or go on training, the network of a run")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-3.toml")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
     parser.add_argument("--seconds", type=float, default=inf, help="stop after a sitting of this long")
     parser.add_argument(
         "--anneal", type=float, default=inf, help="bring the rates down to zero in so many seconds, then stop"

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.position import Position, boards_of
+from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.movemask18 import encode_all
 from tests.encoding.test_lc0_planes import slow_block
 from tests.ground_truth import perft, tricky
@@ -44,3 +45,26 @@ def test_en_passant_is_marked_only_where_it_can_be_taken() -> None:
 def test_chess960_castling_rooks() -> None:
     planes = encode(Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True))
     assert np.argwhere(planes[12]).tolist() == [[0, 1], [0, 6]]
+
+
+def test_the_last_two_moves_are_seen_from_the_mover_and_a_bare_fen_has_none() -> None:
+    """What a user would lose: `moves` that say more than the FEN, and a recapture that is seen as one."""
+    moves = ["e2e4", "d7d5", "e4d5", "d8d5"]
+    position = Position.read(moves=moves)
+    planes = plane_encoder("movemask-24").encode(position)
+    seen = [[chess.square_name(8 * rank + file) for rank, file in np.argwhere(plane)] for plane in planes[18:]]
+    assert seen == [["d8"], ["d5"], ["d5"], ["e4"], ["d5"], ["d5"]]
+    mirrored = plane_encoder("movemask-24").encode(Position.read(moves=moves[:3]))
+    seen = [[chess.square_name(8 * rank + file) for rank, file in np.argwhere(plane)] for plane in mirrored[18:]]
+    assert seen == [["e5"], ["d4"], ["d4"], ["d2"], ["d4"], []]  # with Black to move the ranks are flipped
+    bare = plane_encoder("movemask-24").encode(Position.read(position.fen))
+    np.testing.assert_array_equal(bare[:18], planes[:18])
+    np.testing.assert_array_equal(bare[:18], encode(position))
+    assert not bare[18:].any()
+
+
+def test_castling_leaves_two_squares_and_reaches_two() -> None:
+    planes = plane_encoder("movemask-24").encode(Position.read("4k3/8/8/8/8/8/8/4K2R w K - 0 1", ["e1g1"]))
+    assert np.argwhere(planes[18]).tolist() == [[7, 4], [7, 7]]
+    assert np.argwhere(planes[19]).tolist() == [[7, 5], [7, 6]]
+    assert not planes[20:].any()

@@ -17,7 +17,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.encoding import movemask18 as movemask_planes
+from movemask.board.position import Position
+from movemask.encoding import movemask24 as movemask_planes
 from movemask.encoding.vocabularies import vocabulary
 from training import dataset
 from training.config import Data, load_run
@@ -60,7 +61,9 @@ def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> 
         board = chess.Board()
         for ply, move in enumerate(moves):
             row = rows[number, ply]
-            assert found.bitboards[row].tolist() == movemask_planes.bitboards(board).tolist(), board.fen()
+            assert found.bitboards[row].tolist() == movemask_planes.bitboards(Position(board.copy())).tolist(), (
+                board.fen()
+            )
             assert found.halfmove[row] == board.halfmove_clock
             assert found.black[row] == (board.turn == chess.BLACK)
             assert slots.move(int(found.slot[row]), board) == move
@@ -271,5 +274,5 @@ def test_a_misspelt_key_of_a_run_is_named(tmp_path: Path) -> None:
 
 def test_the_runs_of_this_repository_can_be_read() -> None:
     files = sorted(Path(__file__, "../../../training/runs").resolve().rglob("*.toml"))
-    assert len(files) > 5
+    assert files
     assert len({load_run(file).folder for file in files}) == len(files)

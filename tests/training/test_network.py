@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,20 +12,17 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="training: torch is not installed (requirements/training.txt)")
 
-from movemask.encoding import movemask18 as movemask_planes
-from movemask.tasks import installation
+from movemask.board.position import Position
+from movemask.encoding import movemask24 as movemask_planes
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
-from tests.weight_files import Made
-from training import checkpoints, config, dataset, teacher, train
-from training.attention import SquareBlock
+from training import checkpoints, config, dataset, train
 from training.batches import gathered, planes_of, stream
 from training.config import Run
 from training.data import make_shards
 from training.dataset import Order
 from training.legal import legal_mask
-from training.losses import policy_loss, rules_loss, taught_loss, teachers_share, value_loss
+from training.losses import policy_loss, rules_loss, taught_loss, value_loss
 from training.network import Network
-from training.onnx_file import feeds_of, write_floats
 from training.replay import replay
 from training.start import begin_with
 
@@ -69,32 +64,10 @@ def test_games_without_a_result_do_not_teach_the_value() -> None:
     assert value_loss(value, torch.full((4,), -1)).item() == 0
 
 
-@pytest.mark.parametrize("kind", ["softmax", "softmax_one", "linear"])
-def test_attention_weighs_as_its_name_says(kind: str) -> None:
-    torch.manual_seed(1)
-    block = SquareBlock(config.Network(body="attention", width=16, heads=2, attention=kind))  # type: ignore[arg-type]
-    if block.bias is not None:
-        torch.nn.init.normal_(block.bias)
-    queries, keys, values = torch.randn(3, 2, 2, 64, 8)
-    mixed = block._mixed(queries, keys, values).detach().numpy()
-    for place in (0, 17, 63):
-        q, k, v = queries[1, 1, place].numpy(), keys[1, 1].numpy(), values[1, 1].numpy()
-        if kind == "linear":
-            elu = np.where(q > 0, q + 1, np.exp(q)), np.where(k > 0, k + 1, np.exp(k))
-            weights = elu[1] @ elu[0]
-            weights = weights / weights.sum()
-        else:
-            assert block.bias is not None
-            weights = np.exp(k @ q / 8**0.5 + block.bias[1, place].detach().numpy())
-            weights = weights / (weights.sum() + (kind == "softmax_one"))
-        np.testing.assert_allclose(mixed[1, 1, place], weights @ v, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("body", ["convolution", "attention"])
-def test_the_ratings_reach_the_policy_and_the_value(body: str) -> None:
+def test_the_ratings_reach_the_policy_and_the_value() -> None:
     torch.manual_seed(2)
-    network = Network(config.Network(body=body, width=16, depth=1, heads=2)).eval()  # type: ignore[arg-type]
-    board = movemask_planes.bitboards(chess.Board())[None]
+    network = Network(config.Network(width=16, depth=1)).eval()
+    board = movemask_planes.bitboards(Position(chess.Board()))[None]
     planes = torch.from_numpy(movemask_planes.expand(board, np.array([0]), np.array([False]))).repeat(3, 1, 1, 1)
     with torch.no_grad():
         logits, value = network(planes, torch.tensor([1100.0, 2200, 1100]), torch.tensor([1500.0, 1500, 2000]))
@@ -107,7 +80,7 @@ def test_the_ratings_reach_the_policy_and_the_value(body: str) -> None:
 def test_a_cooled_network_gives_its_logits_divided_and_the_same_value() -> None:
     torch.manual_seed(5)
     network = Network(config.Network(width=16, depth=1)).eval()
-    planes, ratings = torch.rand(3, 18, 8, 8), torch.full((3,), 1500.0)
+    planes, ratings = torch.rand(3, 24, 8, 8), torch.full((3,), 1500.0)
     with torch.no_grad():
         logits, value = network(planes, ratings, ratings)
         network.cool(1.25)
@@ -179,8 +152,8 @@ def test_a_taught_loss_is_the_cross_entropy_to_the_mixture_over_all_slots() -> N
     logits = torch.randn(6, 1880, dtype=torch.float64)
     slots = torch.stack([torch.randperm(1880)[:5] for _ in range(6)])
     weights = torch.softmax(torch.randn(6, 5, dtype=torch.float64), 1)
-    played, share = torch.randint(0, 1880, (6,)), torch.tensor([0, 0.2, 0.5, 0.9, 1, 1], dtype=torch.float64)
-    mixture = torch.zeros(6, 1880, dtype=torch.float64).scatter_add_(1, slots, weights) * share[:, None]
+    played, share = torch.randint(0, 1880, (6,)), 0.7
+    mixture = torch.zeros(6, 1880, dtype=torch.float64).scatter_add_(1, slots, weights) * share
     mixture[torch.arange(6), played] += 1 - share
     expected = -(mixture * torch.log_softmax(logits, 1)).sum(1).mean()
     assert taught_loss(logits, played, slots, weights, share).item() == pytest.approx(expected.item(), rel=1e-12)
@@ -197,73 +170,66 @@ def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_t
     assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_beyond_the_ratings_that_teachers_know_the_moves_played_carry_more() -> None:
-    teaching = config.Teaching(weight=0.9, weight_beyond=0.5, known=(1100, 2000), fade=400)
-    ratings = torch.tensor([700.0, 900, 1100, 1600, 2000, 2200, 2400, 3000])
-    found = teachers_share(ratings, teaching).tolist()
-    assert found == pytest.approx([0.5, 0.7, 0.9, 0.9, 0.9, 0.7, 0.5, 0.5])
-    assert teachers_share(ratings, config.Teaching(weight=0.3)).tolist() == pytest.approx([0.3] * 8)
+def test_the_last_moves_are_left_out_of_about_the_share_that_is_asked_for_and_nothing_else_is(tmp_path: Path) -> None:
+    run = small_run(tmp_path)
+    seen = dataset.load(run.data, "train", run.seed)
+    order = Order(len(seen), 64, run.seed)
+    kept = []
+    for step, batch in enumerate(stream(seen, order, 0, 8, mask_processes=0, bare=0.5)):
+        whole = gathered(seen, order.indices(step))
+        assert torch.equal(batch.bitboards[:, :15], whole.bitboards[:, :15])
+        known = (whole.bitboards[:, 15:] != 0).any(1)
+        left = (batch.bitboards[:, 15:] != 0).any(1)
+        assert torch.equal(batch.bitboards[left], whole.bitboards[left])
+        kept.append(left.sum() / known.sum())
+    assert 0.4 < np.mean(kept) < 0.6
 
 
-def test_a_deeper_network_begins_with_the_answers_of_the_export_it_starts_from(tmp_path: Path) -> None:
+def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(tmp_path: Path) -> None:
     run = small_run(tmp_path, positions=256)
     train.train(run)
-    older = Network(run.network).eval()
     state = checkpoints.load(run.folder)
     assert state is not None
+    older = Network(run.network).eval()
     older.load_state_dict(state["network"])
     split = dataset.load(run.data, "train", 1)
     batch = gathered(split, np.arange(40))
-    file = tmp_path / "older.onnx"
-    write_floats(older, batch, file)
-    for depth in (1, 3):
-        deeper = Network(config.Network(width=32, depth=depth))
-        begin_with(deeper, file)
+    file = run.folder / checkpoints.LAST
+    for width, depth in ((32, 1), (32, 3), (48, 2)):
+        larger = Network(config.Network(width=width, depth=depth))
+        begin_with(larger, file)
         with torch.no_grad():
-            for mine, its in zip(deeper.eval()(*batch.inputs()), older(*batch.inputs()), strict=True):
-                torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-5)
-        deeper.train()(*batch.inputs())[0].logsumexp(1).sum().backward()
-        assert all(parameter.grad.abs().max() > 0 for parameter in deeper.body.blocks[-1].second_norm.parameters())
-    with pytest.raises(SystemExit, match="as wide and no deeper"):
+            for mine, its in zip(larger.eval()(*batch.inputs()), older(*batch.inputs()), strict=True):
+                torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-4)
+        larger.train()(*batch.inputs())[0].logsumexp(1).sum().backward()
+        assert all(parameter.grad.abs().max() > 0 for parameter in larger.body.blocks[-1].second_norm.parameters())
+    with pytest.raises(SystemExit, match="more than the run's network"):
         begin_with(Network(config.Network(width=16, depth=1)), file)
-    assert feeds_of(batch)["planes"].shape == (40, 18, 8, 8)
 
 
-TAUGHT = """
-folder = "{folder}/run"
-[data]
-folder = "{folder}/shards"
-games = ["{folder}/games.csv.zst"]
-[teaching]
-folder = "{folder}/targets"
-[network]
-width = 16
-depth = 1
-[training]
-positions = {positions}
-batch = 64
-processes = 2
-validate_positions = 256
-"""
+def test_a_network_that_learns_to_see_the_last_moves_begins_with_its_answers_without_them(
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(6)
+    network = Network(config.Network(width=16, depth=1))
+    weights = network.state_dict()
+    stem = weights["body.stem.weight"].view(16, 9, 24)
+    stem[:, :, 18:] = 0
+    older = {**weights, "body.stem.weight": stem[:, :, :18].reshape(16, 9 * 18)}
+    torch.save({"network": older}, tmp_path / "older.pt")
+    newer = Network(config.Network(width=16, depth=1))
+    begin_with(newer, tmp_path / "older.pt")
+    inputs = torch.rand(3, 24, 8, 8), torch.full((3,), 1500.0), torch.full((3,), 1700.0)
+    with torch.no_grad():
+        torch.testing.assert_close(newer.eval()(*inputs), network.eval()(*inputs))
 
 
-def test_two_processes_learn_from_a_teacher_and_anneal_when_told(tmp_path: Path) -> None:
-    small_run(tmp_path)
-    for rating in (1100, 1900):
-        installation.import_lc0(Made(seed=rating).write(tmp_path, f"made-{rating}.pb.gz"), tmp_path / "nets")
-    file = tmp_path / "run.toml"
-    file.write_text(TAUGHT.format(folder=tmp_path, positions=512))
-    teacher.make_targets(config.load_run(file), tmp_path / "nets")
-    command = [sys.executable, "-m", "training.train", str(file)]
-    subprocess.run(command, check=True, timeout=300)
-    state = checkpoints.load(tmp_path / "run")
-    assert state is not None
-    assert state["step"] == 8
-    lines = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
-    assert [line["positions"] for line in lines] == [256, 512]
-    file.write_text(TAUGHT.format(folder=tmp_path, positions=10**9))
-    subprocess.run([*command, "--anneal", "1"], check=True, timeout=300)
-    annealed = checkpoints.load(tmp_path / "run")
+def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(tmp_path: Path) -> None:
+    run = small_run(tmp_path, positions=10**7)
+    train.train(run, anneal=1)
+    annealed = checkpoints.load(run.folder)
     assert annealed is not None
-    assert 8 < annealed["step"] < 10**9 // 64
+    assert 0 < annealed["step"] < 10**7 // 64
     assert all(group["lr"] < group["peak"] for one in annealed["optimizers"] for group in one["param_groups"])
+    line = json.loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
+    assert line["with_moves"]["cross_entropy"] != line["cross_entropy"]

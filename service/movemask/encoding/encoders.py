@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from movemask.board.boards import Boards
 from movemask.board.position import Position
-from movemask.encoding import fen_tokens, lc0, maia, movemask18, pgx
+from movemask.encoding import fen_tokens, lc0, maia, movemask18, movemask24, pgx
 from movemask.encoding.lc0 import HistoryFill
 from movemask.errors import ContractError
 
@@ -64,6 +64,7 @@ _ENCODERS: dict[str, PlaneEncoder] = {
         PlaneEncoder("maia3-tokens-12", (64, maia.PIECES), False, _each(maia.encode_maia3)),
         PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(maia.encode_maia3_history)),
         PlaneEncoder("movemask-18", (movemask18.PLANES, 8, 8), False, movemask18.encode_all),
+        PlaneEncoder("movemask-24", (movemask24.PLANES, 8, 8), True, movemask24.encode_all),
         PlaneEncoder("pgx-119", (8, 8, pgx.PLANES), True, _each(pgx.encode)),
     )
 }
