@@ -17,7 +17,7 @@ MovemaskError
 │   └── LimitExceeded           more than a limit allows
 ├── CapacityError               the service cannot take it now; retry later
 │   ├── Overloaded              the queue is full
-│   ├── RateLimited             the client has had its share
+│   ├── RateLimited             the client exceeds its rate
 │   └── ShuttingDown            the service is stopping
 ├── ModelError                  the network or its contract is at fault
 │   ├── ContractError           the TOML file, or an ONNX file that does not match it

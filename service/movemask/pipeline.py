@@ -12,6 +12,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -48,7 +49,7 @@ class _Done:
 
 
 class Events:
-    """Event observer. The base class ignores every event. All but `delivered` are called on the queue's threads."""
+    """Event observer, called on the queue's threads. The base class ignores every event."""
 
     def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
         """A network ran a batch of `size`; `waited` is each query's time in the queue, `waiting` the queue's length."""
@@ -59,11 +60,17 @@ class Events:
     def judged(self, count: int) -> None:
         """Answers by vectorised rules were compared with python-chess."""
 
+
+class Caller:
+    """Who asks a pipeline. Callers with the same `client` take turns in the queue as one."""
+
+    client = ""
+
     def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
         """The results of one submission are back in the task that asked; the network ran on `ran` of its positions."""
 
 
-_NO_EVENTS = Events()
+_NO_EVENTS, _NOBODY = Events(), Caller()
 
 
 class Pipeline:
@@ -108,6 +115,7 @@ class Pipeline:
         self._network = network or model.evaluate
         self._events = events
         self._random = random.Random()
+        self._caller = _NOBODY
         self._queue = Queue[Query, Answer, _Done](
             model.name,
             self._answer,
@@ -128,6 +136,12 @@ class Pipeline:
         """Queries that wait for a batch."""
         return self._queue.waiting
 
+    def for_caller(self, caller: Caller) -> Pipeline:
+        """This pipeline, with the same queue, on behalf of a caller."""
+        own = copy(self)
+        own._caller = caller
+        return own
+
     async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
         """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
 
@@ -136,7 +150,7 @@ class Pipeline:
         """
         if not queries:
             return []
-        delivery = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)))
+        delivery = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
         results: list[R | MovemaskError] = []
         ran = 0
         for one in delivery.results:
@@ -145,7 +159,7 @@ class Pipeline:
             else:
                 ran += one[0]
                 results.append(one[1])
-        self._events.delivered(self.model.name, delivery, ran)
+        self._caller.delivered(self.model.name, delivery, ran)
         return results
 
     def close(self) -> None:

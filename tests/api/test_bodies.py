@@ -18,8 +18,8 @@ from pydantic import BaseModel, field_validator
 
 from movemask.api.app import create_app
 from movemask.api.bodies import BodyLimits
-from movemask.api.direct import Direct, DirectRoute
-from movemask.api.services import Services
+from movemask.api.routes import Router
+from movemask.api.services import AppServices
 from movemask.settings import Settings
 from tests.networks import write_fake
 
@@ -148,7 +148,7 @@ class Noted(BaseModel):
 
 @pytest.mark.parametrize(("text", "status"), [("good", 200), ("bad", 422)])
 def test_a_large_body_is_validated_off_the_event_loop_and_each_once(tmp_path: Path, text: str, status: int) -> None:
-    async def noted(asked: Noted, request: Request, held: Services) -> Response:
+    async def noted(request: Noted, http: Request, services: AppServices) -> Response:
         return Response(threading.current_thread().name)
 
     async def story() -> None:
@@ -156,8 +156,9 @@ def test_a_large_body_is_validated_off_the_event_loop_and_each_once(tmp_path: Pa
         app = create_app(
             Settings.read(models_dir=tmp_path / "m", database_url=f"sqlite:///{tmp_path}/audit.db", threads=1)
         )
-        route = DirectRoute("/noted", Noted, noted, lambda _: BodyLimits(10_000_000, 100, 100, 100))
-        app.add_middleware(Direct, routes=(route,))
+        router = Router(tags=["tests"])
+        router.post("/noted", limits=lambda _: BodyLimits(10_000_000, 100, 100, 100))(noted)
+        app.router.routes.extend(router.posts)
         transport = httpx2.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),

@@ -15,7 +15,6 @@ from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
 from movemask.api.connections import MAX_HEADERS, MAX_PIPELINED, Connection, ConnectionTracker, Limits
-from movemask.api.refusal import refuse
 from movemask.api.server import listen
 
 
@@ -127,7 +126,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def refusing(scope: Any, receive: Any, send: Any) -> None:
-    await refuse(PlainTextResponse("too large", 413), scope, receive, send)
+    await PlainTextResponse("too large", 413)(scope, receive, send)
 
 
 async def sent(port: int, *parts: bytes) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -205,25 +204,24 @@ def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(setti
     asyncio.run(story())
 
 
-def test_a_large_batch_is_refused_before_it_is_parsed_when_the_queue_is_full(settings: Settings, gate: Gated) -> None:
+def test_an_idle_service_takes_what_its_limit_says_and_single_positions_beside(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings.model_copy(update={"max_queue": 1000}), prepare=gate)
+        app = create_app(settings.model_copy(update={"max_queue": 1024}), prepare=gate)
         transport = httpx2.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
             httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
         ):
-            body = {"positions": [{"fen": "startpos"}] * 800}
-            first = asyncio.create_task(web.post("/v1/policy/batch", json=body))
+            body = {"positions": [{"fen": "startpos", "elo": {"self": 1500, "opponent": 1500}}] * 256}
+            first = [asyncio.create_task(web.post("/v1/policy/batch", json=body)) for _ in range(4)]
             await begun(gate)
-            broken = (json.dumps(body)[:-2] + " " * 40_000).encode()
-            refused = await web.post("/v1/policy/batch", content=broken, headers={"Content-Type": "application/json"})
-            assert refused.status_code == 503
-            assert "the queue takes 875 of large requests" in refused.json()["detail"]
             small = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+            refused = await web.post("/v1/policy/batch", json=body)
+            assert refused.status_code == 503
+            assert "the queue takes 1024" in refused.json()["detail"]
             gate.open.set()
             assert (await small).status_code == 200
-            assert len((await first).json()["results"]) == 800
+            assert [(await one).status_code for one in first] == [200] * 4
 
     asyncio.run(story())
 

@@ -198,8 +198,8 @@ def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any
         await waiting(queue, 12)
         second = asyncio.create_task(ask(queue, range(4)))
         await waiting(queue, 16)
-        with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 16") as caught:
-            await ask(queue, [1])
+        with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 18") as caught:
+            await ask(queue, range(3))
         assert caught.value.retry_after >= 1
         gate.open.set()
         await asyncio.gather(first, second)

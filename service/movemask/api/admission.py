@@ -1,22 +1,116 @@
-"""`Admission`: middleware that bounds the bytes of bodies and large answers in flight, before a body is read."""
+"""`AdmissionControl`: middleware that refuses a request before its body is read, by key, rate and bytes in flight."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.access import client_of
+from movemask.api.auth import Authenticate
+from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
-from movemask.api.refusal import refuse
-from movemask.errors import Overloaded
+from movemask.api.problems import ProblemError
+from movemask.api.telemetry import RequestContext, context_of
+from movemask.errors import CapacityError, Overloaded, RateLimited
+from movemask.settings import Settings
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
 
 #: Paths that are answered however much is in flight.
-PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+
+#: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
+_FREE = _PROBES | {"/"}
+_FREE_FILES = "/page/"
+
+#: Clients that are remembered before those with a full bucket are forgotten.
+_MANY = 10_000
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """What a client may still ask for now, and its positions in flight."""
+
+    tokens: float
+    at: float
+    in_flight: int = 0
+
+
+class RateLimit:
+    """A token bucket for each client of this process: positions a second, and positions in flight; 0 for no limit."""
+
+    def __init__(self, rate: float, burst: int, in_flight: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._most, self._clock = rate, burst, in_flight, clock
+        self._buckets: dict[str, _Bucket] = {}
+        self._forgot = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._rate or self._most)
+
+    def take(self, context: RequestContext, positions: int) -> None:
+        """Makes the positions that a request has taken `positions`; raises RateLimited if its client may not have
+        them. A request larger than the burst is let through when the bucket is full, and paid for afterwards."""
+        bucket, taken = self._bucket(context.client), context.taken
+        if self._rate:
+            missing = min(positions, self._burst) - taken - bucket.tokens
+            if missing > 0:
+                raise RateLimited(
+                    f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s "
+                    f"(burst {self._burst})",
+                    retry_after=max(1, math.ceil(missing / self._rate)),
+                )
+        others = bucket.in_flight - taken
+        if self._most and others and others + positions > self._most:
+            raise RateLimited(
+                f"too many positions in flight: {positions} requested beside {others}, limit {self._most}",
+                retry_after=1,
+            )
+        bucket.tokens -= positions - taken
+        bucket.in_flight += positions - taken
+        context.taken = positions
+
+    def release(self, context: RequestContext) -> None:
+        """Ends a request: its positions are no longer in flight."""
+        self._buckets[context.client].in_flight -= context.taken
+
+    def headers(self, client: str) -> list[tuple[bytes, bytes]]:
+        """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
+        if not self._rate:
+            return []
+        tokens = self._bucket(client).tokens
+        window = math.ceil(self._burst / self._rate)
+        full = math.ceil((self._burst - tokens) / self._rate)
+        return [
+            (b"ratelimit-policy", f'"positions";q={self._burst};w={window}'.encode()),
+            (b"ratelimit", f'"positions";r={max(0, int(tokens))};t={full}'.encode()),
+        ]
+
+    def _bucket(self, client: str) -> _Bucket:
+        """The bucket of a client, filled up to now."""
+        now = self._clock()
+        bucket = self._buckets.get(client)
+        if bucket is None:
+            if len(self._buckets) >= _MANY and now - self._forgot > 1:
+                self._forget(now)
+            bucket = self._buckets[client] = _Bucket(self._burst, now)
+        bucket.tokens, bucket.at = min(self._burst, bucket.tokens + (now - bucket.at) * self._rate), now
+        return bucket
+
+    def _forget(self, now: float) -> None:
+        """Forgets clients that would begin anew anyway."""
+        self._forgot = now
+        self._buckets = {
+            client: bucket
+            for client, bucket in self._buckets.items()
+            if bucket.in_flight or (self._rate and bucket.tokens + (now - bucket.at) * self._rate < self._burst)
+        }
 
 
 class BytesInFlight:
@@ -75,33 +169,46 @@ class Reservation:
             self._bytes = 0
 
 
-class Admission:
-    """Answers 503 at once if too many bytes of bodies and answers are in flight. A lone request is always let through,
-    and so are the probes."""
+class AdmissionControl:
+    """ASGI middleware: 401 and 403 by the client's key, 429 when it exceeds its rate, plus the RateLimit headers, and
+    503 when too many bytes are in flight.
 
-    def __init__(self, app: ASGIApp, in_flight: BytesInFlight, metrics: Metrics) -> None:
+    A request counts as one position before its body is read, valid or not; its route takes the others once they are
+    known. A lone request is always let through, and so are the probes.
+    """
+
+    def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics) -> None:
         self._app = app
-        self._in_flight = in_flight
+        self._authenticate = Authenticate(keys)
+        self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight)
+        self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in PROBES:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        client = client_of(scope)
-        reserved = Reservation(self._in_flight, client)
-        begun = complete = False
+        context, path = context_of(scope), scope["path"]
+        try:
+            self._authenticate(scope, context)
+        except ProblemError as error:
+            self._metrics.problem(error.problem)
+            await problems.response(error.problem, error.headers)(scope, receive, send)
+            return
+        if path in _PROBES:
+            await self._app(scope, receive, send)
+            return
+        limited = bool(self._rate) and path not in _FREE and not path.startswith(_FREE_FILES)
+        reserved = Reservation(self._in_flight, context.client)
 
         async def counted() -> Message:
-            nonlocal complete
             message = await receive()
-            complete = not message.get("more_body")
             reserved.add(len(message.get("body", b"")))
             return message
 
         async def send_in_pieces(message: Message) -> None:
-            nonlocal begun
-            begun = True
+            if limited and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *self._rate.headers(context.client)]
             body = message.get("body", b"")
             if len(body) <= _PIECE:
                 await send(message)
@@ -112,16 +219,17 @@ class Admission:
                 await send({**message, "body": body[start : start + _PIECE], "more_body": more})
 
         try:
-            self._in_flight.make_room(0, client)
-            await self._app(scope, counted, send_in_pieces)
-        except Overloaded as error:
-            if begun:
-                raise
+            if limited:
+                context.take = partial(self._rate.take, context)
+                context.take(1)
+            self._in_flight.make_room(0, context.client)
+        except CapacityError as error:
             problem = problems.problem_of(error)
             self._metrics.problem(problem)
-            if complete:  # nothing more comes but the client's end
-                await problems.response(problem)(scope, receive, send)
-            else:
-                await refuse(problems.response(problem), scope, receive, send)
+            await problems.response(problem)(scope, receive, send_in_pieces)
+        else:
+            await self._app(scope, counted, send_in_pieces)
         finally:
             reserved.release()
+            if limited:
+                self._rate.release(context)

@@ -8,9 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response, Security
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
@@ -18,19 +17,16 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
-from movemask.api import problems, web
-from movemask.api.access import Access
-from movemask.api.admission import Admission, BytesInFlight
-from movemask.api.direct import Direct
+from movemask.api import headers, problems
+from movemask.api.admission import AdmissionControl
 from movemask.api.disconnect import ClientGone
 from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
-from movemask.api.middleware import BodyGuard, Counted
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, games, leakage, models, operations, page, policy, sweep
-from movemask.api.routing import operation_id
+from movemask.api.routes import BEARER, operation_id
 from movemask.api.services import running_services
-from movemask.api.shares import Shares
+from movemask.api.telemetry import RequestLog
 from movemask.network.model import Model
 from movemask.settings import Settings
 
@@ -39,9 +35,6 @@ The move distribution of a chess policy network, with all probability on legal m
 that an unmasked or wrongly masked softmax would have given to illegal ones. Errors are `application/problem+json`
 (RFC 9457), with a stable `type` and a `detail` that names the offending input.
 """
-
-#: Documents how keys are sent; `Access` checks them, for the routes of `Direct` too.
-_BEARER = HTTPBearer(auto_error=False, description="An API key, if the service has any.")
 
 #: Seconds that a thread may keep Python to itself while others wait for it.
 _SWITCH_SECONDS = 0.0005
@@ -114,9 +107,10 @@ def create_app(
             "operation_spans": False,
         },
     )
-    routers = (module.router for module in (policy, sweep, games, audit, leakage, models))
-    for router in (*routers, operations.keyed_router):
-        app.include_router(router, dependencies=[Security(_BEARER)], responses=problems.documented(401, 403, 429))
+    # The busiest routes are looked at first; FastAPI looks at each router of those that it includes twice.
+    app.router.routes[:0] = [post for module in (policy, sweep, games, audit) for post in module.router.posts]
+    for router in (leakage.router, models.router, operations.keyed_router):
+        app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
     if settings.page:
         app.include_router(page.router)
@@ -125,17 +119,11 @@ def create_app(
             route.methods.add("HEAD")
     if keys is None:
         _allow_no_key(app)
-    problems.install(app, metrics.problem, web.headers)
+    problems.install(app, metrics.problem, headers.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
-    direct = (*policy.DIRECT, *sweep.DIRECT, *games.DIRECT, *audit.DIRECT)
-    app.add_middleware(Direct, routes=direct)
-    app.add_middleware(BodyGuard, routes=direct, settings=settings, metrics=metrics)
-    app.add_middleware(Shares, settings=settings, metrics=metrics)
-    app.state.metrics = metrics
-    app.add_middleware(Admission, in_flight=BytesInFlight(settings.max_in_flight_mb << 20), metrics=metrics)
-    app.add_middleware(Access, keys=keys, metrics=metrics)
-    app.add_middleware(web.Web, settings=settings, metrics=metrics)
+    app.add_middleware(AdmissionControl, keys=keys, settings=settings, metrics=metrics)
+    app.add_middleware(headers.SecurityHeaders, settings=settings, metrics=metrics)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -145,7 +133,7 @@ def create_app(
             expose_headers=_EXPOSED,
         )
     app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
-    app.add_middleware(Counted, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
+    app.add_middleware(RequestLog, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 
 

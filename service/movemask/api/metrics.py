@@ -17,11 +17,8 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
 from movemask.api import problems
-from movemask.api.request_context import NetworkRun, request_context
 from movemask.api.schemas.problem import Problem
-from movemask.errors import MovemaskError
 from movemask.leakage.record import AuditRecord, Figure, Leakage
-from movemask.network.queue import Delivery
 from movemask.service import RuntimeEvents
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
@@ -82,7 +79,7 @@ class Metrics(RuntimeEvents):
         )
         self.rejected = counter(
             "movemask_rejected",
-            "Requests refused: too much waits, a client has had its share, or shutdown.",
+            "Requests rejected: overload, rate limit, or shutdown.",
             ["reason"],
         )
         self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
@@ -113,14 +110,6 @@ class Metrics(RuntimeEvents):
         """Counts answered positions by status."""
         for status, count in Counts(statuses).items():
             self.positions.labels(model, status).inc(count)
-
-    def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
-        """Adds a submission to its request's log line and spans."""
-        context = request_context.get()
-        if context is not None:
-            context.positions += sum(not isinstance(result, MovemaskError) for result in delivery.results)
-            if context.runs is not None and ran:
-                context.runs.append(NetworkRun(model, ran, delivery.submitted, delivery.started, delivery.ended))
 
     def audited(self, records: Sequence[AuditRecord]) -> None:
         """Counts the leakage of answered positions. Unmeasured kinds, and records with a NaN or without numbers, are

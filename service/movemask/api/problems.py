@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -72,7 +72,7 @@ _DESCRIPTIONS = {
     413: "The body is too large.",
     415: "The body is not sent as JSON.",
     422: "A position, move, field or parameter is invalid; `detail` names it.",
-    429: "The client has had its share. See Retry-After and RateLimit.",
+    429: "The client exceeds its rate. See Retry-After and RateLimit.",
     502: "The network's logits do not give a distribution.",
     503: "Overloaded, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
 }
@@ -87,8 +87,8 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 class ProblemError(HTTPException):
     """A problem raised before a route is reached; an HTTPException, so that FastAPI does not wrap it."""
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.status)
+    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(problem.status, headers=headers)
         self.problem = problem
 
 
@@ -132,9 +132,9 @@ def invalid_field(field: str, message: str) -> Problem:
     return invalid_request([{"type": "invalid", "loc": (field,), "msg": message, "input": {}}])
 
 
-def response(problem: Problem) -> JSONResponse:
+def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The HTTP response of a problem, with Retry-After if it has one."""
-    headers = {}
+    headers = dict(headers or {})
     if "retry_after" in (problem.model_extra or {}):
         headers["Retry-After"] = str((problem.model_extra or {})["retry_after"])
     body = problem.model_dump(mode="json", exclude_unset=True)

@@ -25,7 +25,7 @@ from movemask import logs
 from movemask.api.app import create_app
 from movemask.api.connections import Connection, ConnectionTracker, Limits
 from movemask.api.keys import Keys
-from movemask.api.metrics import MULTIPROCESS_DIR, Metrics
+from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
 from movemask.network.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise
@@ -155,8 +155,9 @@ async def _run(
     `stopping` is set if a signal came before uvicorn handles them.
     """
     app = create_app(settings, own_process=True)
-    metrics: Metrics = app.state.metrics
-    tracker = ConnectionTracker(Limits.of(settings), metrics.connections.set, lambda: server.should_exit)
+    tracker = ConnectionTracker(
+        Limits.of(settings), lambda count: app.state.services.metrics.connections.set(count), lambda: server.should_exit
+    )
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
@@ -164,7 +165,7 @@ async def _run(
         access_log=False,
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
-        proxy_headers=False,  # `Web` reads them, of as many proxies as there are
+        proxy_headers=False,  # `SecurityHeaders` reads them, of as many proxies as there are
         timeout_keep_alive=cast(int, settings.keep_alive_seconds),
         ws="none",
         http=cast(Any, partial(Connection, tracker=tracker)),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence, Sized
-from contextvars import ContextVar
 from typing import Generic, Protocol, TypeVar
 
 #: Items of a short submission, at most.
@@ -24,9 +23,6 @@ _LONG_SHARE = 4
 
 #: Seconds that short submissions are expected for after one has come.
 _ABOUT = 1.0
-
-#: Who asks, for `Queue.submit`: set for each request by whoever knows.
-current_client: ContextVar[str] = ContextVar("current_client", default="")
 
 
 class Waiting(Protocol):

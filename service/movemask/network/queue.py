@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from movemask.errors import MovemaskError, Overloaded, ShuttingDown
-from movemask.network.lanes import Lanes, current_client
+from movemask.network.lanes import SHORT, Lanes
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,8 @@ class Queue(Generic[Q, A, D]):
         answered them: for up to `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
-    max_waiting : items that may wait; a submission beyond it raises Overloaded, unless nothing waits
+    max_waiting : items that may wait, and an eighth more for short submissions; a submission beyond it raises
+        Overloaded, unless nothing waits
     max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
     """
 
@@ -137,7 +138,7 @@ class Queue(Generic[Q, A, D]):
         """Whether all threads accept work."""
         return all(thread.is_alive() for thread in self._threads) and not self._closing
 
-    async def submit(self, items: Sequence[Q], write: Callable[[A], R]) -> Delivery[R]:
+    async def submit(self, items: Sequence[Q], write: Callable[[A], R], client: str = "") -> Delivery[R]:
         """`write(answer)` for each item, or its error, in order; `write` runs on the thread that answered.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
@@ -146,7 +147,6 @@ class Queue(Generic[Q, A, D]):
         if not items:
             raise ValueError("items: nothing to answer")
         loop = asyncio.get_running_loop()
-        client = current_client.get()
         entry = _Submission(items, write, loop.create_future(), loop, time.perf_counter(), len(items), client)
         with self._wake:
             if self._closing:
@@ -166,8 +166,9 @@ class Queue(Generic[Q, A, D]):
         if not waiting:
             return
         seconds = (self._lanes.before(size) + size) * at_a_time
-        if waiting + size > self._max_waiting:
-            limit = f"the queue takes {self._max_waiting}"
+        room = self._max_waiting + (self._max_waiting // 8 if size <= SHORT else 0)
+        if waiting + size > room:
+            limit = f"the queue takes {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
             limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
         else:

@@ -7,10 +7,8 @@ import math
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from movemask.api import problems
 from movemask.api.bodies import audit_limits
-from movemask.api.direct import DirectRoute
-from movemask.api.routing import Router
+from movemask.api.routes import Router
 from movemask.api.schemas.audit import AuditIn, verdict_out
 from movemask.api.schemas.verdict import VerdictOut
 from movemask.api.services import AppServices
@@ -27,36 +25,37 @@ router = Router(tags=["leakage"])
     "/v1/audit",
     summary="What leaks in someone else's logits or probabilities",
     response_model=VerdictOut,
-    responses=problems.documented(400, 413, 415, 422),
+    limits=audit_limits,
 )
-async def audit(asked: AuditIn, request: Request, services: AppServices) -> Response:
+async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
     """What leaks in numbers that came from elsewhere: how much, to which moves, and why they are illegal. No
     network is run, and nothing is recorded.
 
     Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
     `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
     """
-    verdict = await run_in_threadpool(_verdict, asked)
+    verdict = await run_in_threadpool(_verdict, request)
     return Response(verdict.model_dump_json(), media_type="application/json")
 
 
-DIRECT = (DirectRoute("/v1/audit", AuditIn, audit, audit_limits),)
-
-
-def _verdict(asked: AuditIn) -> VerdictOut:
-    position = Position.read(asked.fen, asked.moves, chess960=asked.chess960)
-    if asked.policy is not None:
+def _verdict(request: AuditIn) -> VerdictOut:
+    position = Position.read(request.fen, request.moves, chess960=request.chess960)
+    if request.policy is not None:
         verdict = audited_policy(
-            position, asked.policy, castling=asked.castling_form, least=asked.threshold, named=asked.limit
+            position, request.policy, castling=request.castling_form, least=request.threshold, named=request.limit
         )
-    elif asked.probabilities is not None:
+    elif request.probabilities is not None:
         verdict = audited_probabilities(
-            position, _vocabulary(asked.vocabulary), asked.probabilities, least=asked.threshold, named=asked.limit
+            position,
+            _vocabulary(request.vocabulary),
+            request.probabilities,
+            least=request.threshold,
+            named=request.limit,
         )
     else:
-        logits = [-math.inf if number is None else number for number in asked.logits or []]
+        logits = [-math.inf if number is None else number for number in request.logits or []]
         verdict = audited_logits(
-            position, _vocabulary(asked.vocabulary), logits, least=asked.threshold, named=asked.limit
+            position, _vocabulary(request.vocabulary), logits, least=request.threshold, named=request.limit
         )
     return verdict_out(verdict, position)
 

@@ -9,12 +9,10 @@ import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
-from movemask.api import problems
 from movemask.api.bodies import games_limits
-from movemask.api.direct import DirectRoute
 from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON, error_out
-from movemask.api.routing import Router
+from movemask.api.routes import Router
 from movemask.api.schemas.games import GamesOut
 from movemask.api.schemas.requests import GamesIn
 from movemask.api.schemas.writing import game_out
@@ -26,6 +24,9 @@ from movemask.tasks.games import GameReport, report_games
 
 PGN = "application/x-chess-pgn"
 
+#: Characters of a PGN that count as a position against a client's rate: a move, its number and a space.
+_CHARACTERS = 8
+
 router = Router(tags=["games"])
 
 
@@ -33,12 +34,14 @@ router = Router(tags=["games"])
     "/v1/games",
     summary="How probable the moves of whole games were",
     response_model=GamesOut,
+    limits=games_limits,
+    positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,
+    statuses=(404, 502, 503),
     responses={
-        **problems.documented(400, 404, 413, 415, 422, 502, 503),
-        200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."},
+        200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."}
     },
 )
-async def games(asked: GamesIn, request: Request, services: AppServices) -> Response:
+async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
 
@@ -46,24 +49,18 @@ async def games(asked: GamesIn, request: Request, services: AppServices) -> Resp
     make and that cost something.
     """
     limit = services.settings.max_positions
-    if PGN in request.headers.get("accept", ""):
-        async with services.serving.lease(asked.model) as pipeline:
-            return Response(await while_connected(request, _pgn(pipeline, asked, limit)), media_type=PGN)
-    async with services.serving.lease(asked.model) as pipeline:
-        reports = report_games(pipeline, asked.pgn, asked.temperature, max_positions=limit)
-        games = await while_connected(request, reports)
+    if PGN in http.headers.get("accept", ""):
+        async with services.pipeline(request.model, http) as pipeline:
+            return Response(await while_connected(http, _pgn(pipeline, request, limit)), media_type=PGN)
+    async with services.pipeline(request.model, http) as pipeline:
+        reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit)
+        games = await while_connected(http, reports)
     return await run_in_threadpool(_response, games, pipeline, services)
 
 
-#: Characters of a PGN that stand for a position in a client's share: a move, its number and a space.
-_CHARACTERS = 8
-
-DIRECT = (DirectRoute("/v1/games", GamesIn, games, games_limits, lambda asked: 1 + len(asked.pgn) // _CHARACTERS),)
-
-
-async def _pgn(pipeline: Pipeline, asked: GamesIn, limit: int) -> str:
+async def _pgn(pipeline: Pipeline, request: GamesIn, limit: int) -> str:
     """The games with comments."""
-    games = annotated(pipeline, io.StringIO(asked.pgn), asked.temperature, max_positions=limit)
+    games = annotated(pipeline, io.StringIO(request.pgn), request.temperature, max_positions=limit)
     return "".join([f"{game}\n\n" async for game in games])
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from movemask.api import problems
 from movemask.api.parameters import SpanParameters
 from movemask.api.positions_text import blocks, csv_lines, ndjson_lines
-from movemask.api.routing import Router
+from movemask.api.routes import Router
 from movemask.api.schemas.figures import history_out, model_figures_out
 from movemask.api.schemas.leakage import HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.services import AppServices, Services

@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import Path, Request
 
 from movemask.api import problems
-from movemask.api.access import may
 from movemask.api.keys import Scope
-from movemask.api.routing import Router
+from movemask.api.routes import Router
 from movemask.api.schemas.entries import entry_out
 from movemask.api.schemas.figures import model_figures_out
 from movemask.api.schemas.leakage import FreshnessOut
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut
 from movemask.api.services import AppServices, Services
+from movemask.api.telemetry import context_of
 from movemask.network.registry import Entry
 
 ModelName = Annotated[str, Path(description="Name of a model.", examples=["maia-1500"])]
@@ -39,7 +39,7 @@ async def model(name: ModelName, request: Request, services: AppServices) -> Mod
     the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
     entry = services.registry.entry(name)
     out = _entry_out(entry, services)
-    if not may(request.scope, Scope.AUDIT):
+    if Scope.AUDIT not in context_of(request.scope).scopes:
         return out
     out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
     for figures in await services.readers.run(lambda: services.figures.models(entry.name)):

@@ -8,11 +8,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask import __version__
 from movemask.api import problems
-from movemask.api.access import may
 from movemask.api.keys import Scope
-from movemask.api.routing import Router
+from movemask.api.routes import Router
 from movemask.api.schemas.operations import AliveOut, AuditStateOut, ReadyOut, VersionOut
 from movemask.api.services import AppServices
+from movemask.api.telemetry import context_of
 
 router = Router(tags=["operations"])
 keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
@@ -34,7 +34,7 @@ async def livez() -> AliveOut:
 async def readyz(request: Request, services: AppServices) -> ReadyOut | Response:
     """Whether positions can be answered now, and the state of the audit, which never stops answers. If keys are set,
     only a key with the scope `metrics` sees more than the status."""
-    reasons, detailed = services.unready(), may(request.scope, Scope.METRICS)
+    reasons, detailed = services.unready(), Scope.METRICS in context_of(request.scope).scopes
     if reasons:
         detail = "; ".join(reasons) if detailed else "the default model cannot answer"
         return problems.response(problems.problem(problems.NOT_READY, detail))

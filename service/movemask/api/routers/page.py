@@ -12,7 +12,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from movemask.api.routing import Router
+from movemask.api.routes import Router
 
 FOLDER = Path(__file__).parents[1] / "page"
 

@@ -1,4 +1,4 @@
-"""`Web`: middleware around all answers: security headers, trusted hosts, and the client behind trusted proxies."""
+"""`SecurityHeaders`: middleware around all answers, which also checks hosts and finds the client behind proxies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
 from movemask.api.metrics import Metrics
-from movemask.api.refusal import refuse
 from movemask.settings import Settings
 
 #: Pages whose scripts are their own, by the beginning of their path. Swagger UI and ReDoc have a script in the page.
@@ -41,9 +40,9 @@ _STRICT = (b"strict-transport-security", b"max-age=31536000")
 _PROBES = ("/livez", "/readyz")
 
 
-class Web:
-    """Adds security headers to every answer, refuses hosts that are not trusted, and replaces the client's address and
-    scheme by those that the trusted proxies tell."""
+class SecurityHeaders:
+    """ASGI middleware that adds security headers to every answer, refuses hosts that are not trusted, and replaces the
+    client's address and scheme by those that the trusted proxies tell."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app = app
@@ -77,7 +76,7 @@ class Web:
                     f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)",
                 )
                 self._metrics.problem(refused)
-                await refuse(problems.response(refused), scope, receive, send_with_headers)
+                await problems.response(refused)(scope, receive, send_with_headers)
                 return
         await self._app(scope, receive, send_with_headers)
 

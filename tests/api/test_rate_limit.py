@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from movemask.api.admission import RateLimit
+from movemask.api.telemetry import RequestContext
+from movemask.errors import RateLimited
 from tests.conftest import Serve
 
 ONE: dict[str, Any] = {"moves": []}
@@ -55,15 +57,16 @@ def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) ->
     assert set(found[:3]) <= {400, 422}
 
 
-def test_a_rest_gives_the_share_back(serve: Serve) -> None:
-    client = serve(client_rate=5, client_burst=5)
-    assert client.post("/v1/policy/batch", json=batch(5)).status_code == 200
-    refused = client.post("/v1/policy/batch", json=batch(5))
-    assert refused.status_code == 429
-    end = time.monotonic() + int(refused.headers["Retry-After"])
-    while time.monotonic() < end:
-        assert client.get("/livez").status_code == 200
-    assert client.post("/v1/policy/batch", json=batch(5)).status_code == 200
+def test_a_rest_gives_positions_back() -> None:
+    now = 0.0
+    limit = RateLimit(5, 5, 0, clock=lambda: now)
+    limit.take(RequestContext("1", client="one"), 5)
+    with pytest.raises(
+        RateLimited, match=r"rate limit exceeded: 5 positions requested, limit 5/s \(burst 5\)"
+    ) as refused:
+        limit.take(RequestContext("2", client="one"), 5)
+    now = refused.value.retry_after
+    limit.take(RequestContext("3", client="one"), 5)
 
 
 def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from movemask.api.headers import POLICIES, SecurityHeaders
 from movemask.api.metrics import Metrics
-from movemask.api.web import POLICIES, Web
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -116,7 +116,7 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
     async def nothing(*_: Any) -> Any:
         raise AssertionError
 
-    asyncio.run(Web(app, Settings.read(proxies=proxies), Metrics())(scope, nothing, nothing))
+    asyncio.run(SecurityHeaders(app, Settings.read(proxies=proxies), Metrics())(scope, nothing, nothing))
     assert found == [(seen, "https" if proxies else "http")]
 
 
