@@ -11,7 +11,7 @@ MovemaskError
 │   ├── InvalidPgn              no game in it, or one that cannot be played through
 │   ├── UnknownModel            no model of that name
 │   ├── UnknownKind             no leakage of that kind
-│   ├── InvalidParameter        a query parameter that cannot be read
+│   ├── InvalidParameter        a parameter that cannot be read
 │   ├── InvalidSweep            ratings of a network that takes none, or the like
 │   ├── InvalidAudit            numbers to audit that fit no vocabulary, or are no policy
 │   └── LimitExceeded           more than a limit allows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,14 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     assert client.policy(moves=["e4"], elo=1500).fen == policy.fen
     assert client.policy(board.fen(en_passant="fen")).fen == policy.fen
     assert client.move(board, method="sample", seed=5).move == client.move(board, method="sample", seed=5).move
-    assert [point.elo.own for point in client.sweep(ratings=[1100, 1900]).points if point.elo] == [1100, 1900]
+    assert [point.elo.own for point in client.sweep("startpos", ratings=[1100, 1900]).points if point.elo] == [
+        1100,
+        1900,
+    ]
     (game,) = client.games(PGN).games
     assert not isinstance(game, ErrorOut)
     assert [move.san for move in game.moves] == ["e4", "e5", "Nf3"]
-    assert client.audit(policy={"e2e4": 0.5, "e2e5": 0.5}).illegal[0].uci == "e2e5"
+    assert client.audit("startpos", policy={"e2e4": 0.5, "e2e5": 0.5}).illegal[0].uci == "e2e5"
     http.app.state.services.recorder.flush(30)  # type: ignore[attr-defined]
     assert client.leakage().models["fake"].positions > 0
     assert client.leakage(by="phase").models["fake"].by
@@ -80,10 +84,12 @@ def test_the_asynchronous_client_has_the_same_methods_and_answers(client: movema
     async def use(other: movemask.AsyncClient) -> None:
         found = await other.policy(moves=["e4"], elo=1500)
         assert found.moves == client.policy(moves=["e4"], elo=1500).moves
-        assert (await other.move(method="sample", seed=5)).move == client.move(method="sample", seed=5).move
+        assert (await other.move("startpos", method="sample", seed=5)).move == client.move(
+            "startpos", method="sample", seed=5
+        ).move
         assert (await other.games(PGN)).games == client.games(PGN).games
-        assert len((await other.sweep(ratings=[1100])).points) == 1
-        assert (await other.audit(policy={"e2e5": 1.0})).illegal
+        assert len((await other.sweep("startpos", ratings=[1100])).points) == 1
+        assert (await other.audit("startpos", policy={"e2e5": 1.0})).illegal
         http.app.state.services.recorder.flush(30)  # type: ignore[attr-defined]
         assert (await other.leakage()).models
         assert (await other.leakage_history()).models
@@ -98,6 +104,28 @@ def test_the_asynchronous_client_has_the_same_methods_and_answers(client: movema
             await other.policy(moves=["e5"])
 
     asynchronous(http, use)
+
+
+LOST: Any = {"policy": {}, "move": {}, "sweep": {"ratings": [1500]}, "audit": {"policy": {"e2e4": 1.0}}}
+
+
+@pytest.mark.parametrize("method", LOST)
+def test_a_position_that_was_lost_is_refused_and_never_taken_for_the_start(
+    client: movemask.Client, method: str
+) -> None:
+    ask = partial(getattr(client, method), **LOST[method])
+    for lost in (partial(ask, fen=None), partial(ask, None), partial(ask, None, moves=["e4"])):
+        with pytest.raises(movemask.ApiError, match=r"^fen: is null, which names no position"):
+            lost()
+    with pytest.raises(movemask.ApiError, match=r"^fen: is missing, as are moves"):
+        ask()
+    wrongs: list[Any] = [[], {}, 3, chess.Move.null()]
+    for wrong in wrongs:
+        with pytest.raises(movemask.MovemaskError, match=r"^position: .* is neither a chess\.Board nor a FEN"):
+            ask(wrong)
+    assert ask(moves=["e4"]).turn == ask(fen="startpos", moves=["e4"]).turn == "black"
+    found = list(client.policies(["startpos", None, "startpos"]))  # type: ignore[list-item]
+    assert [isinstance(one, ErrorOut) for one in found] == [False, True, False]
 
 
 def test_a_batch_is_cut_to_what_the_service_takes_and_bad_items_are_errors_in_their_place(

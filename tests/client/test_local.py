@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import chess
 import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
+from movemask.errors import IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
 from movemask.settings import shipped_models
 from tests.conftest import ROOT, Serve
 from tests.networks import write_fake
@@ -53,8 +55,21 @@ def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None
     assert policy.sample(seed=3) == policy.sample(seed=3)
     assert len({policy.sample(seed) for seed in range(40)}) > 1
     for move in ("e5", "e2e5", chess.Move.from_uci("e2e5")):
-        with pytest.raises(ValueError, match="is not legal"):
+        with pytest.raises(IllegalMove, match=r"^policy\['(e2)?e5'\]: is not legal in 'rnbqkbnr/"):
             policy[move]
+    for word in ("Zz", "", 3, None):
+        with pytest.raises(IllegalMove, match=rf"^policy\[{word!r}\]: is not a move"):
+            policy[word]  # type: ignore[index]
+
+
+def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemask.Network) -> None:
+    policy = network.policy(chess.Board())
+    assert len(policy) == 20
+    assert list(policy) == list(policy.probabilities)
+    assert chess.Move.from_uci("e2e4") in policy
+    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-3>", repr(policy))
+    mate = network.policy(chess.Board("7k/6Q1/5K2/8/8/8/8/8 b - - 0 1"))
+    assert (len(mate), repr(mate)) == (0, "<movemask.Policy of a finished game; movemask-3>")
 
 
 def test_the_board_is_the_callers_to_change(network: movemask.Network) -> None:
@@ -84,10 +99,27 @@ def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network)
     assert list(network.policy(board).shaped(0).probabilities.values()) == [1.0]
 
 
-@pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "warm"])
-def test_a_temperature_that_is_none_is_refused(network: movemask.Network, temperature: float) -> None:
-    with pytest.raises(InvalidRule, match="temperature: "):
-        network.policy(chess.Board(), temperature=temperature)
+WRONG: dict[str, list[Any]] = {
+    "temperature": [0, -1, float("nan"), float("inf"), "warm", None],
+    "elo": ["x", (1500,), (1, 2, 3), float("nan"), {}, ""],
+    "top_k": [0, 1.5, "x"],
+    "top_p": [0, 2, "x"],
+    "min_p": [-1, "x"],
+}
+
+
+@pytest.mark.parametrize(
+    ("board", "options", "told"),
+    [
+        *((None, {name: bad}, f"{name}: ") for name, wrong in WRONG.items() for bad in wrong),
+        (chess.STARTING_FEN, {}, f"board: '{chess.STARTING_FEN}' is not a chess.Board"),
+        ([], {}, "board: '[]' is not a chess.Board"),
+    ],
+)
+def test_a_wrong_input_is_named(network: movemask.Network, board: Any, options: Any, told: str) -> None:
+    with pytest.raises(movemask.MovemaskError) as caught:
+        network.policy(chess.Board() if board is None else board, **options)
+    assert str(caught.value).startswith(told)
 
 
 def test_a_board_that_is_no_position_and_a_name_that_is_no_model_are_refused(tmp_path: Path) -> None:
@@ -138,3 +170,8 @@ def test_the_public_names_are_there_and_documented() -> None:
         assert f"`{name}" in page
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         movemask.nothing  # noqa: B018
+
+
+def test_the_client_is_the_asynchronous_one_without_await() -> None:
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "twin", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

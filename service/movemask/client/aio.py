@@ -1,45 +1,69 @@
-"""`AsyncClient`: `Client` for asyncio."""
+"""`AsyncClient`: the HTTP API from Python with asyncio, with the API's own models as answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
+from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, MoveChosenOut, PolicyOut
 from movemask.api.schemas.games import GamesOut
-from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, WorstOut
+from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut
 from movemask.api.schemas.operations import ReadyOut, VersionOut
 from movemask.api.schemas.swept import SweepOut
 from movemask.api.schemas.verdict import VerdictOut
-from movemask.client import calls
-from movemask.client.calls import AuditNumbers, Call, PolicyOptions, Position, SweepOptions
-from movemask.client.connection import URL, ClientSettings, Temperature, arguments, connection_errors, halves, too_many
-from movemask.client.retries import error_of
+from movemask.client import wire
+from movemask.client.wire import (
+    AuditOptions,
+    Given,
+    MoveOptions,
+    PolicyOptions,
+    Position,
+    PositionOptions,
+    SweepOptions,
+    Temperature,
+    asked,
+    given,
+)
+from movemask.errors import ApiError
 
-T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 class AsyncClient:
-    """`Client` for asyncio: the same methods, to be awaited. `http` is an `httpx2.AsyncClient`."""
+    """A client of a service: `async with AsyncClient(url) as client: …`, or call `aclose` at the end.
+
+    Parameters
+    ----------
+    url : where the service is
+    key : an API key, if the service asks for one
+    timeout : seconds for connecting, and for each read and write
+    retries : how often a request is sent again after a 429 or 503 with Retry-After, or if no connection could be made
+    http : an `httpx2.AsyncClient` to use in place of one made here; it is not closed
+
+    A position is a board with its history, a FEN or `startpos`; `moves`, in UCI or SAN, are played from it, or from the
+    start position if there is none. Every method raises ApiError for a problem that the service answered with, such as
+    a position that was left out or is None, and ServiceUnreachable.
+    """
 
     def __init__(
         self,
-        url: str = URL,
+        url: str = wire.URL,
         *,
         key: str | None = None,
         timeout: float = 30.0,
         retries: int = 3,
         http: httpx2.AsyncClient | None = None,
     ) -> None:
-        settings = ClientSettings(url, key, timeout, retries)
-        self._retries = settings.retries
+        self._retries = retries
         self._own = http is None
-        self._http = http or httpx2.AsyncClient(**settings.http)
+        self._http = http or httpx2.AsyncClient(**wire.http_options(url, key, timeout))
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,133 +78,126 @@ class AsyncClient:
         if self._own:
             await self._http.aclose()
 
-    async def policy(
-        self, position: Position = "startpos", *, moves: Sequence[str] | None = None, **options: Unpack[PolicyOptions]
-    ) -> PolicyOut:
-        """As `Client.policy`."""
-        return await self._run(calls.policy(position, moves, options))
+    async def policy(self, position: Given = ..., **options: Unpack[PositionOptions]) -> PolicyOut:
+        """The move distribution of a position."""
+        return await self._ask("/v1/policy", PolicyOut, asked(position, options))
 
-    async def move(
-        self,
-        position: Position = "startpos",
-        *,
-        moves: Sequence[str] | None = None,
-        method: Literal["greedy", "sample"] = "greedy",
-        seed: int | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> MoveChosenOut:
-        """As `Client.move`."""
-        return await self._run(calls.move(position, moves, method, seed, options))
+    async def move(self, position: Given = ..., **options: Unpack[MoveOptions]) -> MoveChosenOut:
+        """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
+        return await self._ask("/v1/move", MoveChosenOut, asked(position, options))
 
     async def policies(
         self, positions: Iterable[Position], **options: Unpack[PolicyOptions]
     ) -> AsyncIterator[PolicyOut | ErrorOut]:
-        """As `Client.policies`."""
-        for part in calls.batches(positions):
+        """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
+        of one that is invalid. Requests are cut to what the service takes."""
+        for part in wire.batches(positions):
             async for result in self._lines(part, options):
                 yield result
 
-    async def sweep(
-        self, position: Position = "startpos", *, moves: Sequence[str] | None = None, **options: Unpack[SweepOptions]
-    ) -> SweepOut:
-        """As `Client.sweep`."""
-        return await self._run(calls.sweep(position, moves, options))
+    async def sweep(self, position: Given = ..., **options: Unpack[SweepOptions]) -> SweepOut:
+        """One position at many `ratings`, or by many `models`."""
+        return await self._ask("/v1/policy/sweep", SweepOut, asked(position, options))
 
     async def games(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> GamesOut:
-        """As `Client.games`."""
-        return await self._run(calls.games(pgn, model, temperature))
+        """How probable the moves of whole games were."""
+        return await self._ask("/v1/games", GamesOut, given(pgn=pgn, model=model, temperature=temperature))
 
     async def annotate(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> str:
-        """As `Client.annotate`."""
-        return await self._run(calls.annotate(pgn, model, temperature))
+        """The games as a PGN with comments."""
+        body = given(pgn=pgn, model=model, temperature=temperature)
+        async with self._answered("/v1/games", body, accept=wire.PGN) as response:
+            content = await response.aread()
+        return content.decode()
 
-    async def audit(
-        self, position: Position = "startpos", *, moves: Sequence[str] | None = None, **numbers: Unpack[AuditNumbers]
-    ) -> VerdictOut:
-        """As `Client.audit`."""
-        return await self._run(calls.audit(position, moves, numbers))
+    async def audit(self, position: Given = ..., **options: Unpack[AuditOptions]) -> VerdictOut:
+        """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
+        return await self._ask("/v1/audit", VerdictOut, asked(position, options))
 
     async def leakage(self, **query: str | None) -> LeakageFiguresOut:
-        """As `Client.leakage`."""
-        return await self._run(calls.leakage(**query))
+        """Leakage by model and kind; `model`, `by`, `since`, `until`."""
+        return await self._ask("/v1/leakage", LeakageFiguresOut, query=query)
 
     async def leakage_history(self, **query: str | None) -> HistoryOut:
-        """As `Client.leakage_history`."""
-        return await self._run(calls.history(**query))
+        """Leakage over time; `model`, `bucket`, `since`, `until`."""
+        return await self._ask("/v1/leakage/history", HistoryOut, query=query)
 
     async def leakage_worst(self, **query: str | None) -> WorstOut:
-        """As `Client.leakage_worst`."""
-        return await self._run(calls.worst(**query))
+        """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
+        return await self._ask("/v1/leakage/worst", WorstOut, query=query)
 
     async def leakage_positions(self, **query: str | None) -> AsyncIterator[AuditedOut]:
-        """As `Client.leakage_positions`."""
-        page = await self._run(calls.positions(limit="1000", **query))
+        """All audited positions, newest first, page by page; `model`, `since`, `until`."""
+        cursor = None
         while True:
+            page = await self._ask(
+                "/v1/leakage/positions", PositionsOut, query={**query, "limit": "1000", "cursor": cursor}
+            )
             for position in page.positions:
                 yield position
-            if page.next is None:
+            cursor = page.next
+            if cursor is None:
                 return
-            page = await self._run(calls.positions(limit="1000", cursor=page.next, **query))
 
     async def models(self) -> ModelsOut:
-        """As `Client.models`."""
-        return await self._run(calls.models())
+        """The networks."""
+        return await self._ask("/v1/models", ModelsOut)
 
     async def model(self, name: str) -> ModelEntryOut:
-        """As `Client.model`."""
-        return await self._run(calls.model(name))
+        """One network, with its leakage so far."""
+        return await self._ask(f"/v1/models/{name}", ModelEntryOut)
 
     async def ready(self) -> ReadyOut:
-        """As `Client.ready`."""
-        return await self._run(calls.ready())
+        """The state of a service that can answer; otherwise ApiError."""
+        return await self._ask("/readyz", ReadyOut)
 
     async def version(self) -> VersionOut:
-        """As `Client.version`."""
-        return await self._run(calls.version())
+        """The version of the service."""
+        return await self._ask("/v1/version", VersionOut)
 
-    async def _run(self, call: Call[T]) -> T:
-        attempt = 0
-        while True:
-            with connection_errors():
-                try:
-                    response = await self._http.request(call.method, call.path, **arguments(call))
-                except httpx2.ConnectError:
-                    wait = self._retries.wait(attempt, None, {})
-                    if wait is None:
-                        raise
-                else:
-                    if response.is_success:
-                        return call.read(response.content)
-                    wait = self._retries.wait(attempt, response.status_code, response.headers)
-                    if wait is None:
-                        raise error_of(response.status_code, response.content)
-            attempt += 1
-            await asyncio.sleep(wait)
+    async def _ask(
+        self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}
+    ) -> M:
+        async with self._answered(path, body, query) as response:
+            content = await response.aread()
+        return answer.model_validate_json(content)
 
     async def _lines(self, part: list[dict[str, Any]], options: PolicyOptions) -> AsyncIterator[PolicyOut | ErrorOut]:
-        call, attempt = calls.batch(part, options), 0
-        while True:
-            with connection_errors():
-                try:
-                    async with self._http.stream(call.method, call.path, **arguments(call)) as response:
-                        if response.is_success:
-                            async for line in response.aiter_lines():
-                                if line:
-                                    yield calls.result(line)
-                            return
-                        error = error_of(response.status_code, await response.aread())
-                        wait = self._retries.wait(attempt, response.status_code, response.headers)
-                except httpx2.ConnectError:
-                    wait = self._retries.wait(attempt, None, {})
-                    if wait is None:
-                        raise
-                else:
-                    if too_many(error, part):
-                        break
-                    if wait is None:
-                        raise error
-            attempt += 1
-            await asyncio.sleep(wait)
-        for half in halves(part):
+        """The results of a batch; of its halves if the service takes less at once."""
+        body = {"positions": part} | asked(..., options)
+        try:
+            async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
+                async for line in response.aiter_lines():
+                    if line:
+                        yield wire.RESULT.validate_json(line)
+            return
+        except ApiError as error:
+            if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
+                raise
+        for half in wire.halves(part):
             async for result in self._lines(half, options):
                 yield result
+
+    @asynccontextmanager
+    async def _answered(
+        self, path: str, body: Mapping[str, Any] | None, query: Mapping[str, Any] = {}, accept: str = wire.JSON
+    ) -> AsyncIterator[httpx2.Response]:
+        """A successful response, to be read in the block; the request is sent again as long as that may help."""
+        attempt, sent = 0, wire.request_options(body, query, accept)
+        while True:
+            with wire.connection_errors():
+                try:
+                    async with self._http.stream("GET" if body is None else "POST", path, **sent) as response:
+                        if response.is_success:
+                            yield response
+                            return
+                        error = wire.error_of(response.status_code, await response.aread())
+                        wait = wire.seconds_to_wait(attempt, self._retries, response.status_code, response.headers)
+                    if wait is None:
+                        raise error
+                except httpx2.ConnectError:
+                    wait = wire.seconds_to_wait(attempt, self._retries, None, {})
+                    if wait is None:
+                        raise
+            attempt += 1
+            await asyncio.sleep(wait)

@@ -1,31 +1,44 @@
+# Written by scripts/twin from aio.py.
 """`Client`: the HTTP API from Python, with the API's own models as answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
+from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, MoveChosenOut, PolicyOut
 from movemask.api.schemas.games import GamesOut
-from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, WorstOut
+from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.models import ModelEntryOut, ModelsOut
 from movemask.api.schemas.operations import ReadyOut, VersionOut
 from movemask.api.schemas.swept import SweepOut
 from movemask.api.schemas.verdict import VerdictOut
-from movemask.client import calls
-from movemask.client.calls import AuditNumbers, Call, PolicyOptions, Position, SweepOptions
-from movemask.client.connection import URL, ClientSettings, Temperature, arguments, connection_errors, halves, too_many
-from movemask.client.retries import error_of
+from movemask.client import wire
+from movemask.client.wire import (
+    AuditOptions,
+    Given,
+    MoveOptions,
+    PolicyOptions,
+    Position,
+    PositionOptions,
+    SweepOptions,
+    Temperature,
+    asked,
+    given,
+)
+from movemask.errors import ApiError
 
-T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Client:
-    """A client of a service. Use it in a `with` block, or close it.
+    """A client of a service: `with Client(url) as client: …`, or call `close` at the end.
 
     Parameters
     ----------
@@ -35,22 +48,23 @@ class Client:
     retries : how often a request is sent again after a 429 or 503 with Retry-After, or if no connection could be made
     http : an `httpx2.Client` to use in place of one made here; it is not closed
 
-    Every method raises ApiError for a problem that the service answered with, and ServiceUnreachable.
+    A position is a board with its history, a FEN or `startpos`; `moves`, in UCI or SAN, are played from it, or from the
+    start position if there is none. Every method raises ApiError for a problem that the service answered with, such as
+    a position that was left out or is None, and ServiceUnreachable.
     """
 
     def __init__(
         self,
-        url: str = URL,
+        url: str = wire.URL,
         *,
         key: str | None = None,
         timeout: float = 30.0,
         retries: int = 3,
         http: httpx2.Client | None = None,
     ) -> None:
-        settings = ClientSettings(url, key, timeout, retries)
-        self._retries = settings.retries
+        self._retries = retries
         self._own = http is None
-        self._http = http or httpx2.Client(**settings.http)
+        self._http = http or httpx2.Client(**wire.http_options(url, key, timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -65,130 +79,121 @@ class Client:
         if self._own:
             self._http.close()
 
-    def policy(
-        self, position: Position = "startpos", *, moves: Sequence[str] | None = None, **options: Unpack[PolicyOptions]
-    ) -> PolicyOut:
-        """The move distribution of a position: a board with its history, or a FEN or `startpos` and `moves` in UCI or
-        SAN."""
-        return self._run(calls.policy(position, moves, options))
+    def policy(self, position: Given = ..., **options: Unpack[PositionOptions]) -> PolicyOut:
+        """The move distribution of a position."""
+        return self._ask("/v1/policy", PolicyOut, asked(position, options))
 
-    def move(
-        self,
-        position: Position = "startpos",
-        *,
-        moves: Sequence[str] | None = None,
-        method: Literal["greedy", "sample"] = "greedy",
-        seed: int | None = None,
-        **options: Unpack[PolicyOptions],
-    ) -> MoveChosenOut:
-        """One move: the most probable, or a sample."""
-        return self._run(calls.move(position, moves, method, seed, options))
+    def move(self, position: Given = ..., **options: Unpack[MoveOptions]) -> MoveChosenOut:
+        """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
+        return self._ask("/v1/move", MoveChosenOut, asked(position, options))
 
     def policies(
         self, positions: Iterable[Position], **options: Unpack[PolicyOptions]
     ) -> Iterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
         of one that is invalid. Requests are cut to what the service takes."""
-        for part in calls.batches(positions):
+        for part in wire.batches(positions):
             yield from self._lines(part, options)
 
-    def sweep(
-        self, position: Position = "startpos", *, moves: Sequence[str] | None = None, **options: Unpack[SweepOptions]
-    ) -> SweepOut:
+    def sweep(self, position: Given = ..., **options: Unpack[SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
-        return self._run(calls.sweep(position, moves, options))
+        return self._ask("/v1/policy/sweep", SweepOut, asked(position, options))
 
     def games(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> GamesOut:
         """How probable the moves of whole games were."""
-        return self._run(calls.games(pgn, model, temperature))
+        return self._ask("/v1/games", GamesOut, given(pgn=pgn, model=model, temperature=temperature))
 
     def annotate(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> str:
         """The games as a PGN with comments."""
-        return self._run(calls.annotate(pgn, model, temperature))
+        body = given(pgn=pgn, model=model, temperature=temperature)
+        with self._answered("/v1/games", body, accept=wire.PGN) as response:
+            content = response.read()
+        return content.decode()
 
-    def audit(
-        self, position: Position = "startpos", *, moves: Sequence[str] | None = None, **numbers: Unpack[AuditNumbers]
-    ) -> VerdictOut:
+    def audit(self, position: Given = ..., **options: Unpack[AuditOptions]) -> VerdictOut:
         """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
-        return self._run(calls.audit(position, moves, numbers))
+        return self._ask("/v1/audit", VerdictOut, asked(position, options))
 
     def leakage(self, **query: str | None) -> LeakageFiguresOut:
         """Leakage by model and kind; `model`, `by`, `since`, `until`."""
-        return self._run(calls.leakage(**query))
+        return self._ask("/v1/leakage", LeakageFiguresOut, query=query)
 
     def leakage_history(self, **query: str | None) -> HistoryOut:
         """Leakage over time; `model`, `bucket`, `since`, `until`."""
-        return self._run(calls.history(**query))
+        return self._ask("/v1/leakage/history", HistoryOut, query=query)
 
     def leakage_worst(self, **query: str | None) -> WorstOut:
         """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
-        return self._run(calls.worst(**query))
+        return self._ask("/v1/leakage/worst", WorstOut, query=query)
 
     def leakage_positions(self, **query: str | None) -> Iterator[AuditedOut]:
         """All audited positions, newest first, page by page; `model`, `since`, `until`."""
-        page = self._run(calls.positions(limit="1000", **query))
-        yield from page.positions
-        while page.next is not None:
-            page = self._run(calls.positions(limit="1000", cursor=page.next, **query))
+        cursor = None
+        while True:
+            page = self._ask("/v1/leakage/positions", PositionsOut, query={**query, "limit": "1000", "cursor": cursor})
             yield from page.positions
+            cursor = page.next
+            if cursor is None:
+                return
 
     def models(self) -> ModelsOut:
         """The networks."""
-        return self._run(calls.models())
+        return self._ask("/v1/models", ModelsOut)
 
     def model(self, name: str) -> ModelEntryOut:
         """One network, with its leakage so far."""
-        return self._run(calls.model(name))
+        return self._ask(f"/v1/models/{name}", ModelEntryOut)
 
     def ready(self) -> ReadyOut:
         """The state of a service that can answer; otherwise ApiError."""
-        return self._run(calls.ready())
+        return self._ask("/readyz", ReadyOut)
 
     def version(self) -> VersionOut:
         """The version of the service."""
-        return self._run(calls.version())
+        return self._ask("/v1/version", VersionOut)
 
-    def _run(self, call: Call[T]) -> T:
-        attempt = 0
-        while True:
-            with connection_errors():
-                response = None
-                try:
-                    response = self._http.request(call.method, call.path, **arguments(call))
-                except httpx2.ConnectError:
-                    wait = self._retries.wait(attempt, None, {})
-                    if wait is None:
-                        raise
-                else:
-                    if response.is_success:
-                        return call.read(response.content)
-                    wait = self._retries.wait(attempt, response.status_code, response.headers)
-                    if wait is None:
-                        raise error_of(response.status_code, response.content)
-            attempt += 1
-            time.sleep(wait)
+    def _ask(
+        self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}
+    ) -> M:
+        with self._answered(path, body, query) as response:
+            content = response.read()
+        return answer.model_validate_json(content)
 
     def _lines(self, part: list[dict[str, Any]], options: PolicyOptions) -> Iterator[PolicyOut | ErrorOut]:
-        call, attempt = calls.batch(part, options), 0
+        """The results of a batch; of its halves if the service takes less at once."""
+        body = {"positions": part} | asked(..., options)
+        try:
+            with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
+                for line in response.iter_lines():
+                    if line:
+                        yield wire.RESULT.validate_json(line)
+            return
+        except ApiError as error:
+            if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
+                raise
+        for half in wire.halves(part):
+            yield from self._lines(half, options)
+
+    @contextmanager
+    def _answered(
+        self, path: str, body: Mapping[str, Any] | None, query: Mapping[str, Any] = {}, accept: str = wire.JSON
+    ) -> Iterator[httpx2.Response]:
+        """A successful response, to be read in the block; the request is sent again as long as that may help."""
+        attempt, sent = 0, wire.request_options(body, query, accept)
         while True:
-            with connection_errors():
+            with wire.connection_errors():
                 try:
-                    with self._http.stream(call.method, call.path, **arguments(call)) as response:
+                    with self._http.stream("GET" if body is None else "POST", path, **sent) as response:
                         if response.is_success:
-                            yield from map(calls.result, filter(None, response.iter_lines()))
+                            yield response
                             return
-                        error = error_of(response.status_code, response.read())
-                        wait = self._retries.wait(attempt, response.status_code, response.headers)
-                except httpx2.ConnectError:
-                    wait = self._retries.wait(attempt, None, {})
-                    if wait is None:
-                        raise
-                else:
-                    if too_many(error, part):
-                        break
+                        error = wire.error_of(response.status_code, response.read())
+                        wait = wire.seconds_to_wait(attempt, self._retries, response.status_code, response.headers)
                     if wait is None:
                         raise error
+                except httpx2.ConnectError:
+                    wait = wire.seconds_to_wait(attempt, self._retries, None, {})
+                    if wait is None:
+                        raise
             attempt += 1
             time.sleep(wait)
-        for half in halves(part):
-            yield from self._lines(half, options)

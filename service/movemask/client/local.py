@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import chess
 import numpy as np
@@ -13,7 +15,7 @@ from movemask.board.legal import Rules
 from movemask.board.move_codes import moves_of
 from movemask.board.position import Position, status_names
 from movemask.client.policy import Policy, Value
-from movemask.errors import InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
+from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.evaluation import Evaluated, evaluate
 from movemask.leakage.served import check_answer
 from movemask.network.model import Model
@@ -99,7 +101,7 @@ class Network:
         temperature : logits are divided by it; `"calibrated"` takes the contract's
         top_k, top_p, min_p : filters, as in docs/rules.md
 
-        Raises InvalidPosition, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
+        Raises InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
         """
         (policy,) = self.policies([board], elo=elo, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
         return policy
@@ -115,12 +117,9 @@ class Network:
         min_p: float | None = None,
     ) -> list[Policy]:
         """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network."""
-        if isinstance(temperature, str) and temperature != "calibrated":
-            raise InvalidRule(f"temperature: {temperature!r} is neither a number nor 'calibrated'")
-        if not isinstance(temperature, str) and not 0 < temperature < float("inf"):
-            raise InvalidRule(f"temperature: {temperature!r} is not above 0 and finite")
-        degrees = self._model.calibrated_temperature() if isinstance(temperature, str) else float(temperature)
-        rule = Rule(temperature=degrees, top_k=top_k, top_p=top_p, min_p=min_p)
+        if temperature == "calibrated":
+            temperature = self._model.calibrated_temperature()
+        rule = _rule_of(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
         rating = _elo_of(elo)
         copies = [_checked(board) for board in boards]
         found: list[Policy] = []
@@ -146,18 +145,47 @@ class Network:
 
 
 def _checked(board: chess.Board) -> chess.Board:
-    """A copy of a board, which the caller may change; raises InvalidPosition."""
+    """A copy of a board, which the caller may change; raises InvalidPosition, or InvalidParameter for what is none."""
+    if not isinstance(board, chess.Board):
+        raise InvalidParameter(f"board: {str(board)[:60]!r} is not a chess.Board; of a FEN, chess.Board(FEN) makes one")
     if not board.is_valid():
         names = status_names(board.status())
         raise InvalidPosition(f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names)
     return board.copy()
 
 
+#: What the numbers of a rule must be.
+_BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "temperature": ("a finite number above 0, nor 'calibrated'", lambda number: 0 < number < math.inf),
+    "top_k": ("a whole number above 0", lambda number: number >= 1 and number == int(number)),
+    "top_p": ("above 0 and at most 1", lambda number: 0 < number <= 1),
+    "min_p": ("from 0 to 1", lambda number: 0 <= number <= 1),
+}
+
+
+def _rule_of(**numbers: Any) -> Rule:
+    """A rule of these numbers; raises InvalidRule that names one that is out of bounds."""
+    for name, number in numbers.items():
+        words, holds = _BOUNDS[name]
+        try:
+            good = (number is None and name != "temperature") or holds(number)
+        except TypeError:
+            good = False
+        if not good:
+            raise InvalidRule(f"{name}: {number!r:.60} is not {words}")
+    return Rule(**numbers)
+
+
 def _elo_of(elo: float | tuple[float, float] | None) -> Elo | None:
     if elo is None:
         return None
-    own, opponent = elo if isinstance(elo, tuple) else (elo, elo)
-    return Elo(float(own), float(opponent))
+    try:
+        own, opponent = map(float, elo if isinstance(elo, (tuple, list)) else (elo, elo))
+    except (TypeError, ValueError):
+        own = opponent = math.nan
+    if not (math.isfinite(own) and math.isfinite(opponent)):
+        raise InvalidParameter(f"elo: {elo!r:.60} is neither a rating nor those of the side to move and its opponent")
+    return Elo(own, opponent)
 
 
 def _policy_of(evaluated: Evaluated, row: int, empty: Policy) -> Policy:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import chess
 
 from movemask.board.notation import read_move
+from movemask.errors import IllegalMove
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,10 @@ class Value:
         return Value(self.loss, self.draw, self.win, 1 - self.score)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Policy:
     """The probabilities of the legal moves of a position, most probable first; they sum to 1, and are empty in a
-    finished game.
+    finished game. Its length is their number, and iterating gives the moves.
 
     value : the forecast of the result; None if the network has none, or the game is finished
     raw, multiplied : what a softmax without a mask, and softmax(logits * mask), would give to illegal moves; None where
@@ -49,12 +50,24 @@ class Policy:
     ignored: tuple[str, ...] = ()
 
     def __getitem__(self, move: chess.Move | str) -> float:
-        """The probability of a move, or of its UCI or SAN; 0 for one that a filter dropped. ValueError if illegal."""
-        if isinstance(move, str):
-            move, _ = read_move(self.board, move)
-        elif not self.board.is_legal(move):
-            raise ValueError(f"{move.uci()} is not legal in {self.board.fen()!r}")
-        return self.probabilities.get(move, 0.0)
+        """The probability of a move, or of its UCI or SAN; 0 for one that a filter dropped. Raises IllegalMove."""
+        text = move.uci() if isinstance(move, chess.Move) else move
+        try:
+            return self.probabilities.get(read_move(self.board, text)[0], 0.0)
+        except (AttributeError, TypeError, ValueError) as error:  # the first two: of what is neither a move nor a text
+            why = error if isinstance(error, ValueError) else "is not a move"
+            raise IllegalMove(f"policy[{text!r:.60}]: {why} in {self.board.fen()!r}") from None
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    def __iter__(self) -> Iterator[chess.Move]:
+        return iter(self.probabilities)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{self.board.san(move)} {probability:.1%}" for move, probability in self.top(3))
+        more = f" and {len(self) - 3} more" if len(self) > 3 else ""
+        return f"<movemask.Policy {shown or 'of a finished game'}{more}; {self.model}>"
 
     @property
     def best(self) -> chess.Move | None:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import chess
 
 from movemask.api.schemas.answers import ErrorOut, PolicyOut
-from movemask.client.calls import PolicyOptions
 from movemask.client.http import Client
 from movemask.client.policy import Policy, Value
-from movemask.client.retries import error_of_problem
+from movemask.client.wire import PolicyOptions, error_of_problem
 
 
 class RemoteSource:

@@ -1,0 +1,211 @@
+"""What both clients share: how requests are written, errors read, and when a request is sent again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import EllipsisType
+from typing import Any, Literal, TypedDict
+
+import chess
+import orjson
+from pydantic import TypeAdapter
+
+from movemask import __version__
+from movemask.api.schemas.answers import ErrorOut, Include, PolicyOut
+from movemask.api.schemas.problem import Problem
+from movemask.errors import ApiError, InvalidParameter, ServiceUnreachable
+from movemask.extras import require
+
+require("client", "movemask.Client")  # names the extra; the import below would only name the package
+
+import httpx2  # noqa: E402
+
+URL = "http://127.0.0.1:8000"
+JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
+
+#: A board, whose move stack is the history, or a FEN, or `startpos`.
+Position = chess.Board | str
+
+#: What a request is given as its position: one, none, or one that was lost.
+Given = Position | EllipsisType | None
+
+Elo = float | tuple[float, float]
+Temperature = float | Literal["calibrated"]
+
+
+class RuleOptions(TypedDict, total=False):
+    """How probabilities are made of logits: docs/rules.md."""
+
+    temperature: Temperature
+    normalizer: Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+    alpha: float
+    top_k: int
+    top_p: float
+    min_p: float
+
+
+class PolicyOptions(RuleOptions, total=False):
+    """What can be asked beside positions. `elo` is one rating, or that of the side to move and its opponent's."""
+
+    model: str
+    elo: Elo
+    include: Sequence[Include]
+    chess960: bool
+
+
+class PlayedFrom(TypedDict, total=False):
+    """A position by keywords: `moves`, in UCI or SAN, are played from it, or from `fen`."""
+
+    fen: str | None
+    moves: Sequence[str] | None
+
+
+class PositionOptions(PlayedFrom, PolicyOptions, total=False):
+    """What can be asked beside a position."""
+
+
+class MoveOptions(PositionOptions, total=False):
+    """What can be asked of a move."""
+
+    method: Literal["greedy", "sample"]
+    seed: int
+
+
+class SweepOptions(PlayedFrom, RuleOptions, total=False):
+    """What can be asked of a sweep."""
+
+    ratings: Sequence[float]
+    models: Sequence[str]
+    vary: Literal["both", "self", "opponent"]
+    model: str
+    elo: Elo
+    include: Sequence[Literal["san", "statistics"]]
+    chess960: bool
+
+
+class AuditOptions(PlayedFrom, total=False):
+    """The numbers to audit, and how they are read."""
+
+    logits: Sequence[float | None]
+    probabilities: Sequence[float]
+    policy: Mapping[str, float]
+    vocabulary: str
+    castling: Literal["king_two_squares", "king_takes_rook"]
+    threshold: float
+    limit: int
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def asked(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
+    """A position and options as the fields of a request.
+
+    A position that is None is sent as null, and one that was left out is not sent: the service refuses a request that
+    names none, in place of answering for the start position. Raises InvalidParameter for what is no position.
+    """
+    fields = {name: value for name, value in options.items() if value is not None or name == "fen"}
+    if isinstance(position, chess.Board):
+        moves = [*(move.uci() for move in position.move_stack), *fields.get("moves", ())]
+        fields = {"fen": position.root().fen(en_passant="fen")} | fields | ({"moves": moves} if moves else {})
+        fields |= {"chess960": True} if position.chess960 else {}
+    elif position is None or isinstance(position, str):
+        fields = {"fen": position} | fields
+    elif position is not ...:
+        raise InvalidParameter(f"position: {str(position)[:60]!r} is neither a chess.Board nor a FEN")
+    if isinstance(elo := fields.get("elo"), tuple) and len(elo) == 2:
+        fields["elo"] = {"self": elo[0], "opponent": elo[1]}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+
+
+#: What a service takes at most in one batch, by its defaults; one that takes less says so, and parts are halved.
+_MAX_POSITIONS = 1024
+_MAX_PLIES = 65_536
+
+
+def batches(positions: Iterable[Position]) -> Iterator[list[dict[str, Any]]]:
+    """The positions as JSON, in parts that one request takes."""
+    part: list[dict[str, Any]] = []
+    plies = 0
+    for position in positions:
+        named = asked(position, {})
+        length = len(named.get("moves", ()))
+        if part and (len(part) == _MAX_POSITIONS or plies + length > _MAX_PLIES):
+            yield part
+            part, plies = [], 0
+        part.append(named)
+        plies += length
+    if part:
+        yield part
+
+
+def halves(part: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The two halves of a part."""
+    middle = len(part) // 2
+    return part[:middle], part[middle:]
+
+
+#: Reads a line of a streamed batch.
+RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
+
+
+def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
+    """The arguments of `httpx2.Client`."""
+    headers = {"User-Agent": f"movemask/{__version__}"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    return {"base_url": url, "headers": headers, "timeout": timeout}
+
+
+def request_options(body: Mapping[str, Any] | None, query: Mapping[str, Any], accept: str) -> dict[str, Any]:
+    """The arguments of `httpx2.Client.stream`."""
+    sent: dict[str, Any] = {"headers": {"Accept": accept}}
+    if body is not None:
+        sent["content"] = orjson.dumps(body)
+        sent["headers"]["Content-Type"] = JSON
+    return sent | {"params": given(**query)}
+
+
+@contextmanager
+def connection_errors() -> Iterator[None]:
+    """Turns errors of the connection into ServiceUnreachable."""
+    try:
+        yield
+    except httpx2.TransportError as error:
+        where = error.request.url if error._request is not None else "the service"
+        raise ServiceUnreachable(f"{where}: {type(error).__name__}: {error}") from error
+
+
+#: Seconds to wait without a Retry-After, doubled each time, and the most with one.
+_FIRST, _MOST = 0.5, 30.0
+
+
+def seconds_to_wait(attempt: int, retries: int, status: int | None, headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait before another attempt; None to give up. `status` is None if no connection was made.
+
+    Every request may be sent again: none of them changes anything.
+    """
+    if attempt >= retries or status not in (None, 429, 503):
+        return None
+    delay = headers.get("Retry-After", "")
+    if status is not None and not delay.isdigit():  # such as a model that failed its check: waiting does not help
+        return None
+    return min(float(delay), _MOST) if delay.isdigit() else min(_FIRST * 2**attempt, _MOST)
+
+
+def error_of(status: int, content: bytes) -> ApiError:
+    """The error in a response; one that is no problem, such as a proxy's page, is told by its status."""
+    try:
+        problem = Problem.model_validate(json.loads(content))
+    except ValueError:
+        return ApiError(status, "about:blank", f"HTTP {status}", f"the service answered {status}, without a problem")
+    return error_of_problem(problem)
+
+
+def error_of_problem(problem: Problem) -> ApiError:
+    """A problem as an exception."""
+    return ApiError(
+        problem.status, problem.type, problem.title, problem.detail, problem.request_id, problem.model_extra or {}
+    )
