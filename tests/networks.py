@@ -267,6 +267,35 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
     _save(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,)), Tensor("value", (3,))], constants)
 
 
+def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:
+    """A network for movemask-18 that loops so often in each run; by default it never ends one."""
+    constants = {
+        "rounds": np.array(rounds, dtype=np.int64),
+        "yes": np.array(True),
+        "weight": np.random.default_rng(3).normal(size=(18 * 64, 1880)).astype(np.float32),
+    }
+    inside = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Tanh", ["state"], ["next"])],
+        "round",
+        [
+            helper.make_tensor_value_info("round", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
+        ],
+    )
+    nodes = [
+        helper.make_node("Flatten", ["planes"], ["flat"]),
+        helper.make_node("Loop", ["rounds", "yes", "flat"], ["ended"], body=inside),
+        helper.make_node("MatMul", ["ended", "weight"], ["logits"]),
+    ]
+    made = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    _save(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,))], made)
+
+
 def _save(
     file: Path,
     nodes: Sequence[onnx.NodeProto],

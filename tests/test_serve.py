@@ -12,14 +12,25 @@ import ssl
 import sys
 import time
 from pathlib import Path
-from subprocess import PIPE, STDOUT
+from subprocess import PIPE, STDOUT, Popen
 
 import chess
 import pytest
 
-from tests.networks import ONNX_TOML, write_onnx
+from tests.networks import ONNX_TOML, write_loop, write_onnx
 from tests.ports import free_port
-from tests.processes import call, certificate, environment, running, served, started, stopped, until, workers
+from tests.processes import (
+    call,
+    certificate,
+    cpu_seconds,
+    environment,
+    running,
+    served,
+    started,
+    stopped,
+    until,
+    workers,
+)
 
 CLIENTS = 64
 SECONDS = 4.0
@@ -73,6 +84,28 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         ones = next(line for line in metrics.splitlines() if line.startswith('movemask_batch_size_bucket{le="1.0"'))
         runs = next(line for line in metrics.splitlines() if line.startswith("movemask_batches_total{"))
         assert float(ones.split()[-1]) < float(runs.split()[-1]), "no batch was larger than one"
+        assert stopped(process) == 0
+
+
+def test_sigterm_ends_a_process_with_a_network_whose_check_never_ends(models: Path) -> None:
+    def busy(process: Popen[bytes]) -> None:
+        before = cpu_seconds(process.pid)
+        until(lambda: cpu_seconds(process.pid) > before + 1, "the network runs")
+
+    (models / "endless.toml").write_text(ONNX_TOML.split("[outputs.value]")[0])
+    write_loop(models / "endless.onnx")
+    command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
+    with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
+        assert process.stdout is not None
+        while b"listening" not in process.stdout.readline():
+            pass
+        busy(process)
+        assert stopped(process) == 0
+    (models / "endless.toml").rename(models / "endless.later")
+    with served(models) as (process, port):
+        (models / "endless.later").rename(models / "endless.toml")
+        busy(process)
+        assert call(port, "/v1/policy", {"moves": []})["model"]["name"] == "net"
         assert stopped(process) == 0
 
 

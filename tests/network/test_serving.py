@@ -18,7 +18,8 @@ from movemask.network.serving import Serving
 from movemask.pipeline import Pipeline
 from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
-from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
+from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge, write_loop
+from tests.processes import until
 from tests.weight_files import Made
 
 Pipelines = Serving[Pipeline]
@@ -214,6 +215,20 @@ def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path
 
     asyncio.run(scenario())
     assert len(digests) == 2
+
+
+def test_a_check_that_takes_too_long_is_told_and_counts_when_it_ends(folder: Path, opened: list[Pipelines]) -> None:
+    one = serving(folder, opened, load_seconds=0)
+    until(lambda: one.refresh() or one.registry.entry("first").served, "the first is checked")
+    write_loop(folder / "slow.onnx", rounds=10_000)
+    (folder / "slow.toml").write_text(ONNX_TOML.split("[outputs.value]")[0])
+    assert settled(one)
+    assert one.registry.entry("slow").failure == "its check has not ended after 0 s"
+    with pytest.raises(ModelUnavailable, match="has not ended"):
+        asyncio.run(ask(one, "slow"))
+    asyncio.run(ask(one, "first"))
+    until(one.refresh, "the check has ended")
+    asyncio.run(ask(one, "slow"))
 
 
 def test_a_folder_without_models_is_refused_at_the_start(tmp_path: Path) -> None:

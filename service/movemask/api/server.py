@@ -12,6 +12,7 @@ import socket
 import ssl
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,7 @@ from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
 from movemask.network.onnx import provider_named
+from movemask.network.serving import LOADING
 from movemask.processes import Report, end_with_parent, supervise
 from movemask.service import audit_plan
 from movemask.settings import Settings
@@ -64,7 +66,7 @@ def serve(settings: Settings) -> None:
                 "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
             )
         if settings.workers == 1:
-            asyncio.run(_run(settings, listeners, stopping))
+            _run_process(settings, listeners, stopping)
         elif not stopping.is_set():
             _run_workers(settings, listeners)
     finally:
@@ -74,6 +76,17 @@ def serve(settings: Settings) -> None:
 def _close(listeners: Sequence[socket.socket]) -> None:
     for listener in listeners:
         listener.close()
+
+
+def _run_process(
+    settings: Settings, listeners: Sequence[socket.socket], stopping: Event, report: Report | None = None
+) -> None:
+    """Runs one process of the service, and ends it if a network's check has not ended: Python cannot exit during one,
+    since onnxruntime would abort it."""
+    with suppress(SystemExit):
+        asyncio.run(_run(settings, listeners, stopping, report))
+    if any(thread.name.startswith(LOADING) for thread in threading.enumerate()):
+        os._exit(0)
 
 
 def _allow_descriptors() -> None:
@@ -235,7 +248,7 @@ def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
     stopping = _exit_on_signals()
     try:
-        asyncio.run(_run(settings, listeners, stopping, report))
+        _run_process(settings, listeners, stopping, report)
     except MovemaskError as error:
         report.failed(str(error))
         sys.exit(1)

@@ -3,6 +3,9 @@
 A changed file must pass the check before it replaces the served one; if it fails, its entry says why and the old model
 stays. Requests hold a lease and finish on the model they began with. Above the memory limit, unused models are
 unloaded, the least recently used first, and loaded again on demand.
+
+A network may be made so that its check never ends. Each is loaded on a thread of its own that the process does not wait
+for at its end; after `load_seconds` its entry says so, and the others are served on. If it ends later, it counts.
 """
 
 from __future__ import annotations
@@ -11,18 +14,22 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from movemask.errors import ModelUnavailable, SettingsError
+from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
 from movemask.network.folders import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
 from movemask.network.registry import Entry, Registry, load_entry, network_file
 
 log = logging.getLogger(__name__)
+
+#: The names of the threads that load models begin so.
+LOADING = "loading-"
 
 #: Of each file of a model: modification time, size, inode.
 Fingerprint = tuple[tuple[int, int, int], ...]
@@ -70,6 +77,7 @@ class Serving(Generic[S]):
     start : makes the runner of a model
     memory : limit of loaded network files, in bytes; None for no limit
     poll_seconds : interval between looks at the folder; None to never look
+    load_seconds : how long a model's loading and check is waited for
     """
 
     def __init__(
@@ -82,12 +90,17 @@ class Serving(Generic[S]):
         provider: Provider = Provider.CPU,
         memory: int | None = None,
         poll_seconds: float | None = None,
+        load_seconds: float = 60,
     ) -> None:
         self._folders, self._default, self._start = ModelFolders.of(where), default, start
         self._threads, self._provider = threads, provider
         self._memory = memory
+        self._load_seconds = load_seconds
+        self._stop = threading.Event()
         self._lock = threading.RLock()
         self._loading = threading.Lock()  # one model is loaded at a time
+        self._awaited: Future[Entry] | None = None  # the one that is waited for
+        self._late: dict[str, Future[Entry]] = {}  # those that took too long
         self._models: dict[str, _Loaded[S]] = {}  # the least recently used first
         self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
         self._seen: dict[str, Fingerprint] = {}  # at the last look
@@ -98,7 +111,6 @@ class Serving(Generic[S]):
             entries[name] = self._started(self._entry(file))
             self._make_room(name)
         self.registry = Registry(entries, default, self._folders.preferred)
-        self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
         if poll_seconds is not None:
             self._watcher = threading.Thread(target=self._watch, args=(poll_seconds,), name="models", daemon=True)
@@ -135,6 +147,9 @@ class Serving(Generic[S]):
         changed = [name for name in now if now[name] == self._seen.get(name) and now[name] != self._current.get(name)]
         gone = [name for name in self._current if name not in now and name not in self._seen]
         self._seen = now
+        for name in (*changed, *gone):
+            self._late.pop(name, None)
+        changed += [name for name, loading in self._late.items() if loading.done() and name in now]
         with self._loading:
             for name in changed:
                 self._current[name] = now[name]
@@ -169,7 +184,10 @@ class Serving(Generic[S]):
 
     def close(self) -> None:
         """Ends the watcher, and finishes the waiting work of every model."""
-        self._stop.set()
+        with self._lock:
+            self._stop.set()
+            if self._awaited is not None:
+                self._awaited.cancel()
         if self._watcher is not None:
             self._watcher.join()
         with self._lock:
@@ -179,7 +197,33 @@ class Serving(Generic[S]):
             loaded.runner.close()
 
     def _entry(self, file: Path) -> Entry:
-        return load_entry(file, 1, self._provider, runs=self._threads)
+        """Loads and checks a model, for `load_seconds`; one that took too long before is waited for again."""
+        name, late = file.stem, self._late.pop(file.stem, None)
+        loading: Future[Entry] = late or Future()
+        with self._lock:
+            if self._stop.is_set():
+                raise ShuttingDown("the service is stopping", retry_after=5)
+            self._awaited = loading
+        if late is None:
+            threading.Thread(target=self._fill, args=(loading, file), name=LOADING + name, daemon=True).start()
+        try:
+            return loading.result(self._load_seconds)
+        except CancelledError:
+            raise ShuttingDown("the service is stopping", retry_after=5) from None
+        except TimeoutError:
+            self._late[name] = loading
+            return Entry(name, None, None, f"its check has not ended after {self._load_seconds:g} s")
+        finally:
+            self._awaited = None
+
+    def _fill(self, loading: Future[Entry], file: Path) -> None:
+        with suppress(InvalidStateError):  # cancelled: the service is stopping
+            try:
+                entry = load_entry(file, 1, self._provider, runs=self._threads)
+            except Exception as error:
+                loading.set_exception(error)
+            else:
+                loading.set_result(entry)
 
     def _acquire(self, name: str | None) -> _Loaded[S] | None:
         """The model with one more user; None if it is served but not loaded."""
@@ -266,6 +310,8 @@ class Serving(Generic[S]):
         while not self._stop.wait(seconds):
             try:
                 self.refresh()
+            except ShuttingDown:
+                return
             except Exception:
                 log.exception("the models folder could not be looked at; trying again")
 
