@@ -125,7 +125,7 @@ class Answer:
     def statistics(self) -> Statistics:
         """Statistics of the distribution."""
         assert self.evaluated is not None
-        return self.evaluated.policies.statistics(self.row)
+        return self.evaluated.policies.statistics(self.row, self.rule.temperature)
 
     def illegal(self, named: int) -> Explained:
         """What plain softmax gives to illegal moves: the heaviest `named`, and all of it by cause."""
@@ -140,4 +140,4 @@ class Answer:
     def sample(self, seed: int) -> int:
         """Index in `policy` of a randomly drawn move; the same seed draws the same move."""
         assert self.evaluated is not None
-        return self.evaluated.policies.sample(self.row, seed)
+        return self.evaluated.policies.sample(self.row, self.rule.temperature, seed)

@@ -71,7 +71,8 @@ class Statistics:
 class Policies:
     """The distributions of B positions over the M legal moves that their filters keep, in CSR form.
 
-    codes : intp `[M]` (`move_codes`), each position's most probable first, ties in the order of their slots
+    codes : intp `[M]` (`move_codes`), each position's highest logit first, equal ones in the order of their slots: so
+        the most probable first, and in order even where probabilities underflow to 0
     probabilities, logits : float64 `[M]`, in the same order
     indptr : intp `[B + 1]`
     abstention : float64 `[B]`, 0 except with softmax_one; each row and its abstention sum to 1
@@ -88,11 +89,10 @@ class Policies:
         """`codes`, `probabilities`, `indptr` and `abstention` as lists, from which answers are written."""
         return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
 
-    def statistics(self, row: int) -> Statistics:
+    def statistics(self, row: int, temperature: float) -> Statistics:
         """The statistics of a position's distribution, renormalised if it abstained."""
-        p = self.probabilities[self._moves(row)]
-        bounds, total = np.array([0, len(p)]), float(p.sum())
-        p = p / total if self.abstention[row] and total else p
+        p = self._shares(row, temperature)
+        bounds = np.array([0, len(p)])
         return Statistics(
             entropy=float(statistics.entropy(p, bounds)[0]),
             effective_moves=float(statistics.effective_number(p, bounds)[0]),
@@ -101,12 +101,20 @@ class Policies:
             maximum=float(statistics.maximum(p, bounds)[0]),
         )
 
-    def sample(self, row: int, seed: int) -> int:
+    def sample(self, row: int, temperature: float, seed: int) -> int:
         """The index of a move drawn by its probability, without abstention; the same seed draws the same move."""
-        cumulative = np.cumsum(self.probabilities[self._moves(row)])
+        cumulative = np.cumsum(self._shares(row, temperature))
         drawn = np.random.default_rng(seed).random() * cumulative[-1]
-        index = int(np.searchsorted(cumulative, drawn, side="right"))
-        return index if index < len(cumulative) else 0  # past the end only if no move has any probability
+        return int(np.searchsorted(cumulative, drawn, side="right"))
+
+    def _shares(self, row: int, temperature: float) -> Float:
+        """The probabilities of a row without abstention. Of softmax_one that is the softmax, which cannot underflow to
+        0 as a whole."""
+        moves = self._moves(row)
+        if not self.abstention[row]:
+            return self.probabilities[moves]
+        logits = self.logits[moves]
+        return softmax.softmax(logits, np.array([0, len(logits)]), temperature).astype(np.float64, copy=False)
 
     def _moves(self, row: int) -> slice:
         return slice(self.indptr[row], self.indptr[row + 1])
@@ -144,7 +152,7 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Rule) -> Policies
     if keep is not None:
         codes, logits, indptr = codes[keep], logits[keep], restricted(indptr, keep)
     probabilities, abstention = _normalised(logits, indptr, rule)
-    order = falling(probabilities, indptr)
+    order = falling(logits, indptr)
     return Policies(codes[order], probabilities[order], logits[order], indptr, abstention)
 
 
@@ -155,7 +163,7 @@ def _kept(logits: Float, indptr: Index, rule: Rule) -> NDArray[np.bool_] | None:
     base = softmax.softmax(logits, indptr, rule.temperature)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
-        keep &= filters.top_k(base, indptr, rule.top_k)
+        keep &= filters.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
     if rule.top_p is not None:
         keep &= filters.top_p(base, indptr, rule.top_p)
     if rule.min_p:

@@ -11,6 +11,7 @@ import scipy.special
 from fastapi.testclient import TestClient
 
 from movemask.numeric import entmax
+from movemask.settings import shipped_models
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -32,6 +33,11 @@ def asked(client: TestClient, **body: Any) -> Any:
 
 def column(answer: Any, name: str) -> np.ndarray[Any, Any]:
     return np.array([move[name] for move in answer["moves"]])
+
+
+@pytest.fixture
+def shipped(serve: Serve) -> TestClient:
+    return serve(shipped_models())
 
 
 @pytest.fixture
@@ -68,6 +74,31 @@ def test_softmax_one_abstains_and_sums_to_one_with_it(client: TestClient, plain:
     assert abs(column(answer, "probability").sum() + answer["abstention"] - 1) < 1e-12
     assert answer["statistics"]["maximum"] == pytest.approx(expected[0] / expected[:-1].sum())
     assert answer["leakage"]["served"] == 0.0
+
+
+LOW = "3kr3/6Rp/1p1Pp3/3b4/8/P7/1P3P1P/4K3 b - - 0 26"  # every logit of movemask-3 is below 0
+
+
+def test_where_every_probability_underflows_order_draws_and_statistics_are_the_logits(shipped: TestClient) -> None:
+    plain = asked(shipped, fen=LOW, moves=[], temperature=1e-4, include=["statistics"])
+    assert [move["uci"] for move in plain["moves"]] == [move["uci"] for move in asked(shipped, fen=LOW)["moves"]]
+    for answer in (
+        asked(shipped, fen=LOW, normalizer="softmax_one", temperature=1e-4, include=["statistics", "logit"]),
+        asked(shipped, fen=LOW, normalizer="softmax_one", temperature=1e-300, include=["statistics", "logit"]),
+    ):
+        assert column(answer, "logit").max() < 0
+        assert answer["abstention"] == 1
+        assert [move["uci"] for move in answer["moves"]] == [move["uci"] for move in plain["moves"]]
+        assert answer["statistics"] == plain["statistics"]
+        rule = {"fen": LOW, "normalizer": "softmax_one", "temperature": answer["temperature"]}
+        for method in ({"method": "greedy"}, {"method": "sample", "seed": 1}):
+            assert shipped.post("/v1/move", json={**rule, **method}).json()["move"]["uci"] == "e6e5"
+
+
+def test_top_k_ranks_logits_where_probabilities_underflow(shipped: TestClient) -> None:
+    plain = asked(shipped)
+    few = asked(shipped, temperature=1e-4, top_k=3)
+    assert [move["uci"] for move in few["moves"]] == [move["uci"] for move in plain["moves"]][:3]
 
 
 def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient, plain: Any) -> None:

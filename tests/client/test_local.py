@@ -89,6 +89,17 @@ def test_many_boards_and_finished_games(network: movemask.Network) -> None:
     assert network.policies([mate])[0].probabilities == {}
 
 
+def test_many_boards_have_a_rating_each() -> None:
+    network = movemask.load(models_dir=shipped_models())
+    boards = [chess.Board()] * 3
+    policies = network.policies(boards, elo=2000, elos=[900, (1200, 1800), None])
+    rated = [network.policy(chess.Board(), elo=elo) for elo in (900, 2000)]
+    assert [policy.elo for policy in policies] == [rated[0].elo, (1200, 1800), rated[1].elo]
+    assert [policies[0].probabilities, policies[2].probabilities] == [one.probabilities for one in rated]
+    with pytest.raises(movemask.MovemaskError, match="elos: 1 ratings for 3 boards"):
+        network.policies(boards, elos=[900])
+
+
 def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     for temperature, top_p in ((0.5, 1.0), (2.0, 0.8), (1.0, 0.5)):

@@ -43,7 +43,7 @@ def drawn_games(model: Model, games: int, plies: int) -> str:
                 break
             rule = Rule(temperature=TRUTH)
             policies = evaluate_positions(model, [Position(board.copy())], [None], rule).policies
-            board.push(moves_of(policies.codes)[policies.sample(0, 1000 * seed + ply)])
+            board.push(moves_of(policies.codes)[policies.sample(0, TRUTH, 1000 * seed + ply)])
         out.append(str(chess.pgn.Game.from_board(board)))
     return "\n\n".join(out)
 

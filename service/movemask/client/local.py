@@ -111,28 +111,35 @@ class Network:
         boards: Iterable[chess.Board],
         *,
         elo: float | tuple[float, float] | None = None,
+        elos: Sequence[float | tuple[float, float] | None] | None = None,
         temperature: float | str = 1.0,
         top_k: int | None = None,
         top_p: float | None = None,
         min_p: float | None = None,
     ) -> list[Policy]:
-        """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network."""
+        """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network.
+
+        `elos` holds a rating for each board, each as `elo`, which then is for those with None.
+        """
         if temperature == "calibrated":
             temperature = self._model.calibrated_temperature()
         rule = _rule_of(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-        rating = _elo_of(elo)
         copies = [_checked(board) for board in boards]
+        if elos is not None and len(elos) != len(copies):
+            raise InvalidParameter(f"elos: {len(elos)} ratings for {len(copies)} boards")
+        ratings = [_elo_of(elo if own is None else own) for own in elos or [None] * len(copies)]
         found: list[Policy] = []
         for start in range(0, len(copies), _AT_ONCE):
-            found += self._evaluated(copies[start : start + _AT_ONCE], rating, rule)
+            span = slice(start, start + _AT_ONCE)
+            found += self._evaluated(copies[span], ratings[span], rule)
         return found
 
-    def _evaluated(self, boards: Sequence[chess.Board], elo: Elo | None, rule: Rule) -> list[Policy]:
+    def _evaluated(self, boards: Sequence[chess.Board], elos: Sequence[Elo | None], rule: Rule) -> list[Policy]:
         positions = [Position(board) for board in boards]
-        batch = self._model.whole_batch(positions, [elo] * len(boards), Rules.PYTHON_CHESS)
+        batch = self._model.whole_batch(positions, elos, Rules.PYTHON_CHESS)
         found = [
             Policy(board, self.name, {}, ignored=self._model.ignored(position, elo))
-            for board, position in zip(boards, positions, strict=True)
+            for board, position, elo in zip(boards, positions, elos, strict=True)
         ]
         rows = np.flatnonzero(batch.counts)
         if len(rows):

@@ -19,15 +19,16 @@ from movemask.numeric.ragged import Float, Index, filled, padded, row_max, sprea
 Mask = NDArray[np.bool_]
 
 
-def top_k(probabilities: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
-    """The `k` most probable of each row: probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
+def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
+    """The `k` highest of each row: logits or probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
 
-    Shorter rows are kept whole. ValueError unless `k` is an integer of at least 1.
+    Logits keep their order where probabilities underflow. Shorter rows are kept whole. ValueError unless `k` is an
+    integer of at least 1.
     """
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
-    values, bounds = checks.probabilities(probabilities, indptr)
-    return _rank(values, bounds) < k
+    array, bounds, _ = checks.logits(values, indptr, all_low=True)
+    return _rank(array, bounds) < k
 
 
 def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
@@ -58,7 +59,7 @@ def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
 
 def _rank(values: Float, indptr: Index) -> NDArray[np.intp]:
     """The rank of each value in its row, 0 for the largest; of equal values the earlier is first: `[N]`."""
-    order = np.argsort(-padded(values, indptr, -1.0), axis=1, kind="stable")
+    order = np.argsort(-padded(values, indptr, -np.inf), axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
     return np.asarray(rank[filled(indptr)])
