@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from movemask.board.phase import Phase
+from movemask.board.boards import Phase
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS
 from movemask.leakage.record import AuditRecord, Figure, IllegalMass, Leakage

@@ -30,7 +30,7 @@ from movemask.audit.rows import Choice
 from movemask.audit.run import Job, begin
 from movemask.audit.sources import Chunk, Form, Key, Sizes, Source
 from movemask.audit.workers import Auditor, SplitRead, Work
-from movemask.board.elo import Elo
+from movemask.board.position import Elo
 
 #: Positions of a chunk of 40 games, nearly.
 POSITIONS = 2_800

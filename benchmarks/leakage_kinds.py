@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from movemask.board.phase import phases_of
+from movemask.board.boards import phases_of
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.evaluation import Evaluated, evaluate_positions

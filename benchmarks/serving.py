@@ -86,8 +86,6 @@ class Measured:
                 found = step()
                 cpu.append((found, 1e6 * (server.cpu_seconds() - before_it) / found.answered))
         (batches, batches_cpu), (many, many_cpu), (finished, finished_cpu), (alone, alone_cpu), (some, _) = cpu
-        with self.serve(rules="vectorised") as server:
-            fast_batches, fast_many = self.in_batches(server, A_CALL), self.one_by_one(server, MANY)
         after = self.bare.rate_beside(size, self.seconds)
         return {
             "bare": (before + after) / 2,
@@ -105,8 +103,6 @@ class Measured:
             "lone_p99_ms": 1e3 * alone.percentile(99),
             "lone": alone.rate,
             "some": some.rate,
-            "vectorised_batches": A_CALL * fast_batches.rate,
-            "vectorised_many": fast_many.rate,
             "finished": finished.rate,
         }
 

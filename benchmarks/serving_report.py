@@ -64,19 +64,7 @@ def _targets(found: Figures) -> str:
     rows = [
         ["bare onnxruntime, inputs ready", f"{bare:,.0f} positions/s", "1", ""],
         ["`POST /v1/policy/batch`, 256 a call", f"{h['batches']:,.0f} positions/s", of_bare(h["batches"]), "≥ 0.78"],
-        [
-            "… with `MOVEMASK_RULES=vectorised`",
-            f"{h['vectorised_batches']:,.0f} positions/s",
-            of_bare(h["vectorised_batches"]),
-            "≥ 0.88",
-        ],
         ["`POST /v1/policy`, 64 connections", f"{h['many']:,.0f} requests/s", of_bare(h["many"]), "≥ 0.58"],
-        [
-            "… with `MOVEMASK_RULES=vectorised`",
-            f"{h['vectorised_many']:,.0f} requests/s",
-            of_bare(h["vectorised_many"]),
-            "≥ 0.62",
-        ],
         [
             "… p99 over p50",
             f"{h['many_p99_ms']:.1f} ms over {h['many_p50_ms']:.1f} ms",

@@ -1,8 +1,7 @@
 """Where the microseconds of a batch go, step by step, as a Markdown table: `python -m benchmarks.steps`.
 
 Positions of random games by a model (the shipped one), in batches of 256 and alone, one thread, no HTTP. The second
-table is what is done once the replies are out. Steps of `evaluation` and `pipeline` in their order; the legal moves are
-found both ways, of which the service takes one (MOVEMASK_RULES).
+table is what is done once the replies are out. Steps of `evaluation` and `pipeline` in their order.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import orjson
 from benchmarks.positions import random_games
 from movemask.answer import Answer, Query
 from movemask.api.schemas.writing import policy_out
-from movemask.board.legal import Rules, legal_moves
+from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.served import check_answer, check_legal
+from movemask.leakage.served import check_answer
 from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
@@ -67,8 +66,8 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     read = [[Position.read(fen) for fen in part] for part in texts]
     boards = [boards_of(part) for part in read]
     both = list(zip(read, boards, strict=True))
-    legal = [legal_moves(part, own, Rules.PYTHON_CHESS) for part, own in both]
-    batches = [model.whole_batch(part, [None] * len(part), Rules.PYTHON_CHESS) for part in read]
+    legal = [legal_moves(position.board for position in part) for part in read]
+    batches = [model.whole_batch(part, [None] * len(part)) for part in read]
     logits = [model.evaluate(batch).logits for batch in batches]
     gathered = [LogitBatch(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
     weighed = [_weighed(one) for one in gathered]
@@ -80,8 +79,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     before = {
         "FEN read and checked": _timed(lambda: [[Position.read(fen) for fen in part] for part in texts]),
         "boards as arrays": _timed(lambda: [boards_of(part) for part in read]),
-        "legal moves by python-chess": _timed(lambda: [legal_moves(*one, Rules.PYTHON_CHESS) for one in both]),
-        "legal moves by the vectorised rules": _timed(lambda: [legal_moves(*one, Rules.VECTORISED) for one in both]),
+        "legal moves": _timed(lambda: [legal_moves(position.board for position in part) for part in read]),
         "slots": _timed(lambda: [model.vocabulary.slots(*one) for one in zip(legal, boards, strict=True)]),
         "planes": _timed(lambda: [model.encoder.encode_all(*one) for one in both]),
         "network": _timed(lambda: [model.evaluate(batch) for batch in batches]),
@@ -92,9 +90,6 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
             ]
         ),
         "answer checked": _timed(lambda: [_check(*one) for one in judged]),
-        "legal moves judged by python-chess (with the vectorised rules, a share)": _timed(
-            lambda: [_judge(batch) for batch in batches]
-        ),
         "answer written as JSON": _timed(lambda: [orjson.dumps(policy_out(answer, [])) for answer in answers]),
     }
     after = {
@@ -128,11 +123,6 @@ def _check(batch: Batch, made: Policies) -> None:
         kept = slice(indptr[row], indptr[row + 1])
         own = legal[bounds[row] : bounds[row + 1]]
         check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
-
-
-def _judge(batch: Batch) -> None:
-    for row, position in enumerate(batch.positions):
-        check_legal(position, batch.codes[batch.legal(row)].tolist())
 
 
 def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[Audited]]:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import chess
 
-from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
@@ -55,7 +54,7 @@ def main() -> None:
 
 def _network(model: Model, fen: str) -> Callable[[], object]:
     elos = elos_of(model.name, model.contract, None, Vary.BOTH, None)
-    batch = model.whole_batch([Position.read(fen)] * len(elos), elos, Rules.PYTHON_CHESS)
+    batch = model.whole_batch([Position.read(fen)] * len(elos), elos)
     return lambda: model.evaluate(batch)
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import chess
 
 DATA = Path(__file__).parent / "data"
 
@@ -64,3 +67,24 @@ def pgx_positions() -> Iterator[tuple[str, list[str], list[int], list[float]]]:
         for row in rows:
             found = json.loads(row)
             yield found["fen"], found["moves"], found["slots"], found["observation"]
+
+
+def suite(name: str) -> Iterator[chess.Board]:
+    """The valid positions of a perft suite."""
+    for line in perft(name):
+        board = chess.Board(line.fen, chess960=line.chess960)
+        if board.is_valid():
+            yield board
+
+
+def played(rng: random.Random, count: int, chess960: bool = False) -> Iterator[chess.Board]:
+    """Positions of random games."""
+    while count > 0:
+        board = chess.Board.from_chess960_pos(rng.randrange(960)) if chess960 else chess.Board()
+        for _ in range(rng.randrange(1, 200)):
+            moves = list(board.legal_moves)
+            if not moves or not count:
+                break
+            board.push(rng.choice(moves))
+            yield board.copy(stack=False)
+            count -= 1

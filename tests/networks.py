@@ -13,9 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.audited import Audited
@@ -113,7 +111,7 @@ def pipeline(model: Model, record: Callable[[Sequence[Audited]], None] = no_audi
 
 def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
     """The positions as the model takes them, by python-chess's rules."""
-    return model.whole_batch(positions, elos or [None] * len(positions), Rules.PYTHON_CHESS)
+    return model.whole_batch(positions, elos or [None] * len(positions))
 
 
 _KINDS = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}

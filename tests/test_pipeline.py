@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import chess
@@ -13,21 +12,17 @@ import pytest
 
 from movemask.answer import Answer, Query
 from movemask.api.metrics import Metrics
-from movemask.board import legality
-from movemask.board.boards import Boards
-from movemask.board.legal import Rules
 from movemask.board.position import Position
-from movemask.errors import InferenceFailed, InvalidFen, MovemaskError, ServedLeakage
+from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
 from movemask.leakage.audited import Audited
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.leakage.record import AuditRecord, Figure
 from movemask.network.batch import Batch
 from movemask.network.model import Outputs
-from movemask.pipeline import Events, Pipeline
+from movemask.pipeline import Pipeline
 from movemask.store.recorder import Recorder
 from movemask.store.store import Store
-from tests.ground_truth import tricky
 from tests.networks import fake_model, pipeline
 from tests.store.records import record
 
@@ -122,53 +117,6 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
     asked = pipeline(model, network=network)
     asyncio.run(story(asked))
     asked.close()
-
-
-def test_both_rules_give_the_same_answers_and_vectorised_ones_are_judged_by_their_share() -> None:
-    class Judged(Events):
-        count = 0
-
-        def judged(self, count: int) -> None:
-            self.count += count
-
-    queries = [Query(fen=fen) for fen, _, flags in tricky() if not any(one.startswith("python-chess") for one in flags)]
-    by: dict[tuple[Rules, float], Sequence[Mapping[int, float] | MovemaskError]] = {}
-    for rules, share, count in [
-        (Rules.PYTHON_CHESS, 1.0, False),
-        (Rules.VECTORISED, 1.0, True),
-        (Rules.VECTORISED, 0.0, False),
-    ]:
-        events = Judged()
-        asked = pipeline(fake_model(), rules=rules, judge_share=share, events=events)
-        by[rules, share] = answered(asked, queries)
-        ongoing = sum(bool(outcome) for outcome in by[rules, share] if not isinstance(outcome, MovemaskError))
-        assert events.count == (ongoing if count else 0)
-    right, *others = by.values()
-    for other in others:
-        assert other == right
-
-
-@pytest.mark.parametrize("share", [1.0, 0.0])
-def test_wrong_vectorised_legal_moves_are_withheld_where_they_are_judged(
-    monkeypatch: pytest.MonkeyPatch, share: float
-) -> None:
-    right = legality.legal_moves
-
-    def one_missing(boards: Boards) -> legality.LegalMoves:
-        found = right(boards)
-        return replace(found, packed=found.packed[1:])
-
-    monkeypatch.setattr(legality, "legal_moves", one_missing)
-    (vectorised,) = answered(pipeline(fake_model(), rules=Rules.VECTORISED, judge_share=share), [Query()])
-    if share:
-        assert isinstance(vectorised, ServedLeakage)
-        assert "over 19 moves that are not the 20 of python-chess" in str(vectorised)
-    else:
-        assert not isinstance(vectorised, MovemaskError)
-        assert len(vectorised) == 19
-    (plain,) = answered(pipeline(fake_model(), judge_share=share), [Query()])
-    assert not isinstance(plain, MovemaskError)
-    assert len(plain) == 20  # by default python-chess finds them
 
 
 def test_counters_never_take_what_would_spoil_them_for_good() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.bitboards import unpacked
+from movemask.board.boards import unpacked
 from movemask.encoding.maia import BLOCKS, PIECES, SQUARES
 from training.replay import Positions
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from movemask.board.phase import Phase
+from movemask.board.boards import Phase
 from movemask.board.position import Position
 from movemask.evaluation import evaluate_positions
 from movemask.network.model import Model

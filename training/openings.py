@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from movemask.board.elo import Elo
-from movemask.board.move_codes import moves_of
-from movemask.board.position import Position
+from movemask.board.moves import moves_of
+from movemask.board.position import Elo, Position
 from movemask.evaluation import evaluate_positions
 from movemask.network.model import Model
 

@@ -13,7 +13,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.bitboards import mirrored
+from movemask.board.boards import mirrored
 from movemask.encoding.vocabularies import vocabulary
 from training.shards import EN_PASSANT, VOCABULARY, Shard
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import tomlkit
 
-from movemask.board.legal import Rules
-from movemask.board.phase import Phase
+from movemask.board.boards import Phase
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
 from training import openings
@@ -172,7 +171,7 @@ def speeds(models: Sequence[Model], files: Sequence[Path], found: Sequence[Sampl
     """What a position costs each model on one thread in batches of 32, all in one run."""
     batches = {
         model.name: model.feeds(
-            model.whole_batch([one.position for one in found[:32]], [one.elo for one in found[:32]], Rules.VECTORISED)
+            model.whole_batch([one.position for one in found[:32]], [one.elo for one in found[:32]])
         )
         for model in models
     }

@@ -10,9 +10,8 @@ import chess
 import numpy as np
 from tqdm import tqdm
 
-from movemask.board.elo import Elo
-from movemask.board.phase import Phase, phase_of
-from movemask.board.position import Position
+from movemask.board.boards import Phase, phase_of
+from movemask.board.position import Elo, Position
 from movemask.encoding.vocabularies import vocabulary
 from training.config import Data
 from training.dataset import TO_MOVE_RESULT

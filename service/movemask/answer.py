@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from movemask.board.draws import Draw, draw_of
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.position import Position
+from movemask.board.position import Draw, Elo, Position, draw_of
 from movemask.evaluation import Evaluated
 from movemask.leakage.measure import LogitBatch
 from movemask.leakage.reasons import Explained, explained
@@ -45,7 +42,6 @@ class Answer:
     """
 
     model: Model
-    rules: Rules
     query: Query
     position: Position
     rule: Rule  # its temperature resolved to a number

@@ -9,10 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.move_codes import uci_of
-from movemask.board.position import Position
+from movemask.board.moves import uci_of
+from movemask.board.position import Elo, Position
 from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError
 from movemask.leakage.measure import LogitBatch
 from movemask.network.batch import Batch
@@ -86,10 +84,9 @@ def evaluate_positions(
 ) -> Evaluated:
     """The results of positions that all have a legal move, by one rule (plain softmax if None).
 
-    Legal moves are the vectorised generator's. Raises a ModelError, or UnsupportedVariant, for the first position that
-    cannot be evaluated.
+    Raises a ModelError, or UnsupportedVariant, for the first position that cannot be evaluated.
     """
-    batch = model.whole_batch(positions, elos, Rules.VECTORISED)
+    batch = model.whole_batch(positions, elos)
     evaluated = evaluate(model, batch, [rule or Rule()] * len(batch))
     for error in evaluated.unusable.values():
         raise error

@@ -19,15 +19,13 @@ from typing import TypeVar
 import numpy as np
 
 from movemask.answer import Answer, Query, Timing
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError, ServedLeakage
 from movemask.evaluation import Evaluated, Network, evaluate
 from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.served import check_answer, check_legal
+from movemask.leakage.served import check_answer
 from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.network.queue import Delivery, Queue
@@ -57,9 +55,6 @@ class Events:
     def answered(self, model: str, statuses: Sequence[str]) -> None:
         """Positions were answered."""
 
-    def judged(self, count: int) -> None:
-        """Answers by vectorised rules were compared with python-chess."""
-
 
 class Caller:
     """Who asks a pipeline. Callers with the same `client` take turns in the queue as one."""
@@ -83,8 +78,6 @@ class Pipeline:
     max_batch, max_waiting : limits of the queue, in positions
     max_seconds : limit of the time that queries may wait; None for none
     max_moves : limit of `Query.moves`
-    rules : which move generator finds the legal moves
-    judge_share : with vectorised rules, the share of answers compared with python-chess
     plan : which kinds of leakage are measured
     network : replaces `model.evaluate`
     """
@@ -99,8 +92,6 @@ class Pipeline:
         max_waiting: int,
         max_seconds: float | None = None,
         max_moves: int | None = None,
-        rules: Rules = Rules.PYTHON_CHESS,
-        judge_share: float = 1.0,
         plan: Plan | None = None,
         network: Network | None = None,
         events: Events = _NO_EVENTS,
@@ -109,8 +100,6 @@ class Pipeline:
         self._record = record
         self._expect = expect
         self._max_moves = max_moves
-        self.rules = rules
-        self._judge_share = judge_share if rules is Rules.VECTORISED else 0.0
         self._plan = Plan() if plan is None else plan
         self._network = network or model.evaluate
         self._events = events
@@ -179,7 +168,7 @@ class Pipeline:
         places: list[int] = []
         if read:
             batch, refused = self.model.batch(
-                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read], self.rules
+                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read]
             )
             counts = batch.counts
             elo = batch.elo.tolist()
@@ -188,7 +177,7 @@ class Pipeline:
                 if row in refused:
                     outcomes[place] = refused[row]
                 elif not counts[row]:
-                    outcomes[place] = Answer(self.model, self.rules, queries[place], position, rule, _elo_of(elo[row]))
+                    outcomes[place] = Answer(self.model, queries[place], position, rule, _elo_of(elo[row]))
                 else:
                     rows.append(row)
             if rows:
@@ -200,7 +189,6 @@ class Pipeline:
                     places.append(place)
                     outcomes[place] = failed.get(kept) or Answer(
                         self.model,
-                        self.rules,
                         queries[place],
                         position,
                         rule,
@@ -252,18 +240,12 @@ class Pipeline:
         batch = evaluated.batch
         all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
         codes, probabilities, indptr, abstention = evaluated.policies.lists
-        judged = 0
         for row, position in enumerate(batch.positions):
             legal, moves = all_legal[bounds[row] : bounds[row + 1]], slice(indptr[row], indptr[row + 1])
             try:
                 check_answer(position, legal, codes[moves], probabilities[moves], abstention[row])
-                if self._judge_share and self._random.random() < self._judge_share:
-                    judged += 1
-                    check_legal(position, legal)
             except ServedLeakage as error:
                 failed[row] = error
-        if judged:
-            self._events.judged(judged)
         return failed
 
     def _audited(self, kinds: Sequence[str], done: Sequence[_Done]) -> Audited:

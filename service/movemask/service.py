@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from movemask.board.legal import Rules
 from movemask.errors import SettingsError, UnknownModel
 from movemask.leakage.kinds import ALWAYS, KINDS, Plan
 from movemask.leakage.record import AuditRecord
@@ -104,8 +103,6 @@ def running(
             max_waiting=settings.max_queue,
             max_seconds=settings.max_wait_seconds,
             max_moves=settings.max_moves,
-            rules=Rules(settings.rules),
-            judge_share=settings.judge_share,
             plan=plan,
             network=network,
             events=events,

@@ -114,12 +114,6 @@ class Settings(BaseSettings):
     database_url: str = Field(
         "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
-    rules: Annotated[str, Field(pattern="^(python-chess|vectorised)$")] = Field(
-        "python-chess", description="Generator of legal moves: python-chess, or vectorised, which is faster."
-    )
-    judge_share: float = Field(
-        0.05, ge=0, le=1, description="With vectorised rules: share of answers that are compared with python-chess."
-    )
     audit_kinds: str = Field(
         "raw,multiplied,served",
         description="Kinds of leakage measured for every request, comma-separated, or all.",

@@ -26,7 +26,7 @@ from movemask import evaluation
 from movemask.api.app import create_app
 from movemask.api.routers.leakage import By
 from movemask.api.services import Services
-from movemask.board.move_codes import codes_of
+from movemask.board.moves import codes_of
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import SettingsError
 from movemask.leakage.kinds import KINDS

@@ -19,9 +19,7 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.network.model import Model
@@ -51,7 +49,7 @@ def independently(model: Model, positions: Sequence[str]) -> dict[str, NDArray[n
     found: dict[str, list[float]] = {"raw": [], "multiplied": [], "unnormalised": [], "rounded": [], "raw_kl": []}
     for fen in positions:
         board = chess.Board(fen)
-        batch = model.whole_batch([Position.read(fen)], [Elo(1500, 1500)], Rules.PYTHON_CHESS)
+        batch = model.whole_batch([Position.read(fen)], [Elo(1500, 1500)])
         ((logits),) = model.session.run(model.feeds(batch), [model.contract.outputs.logits])[0]
         z = logits.astype(np.float64)
         legal = np.zeros(len(z), dtype=bool)

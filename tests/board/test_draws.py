@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from movemask.board.draws import Draw, draw_of
-from movemask.board.position import Position
+from movemask.board.position import Draw, Position, draw_of
 from tests.board.test_position import games
 from tests.ground_truth import perft, tricky
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import chess
 import pytest
 
-from movemask.board.notation import Notation, read_move
+from movemask.board.moves import Notation, read_move
 from movemask.board.position import Position
 from movemask.errors import IllegalMove
 from tests.ground_truth import tricky

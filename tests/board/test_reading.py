@@ -9,11 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from movemask.board.fen import is_plain
-from movemask.board.position import FEN_FIELDS, Position, status_names
+from movemask.board.position import FEN_FIELDS, Position, is_as_written, status_names
 from movemask.errors import InvalidFen, InvalidPosition, MovemaskError
-from tests.board.test_legality import played
-from tests.ground_truth import perft, tricky
+from tests.ground_truth import perft, played, tricky
 
 START = chess.STARTING_FEN
 USUAL = [START, "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3", "8/8/8/8/8/4k3/4p3/4K3 b - - 0 1"]
@@ -53,7 +51,7 @@ def same(fen: str, *, chess960: bool = False) -> bool:
     assert found.fen == board.fen(en_passant="fen")
     assert found.turn == ("white" if board.turn else "black")
     assert (found.chess960, found.has_history) == (chess960, False)
-    if is_plain(fen, found.board):
+    if is_as_written(fen, found.board):
         assert found.fen == fen
     return True
 
@@ -62,7 +60,7 @@ def test_every_position_of_the_suites_and_most_as_they_are_written() -> None:
     fens = [row.fen for row in perft("standard")] + [fen for fen, _, _ in tricky()]
     valid = [fen for fen in fens if same(fen)]
     assert len(valid) > 0.9 * len(fens)
-    assert sum(is_plain(fen, chess.Board(fen)) for fen in valid) > 0.9 * len(valid)
+    assert sum(is_as_written(fen, chess.Board(fen)) for fen in valid) > 0.9 * len(valid)
     assert all(same(row.fen, chess960=True) for row in perft("chess960"))
 
 

@@ -8,8 +8,9 @@ import chess
 import numpy as np
 import pytest
 
-from movemask.board.legal import Rules, legal_moves
-from movemask.board.position import Position, boards_of
+from movemask.board.boards import Boards
+from movemask.board.moves import legal_moves
+from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.numeric.ragged import row_of_each
@@ -42,21 +43,17 @@ def check(row: Perft, depth: int, words: Vocabulary) -> None:
         assert nodes(board, depth, words) == row.nodes[depth], f"{row.fen} at depth {depth}"
 
 
-def masks(
-    boards: Sequence[chess.Board], words: Vocabulary, rules: Rules
-) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def masks(boards: Sequence[chess.Board], words: Vocabulary) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """Bool `[B, A]` of a batch, as the service makes it."""
-    positions = [Position(board) for board in boards]
-    bitboards = boards_of(positions)
-    legal = legal_moves(positions, bitboards, rules)
-    _, slots, refused = words.slots(legal, bitboards)
+    legal = legal_moves(boards)
+    _, slots, refused = words.slots(legal, Boards.of(boards))
     assert not refused.any()
     mask = np.zeros((len(boards), len(words)), dtype=np.bool_)
     mask[row_of_each(legal.indptr), slots] = True
     return mask
 
 
-def nodes_of_each(boards: Sequence[chess.Board], depth: int, words: Vocabulary, rules: Rules) -> list[int]:
+def nodes_of_each(boards: Sequence[chess.Board], depth: int, words: Vocabulary) -> list[int]:
     """As `nodes`, but all positions of a depth together in batches."""
     counts = np.zeros(len(boards), dtype=np.int64)
     level = list(enumerate(boards))
@@ -64,7 +61,7 @@ def nodes_of_each(boards: Sequence[chess.Board], depth: int, words: Vocabulary, 
         below: list[tuple[int, chess.Board]] = []
         for start in range(0, len(level), BATCH):
             part = level[start : start + BATCH]
-            mask = masks([board for _, board in part], words, rules)
+            mask = masks([board for _, board in part], words)
             if left == 1:
                 np.add.at(counts, [root for root, _ in part], mask.sum(axis=1))
                 continue
@@ -77,11 +74,11 @@ def nodes_of_each(boards: Sequence[chess.Board], depth: int, words: Vocabulary, 
     return [int(count) for count in counts]
 
 
-def check_together(rows: Sequence[Perft], depth: int, words: Vocabulary, rules: Rules) -> None:
+def check_together(rows: Sequence[Perft], depth: int, words: Vocabulary) -> None:
     known = [row for row in rows if depth in row.nodes]
     boards = [chess.Board(row.fen, chess960=row.chess960) for row in known]
-    for row, count in zip(known, nodes_of_each(boards, depth, words, rules), strict=True):
-        assert count == row.nodes[depth], f"{row.fen} at depth {depth} by {rules}"
+    for row, count in zip(known, nodes_of_each(boards, depth, words), strict=True):
+        assert count == row.nodes[depth], f"{row.fen} at depth {depth}"
 
 
 @pytest.mark.parametrize("name", ["lc0-1858", "maia2-1880", "movemask-1880"])
@@ -102,14 +99,12 @@ def test_maia2_suite() -> None:
         check(row, 2, vocabulary("maia2-1880"))
 
 
-@pytest.mark.parametrize("rules", Rules)
 @pytest.mark.parametrize("name", ["lc0-1858", "maia2-1880", "movemask-1880"])
-def test_start_position_in_batches(name: str, rules: Rules) -> None:
+def test_start_position_in_batches(name: str) -> None:
     for depth in (1, 2, 3):
-        check_together([START], depth, vocabulary(name), rules)
+        check_together([START], depth, vocabulary(name))
 
 
-@pytest.mark.parametrize("rules", Rules)
 @pytest.mark.parametrize(
     ("name", "suite", "depth", "every"),
     [
@@ -124,8 +119,8 @@ def test_start_position_in_batches(name: str, rules: Rules) -> None:
         ("uci-1968", "standard", 1, 4),
     ],
 )
-def test_suites_in_batches(name: str, suite: str, depth: int, every: int, rules: Rules) -> None:
-    check_together(perft(suite)[::every], depth, vocabulary(name), rules)
+def test_suites_in_batches(name: str, suite: str, depth: int, every: int) -> None:
+    check_together(perft(suite)[::every], depth, vocabulary(name))
 
 
 @pytest.mark.deep
@@ -144,15 +139,14 @@ def test_suites_to_depth_three_and_some_to_four(name: str, suite: str) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("rules", Rules)
 @pytest.mark.parametrize("name", ["lc0-1858", "maia2-1880", "movemask-1880"])
 @pytest.mark.parametrize("suite", ["standard", "chess960"])
-def test_suites_in_batches_to_depth_three_and_some_to_four(name: str, suite: str, rules: Rules) -> None:
+def test_suites_in_batches_to_depth_three_and_some_to_four(name: str, suite: str) -> None:
     words, rows = vocabulary(name), perft(suite)
     if suite == "chess960" and not words.chess960:
         pytest.skip(f"{name} has no Chess960")
-    check_together([START], 4, words, rules)
+    check_together([START], 4, words)
     for row in rows[::4]:
-        check_together([row], 3, words, rules)
+        check_together([row], 3, words)
     for row in rows[::100]:
-        check_together([row], 4, words, rules)
+        check_together([row], 4, words)

@@ -15,16 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.legal import Rules, legal_moves
-from movemask.board.move_codes import code_of
+from movemask.board.boards import Boards
+from movemask.board.moves import code_of, legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.encoding.forms import Castling
 from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import MoveOutsideVocabulary, UnsupportedVariant
-from tests.board.test_legality import played, suite
-from tests.ground_truth import tricky
+from tests.ground_truth import played, suite, tricky
 
 
 def one_by_one(board: chess.Board, words: Vocabulary) -> list[tuple[int, int]] | None:
@@ -39,19 +38,17 @@ def one_by_one(board: chess.Board, words: Vocabulary) -> list[tuple[int, int]] |
 
 
 def agree(boards: Sequence[chess.Board], words: Vocabulary) -> int:
-    """Holds a batch by either rules to each board alone; how many of them are refused."""
-    positions = [Position(board) for board in boards]
-    bitboards = boards_of(positions)
+    """Holds a batch to each board alone; how many of them are refused."""
     expected = [one_by_one(board, words) for board in boards]
-    for rules in Rules:
-        legal = legal_moves(positions, bitboards, rules)
-        codes, slots, refused = words.slots(legal, bitboards)
-        assert refused.tolist() == [right is None for right in expected]
-        bounds = legal.indptr.tolist()
-        for row, right in enumerate(expected):
-            own = slice(bounds[row], bounds[row + 1])
-            if right is not None:
-                assert list(zip(slots[own].tolist(), codes[own].tolist(), strict=True)) == right, boards[row].fen()
+    legal = legal_moves(boards)
+    assert legal.in_check.tolist() == [board.is_check() for board in boards]
+    codes, slots, refused = words.slots(legal, Boards.of(boards))
+    assert refused.tolist() == [right is None for right in expected]
+    bounds = legal.indptr.tolist()
+    for row, right in enumerate(expected):
+        own = slice(bounds[row], bounds[row + 1])
+        if right is not None:
+            assert list(zip(slots[own].tolist(), codes[own].tolist(), strict=True)) == right, boards[row].fen()
     return sum(right is None for right in expected)
 
 
@@ -101,8 +98,8 @@ def test_only_those_that_cannot_be_written_are_refused_and_each_with_its_reason(
     no_promotion = Vocabulary("bare", every, castling=Castling.KING_TWO_SQUARES)
     promotion = Position.read("7k/P7/8/8/8/8/8/K7 w - - 0 1")
     positions = [Position.read(), promotion, Position.read(chess960=True), Position.read(moves=["e2e4"])]
-    boards = boards_of(positions)
-    codes, slots, refused = no_promotion.slots(legal_moves(positions, boards, Rules.PYTHON_CHESS), boards)
+    legal = legal_moves(position.board for position in positions)
+    codes, slots, refused = no_promotion.slots(legal, boards_of(positions))
     assert refused.tolist() == [False, True, True, False]
     assert len(codes) == len(slots)
     assert isinstance(no_promotion.refusal(positions[2]), UnsupportedVariant)
@@ -127,8 +124,7 @@ def test_a_batch_is_its_positions(seeds: list[int], name: str, chess960: bool) -
 
 def test_no_position_and_no_move() -> None:
     words = vocabulary("lc0-1858")
-    boards = boards_of([])
-    codes, slots, refused = words.slots(legal_moves([], boards, Rules.VECTORISED), boards)
+    codes, slots, refused = words.slots(legal_moves([]), Boards.of([]))
     assert (len(codes), len(slots), len(refused)) == (0, 0, 0)
     stalemate = chess.Board("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")
     assert agree([stalemate, chess.Board(), stalemate], words) == 0

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.legal import Rules, legal_moves
+from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.audited import Audited, records_of
@@ -26,7 +26,7 @@ def audited(
 ) -> Audited:
     """A batch that was answered, from its logits `[B, A]`."""
     boards = boards_of(positions)
-    legal = legal_moves(positions, boards, Rules.PYTHON_CHESS)
+    legal = legal_moves(position.board for position in positions)
     codes, slots, refused = words.slots(legal, boards)
     assert not refused.any()
     unmasked = LogitBatch(logits, slots, legal.indptr)

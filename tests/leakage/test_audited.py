@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.phase import phase_of
+from movemask.board.boards import phase_of
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.audited import Audited, records_of

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from movemask.board.boards import Boards
-from movemask.board.move_codes import codes_of, uci_of
+from movemask.board.moves import codes_of, uci_of
 from movemask.board.position import Position
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.evaluation import evaluate
 from movemask.network.cache import Cache, CachedNetwork, key_of
 from movemask.network.model import Model, Outputs
@@ -127,7 +125,7 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
     counts: list[tuple[int, int]] = []
     network = CachedNetwork(RATED, cache, lambda hits, misses: counts.append((hits, misses)))
     for rows in batches:
-        batch = RATED.whole_batch([POSITIONS[at] for at, _ in rows], [elo for _, elo in rows], Rules.PYTHON_CHESS)
+        batch = RATED.whole_batch([POSITIONS[at] for at, _ in rows], [elo for _, elo in rows])
         rules = [Rule()] * len(batch)
         right, found = evaluate(RATED, batch, rules), evaluate(RATED, batch, rules, network)
         np.testing.assert_array_equal(found.unmasked.logits, right.unmasked.logits)

@@ -11,9 +11,8 @@ import chess
 import numpy as np
 import pytest
 
-from movemask.board.elo import Elo
-from movemask.board.move_codes import uci_of
-from movemask.board.position import Position
+from movemask.board.moves import uci_of
+from movemask.board.position import Elo, Position
 from movemask.evaluation import evaluate_positions
 from movemask.network.model import Model
 from movemask.network.registry import open_model

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from movemask.board.elo import Elo
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
 from movemask.network.contract import read_contract
 from movemask.network.registry import load_entry, load_registry

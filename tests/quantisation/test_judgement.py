@@ -12,8 +12,7 @@ import pytest
 import zstandard
 from numpy.typing import NDArray
 
-from movemask.board.elo import Elo
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
 from movemask.network.model import Model
 from movemask.quantisation import positions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from movemask.board.phase import Phase
+from movemask.board.boards import Phase
 from movemask.leakage.causes import Cause
 from movemask.leakage.record import AuditRecord, Figure, IllegalMass, Leakage
 from movemask.leakage.traits import Traits

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from movemask.board.phase import Phase
+from movemask.board.boards import Phase
 from movemask.errors import StoreError
 from movemask.leakage.causes import Cause
 from movemask.leakage.record import Figure

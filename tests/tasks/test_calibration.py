@@ -14,7 +14,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner, Result
 
-from movemask.board.move_codes import moves_of
+from movemask.board.moves import moves_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position
 from movemask.cli.main import main

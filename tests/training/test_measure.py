@@ -6,7 +6,6 @@ import chess
 import numpy as np
 import pytest
 
-from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.numeric.calibration import Calibration
 from tests.networks import fake_model, fixed_model
@@ -63,7 +62,7 @@ def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
     ranks, surprises = [], []
     for sample in found:
         position = Position(sample.position.board.copy(stack=False))
-        batch = model.whole_batch([position], [None], Rules.PYTHON_CHESS)
+        batch = model.whole_batch([position], [None])
         logits = model.evaluate(batch).logits[0].astype(np.float64)
         masked = np.full(len(logits), -np.inf)
         masked[batch.slots] = logits[batch.slots]

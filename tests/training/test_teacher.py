@@ -16,10 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.move_codes import moves_of
-from movemask.board.position import Position
+from movemask.board.moves import moves_of
+from movemask.board.position import Elo, Position
 from movemask.encoding.maia import encode_maia3_history
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_registry
@@ -130,7 +128,7 @@ def test_targets_are_what_the_services_own_path_says_of_those_positions(tmp_path
             board.push(slots.move(packed & (EN_PASSANT - 1), board))
         ratings = [float(shard.games[name][game]) for name in ("white_elo", "black_elo")]
         elo = Elo(*(ratings if board.turn == chess.WHITE else ratings[::-1]))
-        batch = floats.whole_batch([Position(board)], [elo], Rules.PYTHON_CHESS)
+        batch = floats.whole_batch([Position(board)], [elo])
         logits = floats.evaluate(batch).logits[0][batch.slots].astype(np.float64)
         share = np.exp(logits - np.logaddexp.reduce(logits))
         expected = {slots.slot(move, board): p for move, p in zip(moves_of(batch.codes), share, strict=True)}

@@ -68,9 +68,6 @@ class Metrics(RuntimeEvents):
             "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
             ["model", "cause", "trained_with_mask"],
         )
-        self.judged_answers = counter(
-            "movemask_judged", "Answers by vectorised rules that were compared with python-chess."
-        )
         self.cache_hits = counter("movemask_cache_hits", "Positions answered from the cache.", ["model"])
         self.cache_misses = counter("movemask_cache_misses", "Positions that the cache did not hold.", ["model"])
         self.cache_bytes = gauge("movemask_cache_bytes", "Size of the cache.")
@@ -134,10 +131,6 @@ class Metrics(RuntimeEvents):
                 self.top_move_changed.labels(*labels).inc(changed)
         for labels, mass in masses.items():
             self.illegal_mass.labels(*labels).inc(mass)
-
-    def judged(self, count: int) -> None:
-        """Counts answers that were compared with python-chess."""
-        self.judged_answers.inc(count)
 
     def cached(self, model: str, hits: int, misses: int, size: int) -> None:
         """Counts cache hits and misses, and keeps the size."""

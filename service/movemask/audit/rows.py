@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from movemask.audit.samples import Choice, Sample, Skipped
-from movemask.board.legal import Rules
-from movemask.board.move_codes import uci_of
-from movemask.board.phase import Phase, phases_of
+from movemask.board.boards import Phase, phases_of
+from movemask.board.moves import uci_of
 from movemask.evaluation import evaluate
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import measure
 from movemask.leakage.reasons import explained
-from movemask.leakage.served import check_answer, check_legal
+from movemask.leakage.served import check_answer
 from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.policy import Rule
@@ -64,9 +63,7 @@ def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipp
     columns: dict[str, list[Any]] = {name: [] for name in schema(choice.kinds).names}
     for start in range(0, len(samples), _BATCH):
         part = samples[start : start + _BATCH]
-        batch, refused = model.batch(
-            [sample.position for sample in part], [sample.elo for sample in part], Rules.VECTORISED
-        )
+        batch, refused = model.batch([sample.position for sample in part], [sample.elo for sample in part])
         for row, error in refused.items():
             where = f"{part[row].source}: {part[row].item}"
             skipped.add(f"position that {model.name} cannot read", f"{where}: {error}")
@@ -109,7 +106,6 @@ def _add(
     for row, sample in enumerate(samples):
         kept = slice(indptr[row], indptr[row + 1])
         if SERVED in choice.kinds:
-            check_legal(sample.position, legal[row].tolist())
             check_answer(sample.position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
             columns[SERVED].append(0.0)
             columns[f"{SERVED}_flipped"].append(False)

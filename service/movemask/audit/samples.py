@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import chess
 
 from movemask.audit.sources import Chunk, Form
-from movemask.board.elo import Elo
 from movemask.board.pgn import Game, read_games
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.leakage.kinds import KINDS
 

@@ -1,23 +1,44 @@
-"""`Boards`: positions as arrays of bitboards, each seen by its side to move, so that all move up."""
+"""Positions as bitboards, uint64, bit `8 * rank + file`: arrays of boards seen from their side to move, and phases."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.attacks import Bits
+Bits = NDArray[np.uint64]
+Squares = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+ONE = np.uint64(1)
+
+
+def _table(values: list[int]) -> Bits:
+    return np.array(values, dtype=np.uint64)
+
+
+#: By square; index 64 stands for no square.
+BIT = _table([*chess.BB_SQUARES, 0])
+KNIGHT = _table([*chess.BB_KNIGHT_ATTACKS, 0])
+KING = _table([*chess.BB_KING_ATTACKS, 0])
+PAWN_UP = _table([*chess.BB_PAWN_ATTACKS[chess.WHITE], 0])
+
+#: The squares between two squares, `[64, 64]`.
+BETWEEN = _table([chess.between(a, b) for a in chess.SQUARES for b in chess.SQUARES]).reshape(64, 64)
+
+#: The other squares that a rook or a bishop reaches from a square on an empty board.
+ROOK_LINES = _table([chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] for square in chess.SQUARES])
+BISHOP_LINES = _table([chess.BB_DIAG_ATTACKS[square][0] for square in chess.SQUARES])
 
 #: Numbers per board: six piece kinds, ours, theirs, castling, en passant, clock, ply.
 FIELDS = 12
 
 #: The first fields are bitboards, which are flipped for Black; the last two are counters.
 _BITBOARDS = 10
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +133,52 @@ def _packed(board: chess.Board) -> tuple[int, ...]:
 
 
 _LARGEST = 2**63 - 1
+
+
+def piece_bitboards(board: chess.Board) -> list[int]:
+    """Twelve bitboards, ours P N B R Q K then theirs, on the board's own squares (not mirrored)."""
+    ours, theirs = board.occupied_co[board.turn], board.occupied_co[not board.turn]
+    kinds = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
+    return [kind & ours for kind in kinds] + [kind & theirs for kind in kinds]
+
+
+def mirrored(bitboards: Bits) -> Bits:
+    """The same bitboards with the ranks flipped (square ^ 56): a rank is a byte, so the bytes swap."""
+    return bitboards.byteswap()
+
+
+def unpacked(bitboards: Bits) -> NDArray[np.uint8]:
+    """uint64 `[..., N]` → 0/1 uint8 `[..., N, 8, 8]` indexed `[rank, file]`, a1 at `[0, 0]`."""
+    rows = np.ascontiguousarray(bitboards, dtype="<u8").view(np.uint8).reshape(*bitboards.shape, 8)
+    bits = np.unpackbits(rows, axis=-1, bitorder="little")
+    return bits.reshape(*bitboards.shape, 8, 8)
+
+
+OPENING_PLIES = 20
+ENDGAME_PIECES = 6  # queens, rooks, bishops and knights of both sides
+
+
+class Phase(Enum):
+    """The phase of a game."""
+
+    OPENING = "opening"  # the first ten moves of both sides
+    MIDDLEGAME = "middlegame"
+    ENDGAME = "endgame"  # at most six pieces besides kings and pawns
+
+
+def phase_of(board: chess.Board) -> Phase:
+    """The phase of a position; a FEN without move numbers counts as move one."""
+    return _phase((board.queens | board.rooks | board.bishops | board.knights).bit_count(), board.ply())
+
+
+def phases_of(boards: Boards) -> list[Phase]:
+    """The phase of each position."""
+    knights, bishops, rooks, queens = boards.kinds[1:5]
+    pieces = np.bitwise_count(knights | bishops | rooks | queens)
+    return [_phase(count, ply) for count, ply in zip(pieces.tolist(), boards.ply.tolist(), strict=True)]
+
+
+def _phase(pieces: int, ply: int) -> Phase:
+    if pieces <= ENDGAME_PIECES:
+        return Phase.ENDGAME
+    return Phase.OPENING if ply < OPENING_PLIES else Phase.MIDDLEGAME

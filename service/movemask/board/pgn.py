@@ -10,10 +10,8 @@ from typing import Protocol, TextIO, cast
 import chess
 import chess.pgn
 
-from movemask.board.elo import Elo
-from movemask.board.fen import check_counters, check_length
 from movemask.board.line import Line
-from movemask.board.position import Position, status_names
+from movemask.board.position import Elo, Position, check_counters, check_length, status_names
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 

@@ -1,16 +1,18 @@
-"""`Position`: a valid position read from a FEN or from moves, as python-chess reads it."""
+"""`Position`: a valid position read from a FEN or from moves by python-chess, and what the laws say of it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import chess
 
 from movemask.board.boards import Boards
-from movemask.board.fen import board_of, is_plain
 from movemask.board.line import Line, SamePosition
-from movemask.board.notation import Notation, read_move
+from movemask.board.moves import Notation, read_move
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: The required fields of a FEN, in order; only the two counters may be left out, as in EPD.
@@ -21,8 +23,25 @@ START_FEN = chess.STARTING_FEN
 #: Accepted in place of the start position's FEN, as in UCI's `position startpos`.
 START_WORD = "startpos"
 
+#: Limits of every FEN that is read. The longest meaningful one has 71 characters of placement and 20 more.
+MAX_LENGTH = 200
+MAX_COUNTER = 1_000_000
+
+#: A FEN as python-chess writes it, if it drops none of the castling rights. Writing takes it as long as reading.
+_AS_WRITTEN = re.compile(
+    r"(?![^ ]*[1-8][1-8])[1-8PNBRQKpnbrqk/]+ [wb] (-|K?Q?k?q?) (?:-|[a-h][1-8]) (?:0|[1-9][0-9]*) [1-9][0-9]*"
+)
+
 #: The most positions that any network sees, the current one included.
 _HISTORY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Elo:
+    """Ratings of the side to move and of its opponent."""
+
+    self: float
+    opponent: float
 
 
 class Known(NamedTuple):
@@ -75,7 +94,7 @@ class Position:
         board = _board(START_FEN if fen is None else fen, chess960=chess960)
         if not moves:
             position = cls(board)
-            if fen is not None and is_plain(fen, board):
+            if fen is not None and is_as_written(fen, board):
                 position._fen = fen
             return position
         line = Line(board, keep=_HISTORY)
@@ -149,6 +168,43 @@ class Position:
         return [Known(line.board(ply), ply, line.earlier(ply, same)) for ply in range(self._ply, oldest - 1, -1)]
 
 
+class Draw(Enum):
+    """Why a game is drawn, by precedence: three end the game, the last two may be claimed by the player to move."""
+
+    INSUFFICIENT_MATERIAL = "insufficient_material"
+    SEVENTYFIVE_MOVES = "seventyfive_moves"
+    FIVEFOLD_REPETITION = "fivefold_repetition"
+    FIFTY_MOVES = "fifty_moves"
+    THREEFOLD_REPETITION = "threefold_repetition"
+
+    @property
+    def claimable(self) -> bool:
+        """Whether the game goes on unless the draw is claimed."""
+        return self in (Draw.FIFTY_MOVES, Draw.THREEFOLD_REPETITION)
+
+
+def draw_of(position: Position) -> Draw | None:
+    """The draw that a position with a legal move is, or None.
+
+    Claims are for the position on the board, not for one that a move would lead to. Repetitions are counted in
+    the known game.
+    """
+    board = position.board
+    count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
+    # Most positions have a pawn, rook or queen, and this is run for each: so that is looked at first.
+    material = not (board.pawns or board.rooks or board.queens) and board.is_insufficient_material()
+    for draw, holds in (
+        (Draw.INSUFFICIENT_MATERIAL, material),
+        (Draw.SEVENTYFIVE_MOVES, board.halfmove_clock >= 150),
+        (Draw.FIVEFOLD_REPETITION, count >= 5),
+        (Draw.FIFTY_MOVES, board.halfmove_clock >= 100),
+        (Draw.THREEFOLD_REPETITION, count >= 3),
+    ):
+        if holds:
+            return draw
+    return None
+
+
 def boards_of(positions: Sequence[Position]) -> Boards:
     """The positions as bitboards, `[B]`."""
     return Boards.of([position.board for position in positions])
@@ -175,6 +231,34 @@ def _board(fen: str, *, chess960: bool) -> chess.Board:
             hint = "; valid as Chess960: ask with chess960 true"
         raise InvalidPosition(f"fen: {fen!r} is not a valid position: {', '.join(names)}{hint}", names)
     return board
+
+
+def board_of(fen: str, *, chess960: bool = False) -> chess.Board:
+    """The board of a FEN; ValueError in python-chess's words, or for a FEN beyond the limits."""
+    check_length(fen)
+    board = chess.Board(fen, chess960=chess960)
+    check_counters(board)
+    return board
+
+
+def is_as_written(fen: str, board: chess.Board) -> bool:
+    """Whether python-chess writes the valid board that was read from a FEN as that FEN."""
+    found = None if board.chess960 else _AS_WRITTEN.fullmatch(fen)
+    # python-chess drops a queenside right without a word where that side has no rook on its first rank.
+    return found is not None and len(found[1].strip("-")) == board.castling_rights.bit_count()
+
+
+def check_length(fen: str) -> None:
+    """ValueError for more than MAX_LENGTH characters."""
+    if len(fen) > MAX_LENGTH:
+        raise ValueError(f"{len(fen)} characters, at most {MAX_LENGTH} are taken: {fen[:40]!r}…")
+
+
+def check_counters(board: chess.Board) -> None:
+    """ValueError for a half-move clock or move number beyond MAX_COUNTER."""
+    for name, number in (("half-move clock", board.halfmove_clock), ("move number", board.fullmove_number)):
+        if number > MAX_COUNTER:
+            raise ValueError(f"the {name} is {number}, at most {MAX_COUNTER} is taken")
 
 
 def status_names(status: chess.Status) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ def audit(
     from movemask.audit.samples import Choice
     from movemask.audit.sources import Form, Sizes, check, total_bytes
     from movemask.audit.summary import Threshold, checked
-    from movemask.board.elo import Elo
+    from movemask.board.position import Elo
 
     thresholds = [Threshold.read(text) for text in fail_above]
     chosen = _kinds(kinds)

@@ -15,9 +15,8 @@ from movemask.answer import Answer, Query
 from movemask.api.schemas.answers import Include
 from movemask.api.schemas.sweep import Point, point_of, sweep_out
 from movemask.api.schemas.writing import policy_out
-from movemask.board.elo import Elo
-from movemask.board.move_codes import moves_of
-from movemask.board.position import Position
+from movemask.board.moves import moves_of
+from movemask.board.position import Elo, Position
 from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.leakage.reasons import explained

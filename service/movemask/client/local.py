@@ -10,10 +10,8 @@ from typing import Any
 import chess
 import numpy as np
 
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.move_codes import moves_of
-from movemask.board.position import Position, status_names
+from movemask.board.moves import moves_of
+from movemask.board.position import Elo, Position, status_names
 from movemask.client.policy import Policy, Value
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.evaluation import Evaluated, evaluate
@@ -136,7 +134,7 @@ class Network:
 
     def _evaluated(self, boards: Sequence[chess.Board], elos: Sequence[Elo | None], rule: Rule) -> list[Policy]:
         positions = [Position(board) for board in boards]
-        batch = self._model.whole_batch(positions, elos, Rules.PYTHON_CHESS)
+        batch = self._model.whole_batch(positions, elos)
         found = [
             Policy(board, self.name, {}, ignored=self._model.ignored(position, elo))
             for board, position, elo in zip(boards, positions, elos, strict=True)

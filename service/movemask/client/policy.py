@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import chess
 
-from movemask.board.notation import read_move
+from movemask.board.moves import read_move
 from movemask.errors import IllegalMove
 
 

@@ -11,9 +11,8 @@ from enum import Enum
 import chess
 import numpy as np
 
-from movemask.board.attacks import BIT, Squares
-from movemask.board.boards import Boards, Flags
-from movemask.board.move_codes import from_mover
+from movemask.board.boards import BIT, Boards, Flags, Squares
+from movemask.board.moves import from_mover
 
 
 class Castling(Enum):

@@ -24,9 +24,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.attacks import ONE, Bits
-from movemask.board.bitboards import mirrored, piece_bitboards, unpacked
-from movemask.board.boards import Boards
+from movemask.board.boards import ONE, Bits, Boards, mirrored, piece_bitboards, unpacked
 from movemask.board.line import SamePosition
 from movemask.board.position import Position
 

@@ -14,7 +14,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.bitboards import mirrored, piece_bitboards, unpacked
+from movemask.board.boards import mirrored, piece_bitboards, unpacked
 from movemask.board.position import Position
 
 MAIA2_PLANES = 18

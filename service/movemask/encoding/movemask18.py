@@ -22,9 +22,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.bitboards import unpacked
-from movemask.board.boards import Boards
-from movemask.board.legality import legal_en_passant
+from movemask.board.boards import Boards, unpacked
 from movemask.board.position import Position
 
 PLANES = 18
@@ -34,16 +32,19 @@ _HALFMOVE, _BLACK, _ONES = 15, 16, 17
 
 def bitboards(board: chess.Board) -> NDArray[np.uint64]:
     """uint64 `[15]`: planes 0 to 14 of one position. Training keeps positions in this form."""
-    packed: NDArray[np.uint64] = _packed(Boards.of([board]))[0]
+    packed: NDArray[np.uint64] = _packed([board], Boards.of([board]))[0]
     return packed
 
 
-def _packed(boards: Boards) -> NDArray[np.uint64]:
+def _packed(positions: Sequence[chess.Board], boards: Boards) -> NDArray[np.uint64]:
     """uint64 `[B, 15]`: planes 0 to 14."""
     packed = np.empty((BITBOARDS, len(boards)), dtype=np.uint64)
     packed[:6], packed[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
     packed[12], packed[13] = boards.castling & boards.ours, boards.castling & boards.theirs
-    packed[14] = legal_en_passant(boards)
+    packed[14] = boards.en_passant
+    for row in np.flatnonzero(boards.en_passant).tolist():
+        if not positions[row].has_legal_en_passant():
+            packed[14, row] = 0
     return packed.T
 
 
@@ -59,6 +60,6 @@ def expand(
     return planes
 
 
-def encode_all(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
+def encode_all(positions: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
     """float32 `[B, 18, 8, 8]` of positions."""
-    return expand(_packed(boards), boards.clock, boards.black)
+    return expand(_packed([position.board for position in positions], boards), boards.clock, boards.black)

@@ -19,8 +19,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.bitboards import mirrored, unpacked
-from movemask.board.boards import Boards
+from movemask.board.boards import Boards, mirrored, unpacked
 from movemask.board.position import Position
 from movemask.encoding import movemask18
 

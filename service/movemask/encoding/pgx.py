@@ -21,7 +21,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.bitboards import mirrored, piece_bitboards, unpacked
+from movemask.board.boards import mirrored, piece_bitboards, unpacked
 from movemask.board.line import SamePosition
 from movemask.board.position import Position
 

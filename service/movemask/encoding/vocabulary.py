@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Boards
-from movemask.board.legal import LegalMoves, Rules, legal_moves
-from movemask.board.move_codes import from_mover, moves_of
+from movemask.board.moves import LegalMoves, from_mover, legal_moves, moves_of
 from movemask.board.position import Position
 from movemask.encoding import forms
 from movemask.encoding.forms import Castling, Flip
@@ -121,7 +120,7 @@ class Vocabulary:
         with a vocabulary that cannot tell its castling moves.
         """
         boards = Boards.of([position.board])
-        legal = legal_moves([position], boards, Rules.PYTHON_CHESS)
+        legal = legal_moves([position.board])
         codes, slots, refused = self.slots(legal, boards)
         if refused[0]:
             raise self.refusal(position)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from movemask.board.boards import Boards, Flags
-from movemask.board.phase import phases_of
+from movemask.board.boards import Boards, Flags, phases_of
 from movemask.board.position import Position
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.kinds import SERVED

@@ -14,8 +14,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.attacks import BETWEEN, BISHOP_LINES, BIT, KING, KNIGHT, PAWN_UP, ROOK_LINES, Bits, Squares
-from movemask.board.boards import Boards
+from movemask.board.boards import BETWEEN, BISHOP_LINES, BIT, KING, KNIGHT, PAWN_UP, ROOK_LINES, Bits, Boards, Squares
 from movemask.encoding import forms
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabulary import Vocabulary

@@ -12,8 +12,8 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.attacks import BIT
-from movemask.board.move_codes import codes_of
+from movemask.board.boards import BIT
+from movemask.board.moves import codes_of
 from movemask.board.position import Position, boards_of
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabulary import Vocabulary

@@ -9,7 +9,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.move_codes import uci_of
+from movemask.board.moves import uci_of
 from movemask.board.position import Position, boards_of
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabulary import Vocabulary

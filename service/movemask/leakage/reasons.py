@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from movemask.board.boards import Boards
-from movemask.board.move_codes import uci_of
+from movemask.board.moves import uci_of
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.record import IllegalMass

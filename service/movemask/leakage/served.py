@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from movemask.board.move_codes import code_of
 from movemask.board.position import Position
 from movemask.errors import ServedLeakage
 
@@ -33,12 +32,3 @@ def check_answer(
     total = sum(probabilities) + abstention
     if not abs(total - 1.0) <= SUM_TOLERANCE:
         raise ServedLeakage(f"the answer for {position.fen!r} sums to {total!r}")
-
-
-def check_legal(position: Position, legal: Sequence[int]) -> None:
-    """Raises ServedLeakage unless these are the legal moves that python-chess finds."""
-    right = {code_of(move) for move in position.board.generate_legal_moves()}
-    if right != set(legal):
-        raise ServedLeakage(
-            f"the answer for {position.fen!r} is over {len(legal)} moves that are not the {len(right)} of python-chess"
-        )

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache
 
-from movemask.board.phase import Phase
+from movemask.board.boards import Phase
 
 #: Dimensions that figures are grouped by, besides `cause` and `model`; a position is in one group of each.
 DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")

@@ -9,7 +9,7 @@ import chess
 import numpy as np
 
 from movemask.board.boards import Boards, Flags
-from movemask.board.move_codes import code_of
+from movemask.board.moves import code_of
 from movemask.board.position import Position
 from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, restricted, row_lengths
 

@@ -12,7 +12,6 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.legal import Rules
 from movemask.board.position import Position
 from movemask.errors import ContractError, ModelError
 from movemask.network.batch import Batch
@@ -132,7 +131,7 @@ def _batches(model: Model) -> str:
 
 
 def _batch(model: Model, positions: Sequence[Position]) -> Batch:
-    return model.whole_batch(positions, [None] * len(positions), Rules.PYTHON_CHESS)
+    return model.whole_batch(positions, [None] * len(positions))
 
 
 def _legal(batch: Batch, row: int) -> Index:

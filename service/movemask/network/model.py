@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Boards
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules, legal_moves
-from movemask.board.position import Position
+from movemask.board.moves import legal_moves
+from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import PlaneEncoder, plane_encoder
 from movemask.encoding.variations import varied_encoder, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary
@@ -75,7 +74,7 @@ class Model:
         return tuple(names)
 
     def batch(
-        self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules
+        self, positions: Sequence[Position], elos: Sequence[Elo | None]
     ) -> tuple[Batch, dict[int, MovemaskError]]:
         """The batch of all positions, and by row the errors of those that the vocabulary cannot express.
 
@@ -85,20 +84,20 @@ class Model:
         """
         distinct = list({id(position): position for position in positions}.values())
         if len(distinct) < len(positions):
-            once, refused = self.batch(distinct, [None] * len(distinct), rules)
+            once, refused = self.batch(distinct, [None] * len(distinct))
             place_of = {id(position): place for place, position in enumerate(distinct)}
             places = [place_of[id(position)] for position in positions]
             errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
             return once.repeated(places, self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
-        legal = legal_moves(positions, boards, rules)
+        legal = legal_moves(position.board for position in positions)
         codes, slots, outside = self.vocabulary.slots(legal, boards)
         batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos))
         return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
 
-    def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None], rules: Rules) -> Batch:
+    def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None]) -> Batch:
         """As `batch`, but raises the first error."""
-        batch, refused = self.batch(positions, elos, rules)
+        batch, refused = self.batch(positions, elos)
         for error in refused.values():
             raise error
         return batch

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.legal import Rules
-from movemask.board.move_codes import code_of
+from movemask.board.moves import code_of
 from movemask.evaluation import evaluate
 from movemask.network.batch import Batch
 from movemask.network.check import expected_score
@@ -102,7 +101,6 @@ class Judge:
             model.whole_batch(
                 [one.position for one in known[start : start + _BATCH]],
                 [one.elo for one in known[start : start + _BATCH]],
-                Rules.VECTORISED,
             )
             for start in range(0, len(known), _BATCH)
         ]

@@ -15,9 +15,7 @@ import chess
 
 from movemask.audit.samples import Choice, Skipped, samples
 from movemask.audit.sources import Sizes, check, read
-from movemask.board.elo import Elo
-from movemask.board.legal import Rules
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
 from movemask.network.model import Model
 from movemask.tasks.probes import FILE, probes
@@ -123,9 +121,7 @@ def _distinct(model: Model, found: Iterable[Known], wanted: int, seen: set[str])
     fresh = iter(found)
     while len(kept) < wanted and (part := list(islice(fresh, _AT_ONCE))):
         part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]
-        batch, refused = model.batch(
-            [known.position for known in part], [known.elo for known in part], Rules.VECTORISED
-        )
+        batch, refused = model.batch([known.position for known in part], [known.elo for known in part])
         readable = [known for row, known in enumerate(part) if row not in refused and batch.counts[row]]
         kept += readable[: wanted - len(kept)]
         seen.update(known.key for known in kept[-len(readable) :])

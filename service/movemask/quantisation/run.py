@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from movemask.board.legal import Rules
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.session import Array
@@ -91,7 +90,4 @@ def quantised(
 def batches_of(model: Model, known: Sequence[Known]) -> list[dict[str, Array]]:
     """A model's inputs for positions, in batches."""
     parts = (known[start : start + _BATCH] for start in range(0, len(known), _BATCH))
-    return [
-        model.feeds(model.whole_batch([one.position for one in part], [one.elo for one in part], Rules.VECTORISED))
-        for part in parts
-    ]
+    return [model.feeds(model.whole_batch([one.position for one in part], [one.elo for one in part])) for part in parts]

@@ -19,7 +19,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.move_codes import moves_of
+from movemask.board.moves import moves_of
 from movemask.board.position import Position
 from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names

@@ -12,10 +12,9 @@ import chess
 import numpy as np
 
 from movemask.answer import Answer, Query
-from movemask.board.elo import Elo
-from movemask.board.move_codes import code_of, moves_of
+from movemask.board.moves import code_of, moves_of
 from movemask.board.pgn import Game, Ply, read_games
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.numeric import losses
 from movemask.pipeline import Pipeline

@@ -15,8 +15,7 @@ from importlib import resources
 
 import chess
 
-from movemask.board.elo import Elo
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 
 FILE = "probes.jsonl.gz"
 

@@ -11,8 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from movemask.answer import Answer, Query
-from movemask.board.elo import Elo
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
 from movemask.network.contract import Contract
 from movemask.pipeline import Pipeline

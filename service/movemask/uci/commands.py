@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import chess
 
-from movemask.board.notation import read_move
+from movemask.board.moves import read_move
 
 #: Commands of the protocol. Others before one of them are skipped, as the protocol says.
 COMMANDS = frozenset(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import chess
 
-from movemask.board.notation import read_move
+from movemask.board.moves import read_move
 from movemask.client.policy import Policy, Value
 from movemask.uci.commands import Go
 from movemask.uci.options import Options

@@ -76,7 +76,6 @@ def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, servi
     out = {
         "model": {"name": model.name, "digest": model.digest},
         "temperature": temperature,
-        "rules": pipeline.rules.value,
         "games": games,
     }
     return Response(orjson.dumps(out), media_type=JSON)

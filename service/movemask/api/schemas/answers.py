@@ -9,14 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from movemask.api.schemas.problem import Problem
 
 Include = Literal["san", "logit", "statistics", "illegal"]
-RulesName = Literal["python-chess", "vectorised"]
 Turn = Literal["white", "black"]
 
 FEN = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
 DIGEST = "sha256:bf4b6d0d14b480f2ba5f9662092b5cad448a84e26e46cc6b72a760d8b1892439"
 TURN = Field(description="Who is to move.", examples=["black"])
 IGNORED = Field(description="Inputs that this network cannot use, such as history.", examples=[["history"]])
-RULES = Field(description="Who found the legal moves (MOVEMASK_RULES).", examples=["python-chess"])
 MODEL_DIGEST = Field(description="SHA-256 of the network's file.", examples=[DIGEST])
 TRAINED_WITH_MASK = Field(
     description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing.",
@@ -176,7 +174,6 @@ class Tail(BaseModel):
     )
     elo: EloOut | None = Field(None, description="Left out for networks without ratings.")
     ignored: list[str] = IGNORED
-    rules: RulesName = RULES
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
 

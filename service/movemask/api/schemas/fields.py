@@ -20,7 +20,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from movemask.api.schemas.answers import Include
-from movemask.board.fen import MAX_LENGTH
+from movemask.board.position import MAX_LENGTH
 from movemask.errors import LimitExceeded
 from movemask.policy import CALIBRATED
 from movemask.settings import Settings

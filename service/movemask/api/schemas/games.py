@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from movemask.api.schemas.answers import IGNORED, RULES, TURN, ErrorOut, LeakageOut, ModelOut, RulesName, Turn
+from movemask.api.schemas.answers import IGNORED, TURN, ErrorOut, LeakageOut, ModelOut, Turn
 
 
 class PlayedOut(BaseModel):
@@ -68,5 +68,4 @@ class GamesOut(BaseModel):
     temperature: float | None = Field(
         description="What the logits were divided by; null if no game could be judged.", examples=[1.0]
     )
-    rules: RulesName = RULES
     games: list[GameOut | ErrorOut] = Field(description="One for each game, in order.")

@@ -33,8 +33,7 @@ from movemask.api.schemas.fields import (
     counted,
 )
 from movemask.api.schemas.problem import Problem
-from movemask.board.elo import Elo
-from movemask.board.position import START_WORD
+from movemask.board.position import START_WORD, Elo
 from movemask.errors import LimitExceeded
 from movemask.policy import Normalizer, Rule
 

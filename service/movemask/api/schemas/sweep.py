@@ -13,7 +13,7 @@ from movemask.answer import Answer
 from movemask.api.schemas.fields import Rating, counted
 from movemask.api.schemas.requests import PositionIn
 from movemask.api.schemas.writing import Json, network_out, tail_out, where_out
-from movemask.board.move_codes import moves_of, uci_of
+from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
 
 Ratings = Annotated[

@@ -11,7 +11,7 @@ from movemask.answer import Answer
 from movemask.api.schemas.answers import Include, LeakageOut
 from movemask.api.schemas.games import GameOut, PlayedOut, SideOut
 from movemask.api.schemas.requests import MoveIn
-from movemask.board.move_codes import moves_of, uci_of
+from movemask.board.moves import moves_of, uci_of
 from movemask.network.model import Model
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport, SideReport
@@ -118,7 +118,6 @@ def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
     out["ignored"] = list(answer.ignored)
-    out["rules"] = answer.rules.value
     if answer.timing is not None:
         timing = answer.timing
         out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}

@@ -1,0 +1,127 @@
+"""Moves: as numbers, as text, and which are legal, which python-chess alone decides.
+
+A move's number is `promotion << 12 | source << 6 | target`, on the board's own squares. The target is python-chess's:
+in castling where the king ends, in Chess960 its rook's square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class LegalMoves:
+    """The legal moves of B positions in CSR form.
+
+    codes : intp `[N]`, position by position
+    indptr : intp `[B + 1]`
+    in_check : bool `[B]`, where the side to move is in check
+    """
+
+    codes: Index
+    indptr: Index
+    in_check: NDArray[np.bool_]
+
+
+def legal_moves(boards: Iterable[chess.Board]) -> LegalMoves:
+    """The legal moves of every board."""
+    codes: list[int] = []
+    ends = [0]
+    in_check = []
+    for board in boards:
+        codes += [
+            (move.promotion or 0) << 12 | move.from_square << 6 | move.to_square
+            for move in board.generate_legal_moves()
+        ]
+        ends.append(len(codes))
+        in_check.append(board.is_check())
+    return LegalMoves(np.array(codes, dtype=np.intp), np.array(ends, dtype=np.intp), np.array(in_check, dtype=np.bool_))
+
+
+def code_of(move: chess.Move) -> int:
+    """The code of a move."""
+    return (move.promotion or 0) << 12 | move.from_square << 6 | move.to_square
+
+
+def codes_of(moves: Sequence[chess.Move]) -> Index:
+    """The codes of moves, `[L]`."""
+    return np.array([code_of(move) for move in moves], dtype=np.intp)
+
+
+def moves_of(codes: Iterable[int] | Index) -> tuple[chess.Move, ...]:
+    """Codes `[L]` → moves."""
+    moves = _moves()
+    return tuple([moves[code] for code in _plain(codes)])
+
+
+def uci_of(codes: Iterable[int] | Index) -> list[str]:
+    """Codes `[L]` → UCI."""
+    names = _uci()
+    return [names[code] for code in _plain(codes)]
+
+
+def from_mover(codes: Index, black: NDArray[np.bool_]) -> Index:
+    """Codes `[N]` with squares as the side to move sees them → on the board's own squares, or back.
+
+    black : bool `[N]`, whether Black is to move; then the ranks are flipped
+    """
+    return codes ^ np.where(black, 56 << 6 | 56, 0)
+
+
+def _plain(codes: Iterable[int] | Index) -> Iterable[int]:
+    return codes.tolist() if isinstance(codes, np.ndarray) else codes
+
+
+@cache
+def _uci() -> list[str]:
+    return [move.uci() for move in _moves()]
+
+
+@cache
+def _moves() -> list[chess.Move]:
+    """Every move by its code; shared, since a move is never changed."""
+    return [chess.Move(code >> 6 & 63, code & 63, code >> 12 or None) for code in range((chess.QUEEN + 1) << 12)]
+
+
+class Notation(Enum):
+    """How moves are written."""
+
+    UCI = "uci"
+    SAN = "san"
+    MIXED = "mixed"
+
+    def with_(self, other: Notation) -> Notation:
+        """The notation of moves of both kinds together."""
+        return self if self is other else Notation.MIXED
+
+
+def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
+    """The legal move that the text names, and how it is written; ValueError that says what is wrong with it.
+
+    Nothing can be read both ways: `e2e4` is SAN too, but names the same move.
+    """
+    notation = Notation.UCI
+    try:
+        try:
+            move = board.parse_uci(text)
+        except chess.InvalidMoveError:
+            notation = Notation.SAN
+            move = board.parse_san(text)
+        if not move:  # python-chess lets null moves, such as 0000 and --, pass as legal
+            raise chess.IllegalMoveError
+    except chess.InvalidMoveError:
+        raise ValueError("is not a move in UCI or SAN") from None
+    except chess.AmbiguousMoveError:
+        raise ValueError("is ambiguous") from None
+    except ValueError:
+        raise ValueError("is not legal") from None
+    return move, notation
