@@ -75,7 +75,7 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_count
     reading.join()
     lines = found.decode().splitlines()[:-1]
     numbers = [int(line) for line in lines if "dropped" not in line]
-    told = [int(line.split()[0]) for line in lines if "dropped" in line]
+    told = [int(line.split()[1]) for line in lines if "dropped" in line]
     assert numbers == sorted(numbers)
     assert sum(told) == sum(dropped) == sent - len(numbers) > 0
 
@@ -176,21 +176,3 @@ def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
     assert any(
         re.search(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$", x) for x in lines
     )
-
-
-def test_a_line_that_is_repeated_for_every_broken_connection_is_logged_a_few_times_and_counted() -> None:
-    """Issue 17: a thousand half-sent requests wrote 740 MB."""
-    now = [0.0]
-    repeated = logs.Repeated(most=2, seconds=10, clock=lambda: now[0])
-
-    def logged(at: float, text: str = "Invalid HTTP request received.") -> str | None:
-        now[0] = at
-        clock = 1e9 - 3600 * at  # the system's clock is set back all the time
-        record = logging.makeLogRecord({"msg": text, "levelno": logging.WARNING, "created": clock})
-        return str(record.msg) if repeated.filter(record) else None
-
-    assert [logged(at) is not None for at in (0, 1, 2, 3, 4)] == [True, True, False, False, False]
-    assert logged(5, "another") == "another"
-    again = logged(11)
-    assert again is not None
-    assert again.endswith("(3 more like it were not logged)")

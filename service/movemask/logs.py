@@ -13,7 +13,6 @@ import re
 import select
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -26,7 +25,7 @@ import orjson
 #: Most lines that wait to be written.
 QUEUE = 10_000
 
-_GATHER_SECONDS = 0.05  # delay that collects lines into one write; warnings and the end of the process skip it
+_GATHER_SECONDS = 0.05  # between writes; warnings and the end of the process do not wait
 _LAST_SECONDS = 2.0  # longest wait for a slow reader at the end of the process
 _ATOMIC: int = getattr(select, "PIPE_BUF", 512)  # bytes of a write that other processes cannot interrupt
 
@@ -105,44 +104,19 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(out, default=str).decode()
 
 
-class Repeated(logging.Filter):
-    """Drops lines that libraries repeat for every broken connection: `most` of a text in `seconds`, then a count.
-
-    `clock` must not jump, as a record's own time does when the system's clock is set.
-    """
-
-    def __init__(self, most: int = 5, seconds: float = 10, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._most, self._seconds, self._clock = most, seconds, clock
-        self._seen: dict[str, tuple[float, int]] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is logged."""
-        if record.levelno < logging.WARNING:
-            return True
-        text, now = str(record.msg)[:100], self._clock()
-        since, count = self._seen.get(text, (now, 0))
-        if now - since >= self._seconds:
-            if count > self._most:
-                record.msg = f"{record.msg} ({count - self._most} more like it were not logged)"
-            since, count = now, 0
-        if len(self._seen) > 100:
-            self._seen.clear()
-        self._seen[text] = since, count + 1
-        return count < self._most
-
-
 class QueuedHandler(logging.Handler):
-    """Writes lines to a file descriptor from its own thread; calls `dropped` with the number of lines it dropped."""
+    """Writes lines to a file descriptor from its own thread; calls `dropped` with the number of lines it dropped.
+
+    logging.handlers.QueueListener would wake its thread for each line, and each time costs a request 10 µs or more.
+    """
 
     def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Callable[[int], object] | None = None) -> None:
         super().__init__()
-        self._descriptor = descriptor
-        self._limit = limit
-        self._on_dropped = dropped
+        self._descriptor, self._limit = descriptor, limit
+        self._on_dropped = dropped or (lambda count: None)
         self._dropped = 0
-        self._lines: deque[str | logging.LogRecord] = deque()
-        self._wake, self._hurry = threading.Event(), threading.Event()
+        self._lines: deque[bytes] = deque()
+        self._hurry = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._work, name="logs", daemon=True)
         self._thread.start()
@@ -153,24 +127,21 @@ class QueuedHandler(logging.Handler):
             self._dropped += 1
             return
         try:
-            # Access lines hold no mutable state, so the writer thread formats them.
-            self._lines.append(record if record.name == _access.name else self.format(record))
+            self._lines.append(self._line(record))
         except Exception:
             self.handleError(record)
         if not self._thread.is_alive():
-            if select.select([], [self._descriptor], [], 0)[1]:  # writing would not block
-                self._write_all()
-            return
-        if record.levelno >= logging.WARNING:
+            self._write_all()
+        elif record.levelno >= logging.WARNING:
             self._hurry.set()
-        if not self._wake.is_set():
-            self._wake.set()
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        return self.format(record).encode("utf-8", "backslashreplace") + b"\n"
 
     def finish(self) -> None:
         """Writes waiting lines, for two seconds at most, and ends the thread; later lines are written directly."""
         self._closing = True
         self._hurry.set()
-        self._wake.set()
         self._thread.join(_LAST_SECONDS)
 
     def close(self) -> None:
@@ -180,48 +151,26 @@ class QueuedHandler(logging.Handler):
 
     def _work(self) -> None:
         while not self._closing:
-            self._wake.wait()
             self._hurry.wait(_GATHER_SECONDS)
             self._hurry.clear()
-            self._wake.clear()
             self._write_all()
         self._write_all()
 
     def _write_all(self) -> None:
-        chunk: list[bytes] = []
-        size = 0
         while self._lines or self._dropped:
-            if self._dropped and len(self._lines) < self._limit:
-                self._report_dropped()
-            line = self._next_line()
-            if size + len(line) > _ATOMIC:
-                self._write(chunk)
-                chunk, size = [], 0
-            chunk.append(line)
-            size += len(line)
-        self._write(chunk)
-
-    def _next_line(self) -> bytes:
-        line = self._lines.popleft()
-        text = self.format(line) if isinstance(line, logging.LogRecord) else line
-        return text.encode("utf-8", "backslashreplace") + b"\n"
-
-    def _report_dropped(self) -> None:
-        self.acquire()
-        count, self._dropped = self._dropped, 0
-        self.release()
-        if self._on_dropped is not None:
-            self._on_dropped(count)
-        record = logging.makeLogRecord(
-            {
-                "name": __name__,
-                "levelno": logging.WARNING,
-                "levelname": "WARNING",
-                "msg": "%d log lines were dropped: whoever reads them is too slow",
-                "args": (count,),
-            }
-        )
-        self._lines.append(self.format(record))
+            lines = [self._lines.popleft()] if self._lines else []
+            size = sum(map(len, lines))
+            while self._lines and (size := size + len(self._lines[0])) <= _ATOMIC:
+                lines.append(self._lines.popleft())
+            self._write(lines)
+            if self._dropped:
+                self.acquire()  # as `emit` is called
+                count, self._dropped = self._dropped, 0
+                self.release()
+                self._on_dropped(count)
+                said = "dropped %d log lines: stderr is read too slowly"
+                record = logging.LogRecord(__name__, logging.WARNING, "", 0, said, (count,), None)
+                self._lines.append(self._line(record))
 
     def _write(self, lines: list[bytes]) -> None:
         left = memoryview(b"".join(lines))
@@ -231,8 +180,7 @@ class QueuedHandler(logging.Handler):
             except BlockingIOError:  # another process made it non-blocking
                 select.select([], [self._descriptor], [], 1)
             except OSError:  # the reader has gone
-                if self._on_dropped is not None:
-                    self._on_dropped(len(lines))
+                self._on_dropped(len(lines))
                 return
 
 
@@ -255,11 +203,7 @@ def configure(level: str, log_format: str, *, dropped: Callable[[int], object] |
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
-    for name in ("uvicorn.error", "asyncio"):
-        logger = logging.getLogger(name)
-        for filter_ in [one for one in logger.filters if isinstance(one, Repeated)]:
-            logger.removeFilter(filter_)
-        logger.addFilter(Repeated())
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a client that has gone
     logging.captureWarnings(True)
     # No line names its caller, thread or process: looking them up would be half of the cost of an access line.
     logging._srcfile = None  # so in "Optimization" of Python's logging HOWTO

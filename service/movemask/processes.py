@@ -9,16 +9,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe, wait
-from multiprocessing.context import SpawnProcess
 
 from movemask.errors import SettingsError
 
 log = logging.getLogger(__name__)
 
-_ALIVE = b"\0"
+_SPAWN = multiprocessing.get_context("spawn")
 
 #: Consecutive failed starts, once any worker has served, after which the supervisor gives up.
 _ATTEMPTS = 3
@@ -45,63 +43,44 @@ def end_with_parent(grace: float = 0) -> None:
 
 
 class Report:
-    """A worker's channel to its supervisor. Writing never blocks and never fails, even without a supervisor."""
+    """What a worker tells its supervisor, in memory that both share."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self) -> None:
+        self._alive = _SPAWN.RawValue("d", 0)
+        self._reason = _SPAWN.RawArray("c", 2000)
 
     def alive(self) -> None:
         """Heartbeat: the worker serves. Repeat it well within the supervisor's `stuck_seconds`."""
-        self._write(_ALIVE)
+        self._alive.value = time.monotonic()
 
     def failed(self, reason: str) -> None:
         """The worker cannot start, and exits right after this."""
-        self._write(reason.encode())
+        self._reason.value = reason.encode()[:1999]
 
-    def _write(self, data: bytes) -> None:
-        with suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._connection.fileno(), data)
+    @property
+    def last_alive(self) -> float | None:
+        """Time of the last heartbeat, by the clock that all processes share."""
+        return self._alive.value or None
+
+    @property
+    def reason(self) -> str:
+        """Why it could not start."""
+        return str(self._reason.value, errors="replace")
 
 
 #: What a worker runs in a fresh interpreter: importable by name and picklable.
 Target = Callable[[Report], None]
 
 
-@dataclass(slots=True)
 class _Worker:
-    process: SpawnProcess
-    reports: Connection
-    last_alive: float | None = None  # time of its last heartbeat
-    reason: str = ""  # why it could not start
-
-    @classmethod
-    def start(cls, target: Target) -> _Worker:
-        ours, theirs = _nonblocking_pipe()
-        process = multiprocessing.get_context("spawn").Process(target=target, args=(Report(theirs),))
-        process.start()
-        theirs.close()
-        return cls(process, ours)
-
-    def read(self) -> None:
-        """Reads what it has reported since the last call."""
-        with suppress(BlockingIOError):
-            while report := os.read(self.reports.fileno(), 65_536):
-                if _ALIVE in report:
-                    self.last_alive = time.monotonic()
-                self.reason += report.replace(_ALIVE, b"").decode(errors="replace")
+    def __init__(self, target: Target) -> None:
+        self.report = Report()
+        self.process = _SPAWN.Process(target=target, args=(self.report,))
+        self.process.start()
 
     def kill(self) -> None:
         self.process.kill()
         self.process.join()
-        self.reports.close()
-
-
-def _nonblocking_pipe() -> tuple[Connection, Connection]:
-    """The reading end and the writing end."""
-    reader, writer = Pipe(duplex=False)
-    for end in (reader, writer):
-        os.set_blocking(end.fileno(), False)
-    return reader, writer
 
 
 def supervise(
@@ -124,7 +103,7 @@ def supervise(
         workers: list[_Worker] = []
         try:
             for _ in range(count):
-                workers.append(_Worker.start(target))
+                workers.append(_Worker(target))
             _watch(workers, target, stop, stuck_seconds, ended)
         finally:
             stopping()
@@ -136,13 +115,12 @@ def _watch(
 ) -> None:
     served, failures = False, 0
     while not _wait_for_signal(workers, stop, stuck_seconds):
+        served = served or any(worker.report.last_alive for worker in workers)
         for index, worker in enumerate(workers):
-            exited = not worker.process.is_alive()  # asked before reading, so that its last report is read
-            worker.read()
-            served = served or worker.last_alive is not None
+            exited, last_alive = not worker.process.is_alive(), worker.report.last_alive
             if exited:
                 how = f"ended ({_exit(worker.process.exitcode)})"
-            elif worker.last_alive is not None and time.monotonic() - worker.last_alive >= stuck_seconds:
+            elif last_alive is not None and time.monotonic() - last_alive >= stuck_seconds:
                 how = f"has not reported for {stuck_seconds:g} s and is killed"
             else:
                 continue
@@ -150,24 +128,24 @@ def _watch(
             pid = worker.process.pid
             assert pid is not None
             ended(pid)
-            failures = failures + 1 if worker.last_alive is None else 0
+            failures = failures + 1 if last_alive is None else 0
             if failures and (not served or failures == _ATTEMPTS):
-                raise SettingsError(worker.reason or f"a worker process {how} before it could serve")
-            log.error("worker process %d %s; starting another. %s", pid, how, worker.reason)
-            workers[index] = _Worker.start(target)
+                raise SettingsError(worker.report.reason or f"a worker process {how} before it could serve")
+            log.error("worker process %d %s; starting another. %s", pid, how, worker.report.reason)
+            workers[index] = _Worker(target)
 
 
 def _wait_for_signal(workers: Sequence[_Worker], stop: Connection, stuck_seconds: float) -> bool:
-    """Waits until a worker reports, exits or misses its heartbeat; True if a stop signal came."""
-    alive = [worker.last_alive for worker in workers if worker.last_alive is not None]
-    timeout = max(0.0, min(alive) + stuck_seconds - time.monotonic()) if alive else None
-    return stop in wait([stop, *(w.reports for w in workers), *(w.process.sentinel for w in workers)], timeout)
+    """Waits until a worker exits or may have missed its heartbeat; True if a stop signal came."""
+    alive = [worker.report.last_alive or time.monotonic() for worker in workers]
+    timeout = max(0.0, min(alive) + stuck_seconds - time.monotonic())
+    return stop in wait([stop, *(worker.process.sentinel for worker in workers)], timeout)
 
 
 def _stop(workers: Sequence[_Worker], stop: Connection, stop_seconds: float) -> None:
     """Sends SIGTERM to all, waits for them to exit, and kills those that remain."""
-    with suppress(BlockingIOError):
-        os.read(stop.fileno(), 65_536)  # so that only a second signal is seen below
+    while stop.poll():
+        stop.recv_bytes()  # only a second signal is seen below
     for worker in workers:
         worker.process.terminate()
     deadline = time.monotonic() + stop_seconds
@@ -182,20 +160,17 @@ def _stop(workers: Sequence[_Worker], stop: Connection, stop_seconds: float) -> 
 @contextmanager
 def _stop_signals() -> Iterator[Connection]:
     """A connection that becomes readable on SIGTERM or SIGINT."""
-    reader, writer = _nonblocking_pipe()
-
-    def handle(*_: object) -> None:
-        with suppress(BlockingIOError):
-            os.write(writer.fileno(), b"\0")
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield reader
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        reader.close()
-        writer.close()
+    reader, writer = Pipe(duplex=False)
+    previous = {
+        number: signal.signal(number, lambda *_: writer.send_bytes(b"stop"))
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    with reader, writer:
+        try:
+            yield reader
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 def _exit(code: int | None) -> str:

@@ -86,7 +86,7 @@ class Connection(HttpToolsProtocol):
                 self._refuse_head()
         except httptools.HttpParserError:
             if not self._deaf:
-                self.logger.warning("Invalid HTTP request received.")
+                self._tracker.invalid += 1
                 self._refuse("400 Bad Request", "Invalid HTTP request received.")
 
     def on_message_begin(self) -> None:
@@ -268,6 +268,7 @@ class ConnectionTracker:
         self._metric, self._stopping = metric, stopping
         self._open: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
+        self.invalid = 0  # requests since the last look
 
     def enter(self, connection: Connection) -> str | None:
         """Adds a connection; why it may not stay, if it may not."""
@@ -294,6 +295,9 @@ class ConnectionTracker:
             await asyncio.sleep(_SWEEP_SECONDS)
             now = time.monotonic()
             self._metric(len(self._open))
+            if self.invalid:
+                log.warning("invalid HTTP requests refused: %d", self.invalid)
+                self.invalid = 0
             for connection in list(self._open):
                 try:
                     self._look(connection, now)
