@@ -20,6 +20,7 @@ TRIALS: dict[str, Callable[[int], Iterator[Trial]]] = {
     "unread": lambda times: slow.unread(200),
     "crowd": lambda times: slow.crowd(2000),
     "heads": lambda times: slow.heads(10),
+    "endless": lambda times: slow.endless(),
     "stopping": lambda times: slow.stopping(),
     "database": lambda times: faults.database(),
     "postgres": lambda times: postgres.postgres(4 * times),

@@ -33,6 +33,7 @@ class Service:
     process: subprocess.Popen[bytes]
     port: int
     folder: Path
+    cpu_before: float = 0.0
 
     @property
     def rss_mb(self) -> float:
@@ -45,6 +46,11 @@ class Service:
         """The most resident memory so far, in MB."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(text.split("VmHWM:")[1].split()[0]) / 1024
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time since it was ready."""
+        return _cpu_seconds(self.process.pid) - self.cpu_before
 
     @property
     def descriptors(self) -> int:
@@ -60,6 +66,11 @@ class Service:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(seconds)
         return time.monotonic() - started
+
+
+def _cpu_seconds(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
@@ -91,7 +102,7 @@ def service(environment: Mapping[str, str] | None = None, **settings: str) -> It
                     if process.poll() is not None:
                         raise RuntimeError((Path(folder) / "log.txt").read_text()) from error
                     time.sleep(0.1)
-            yield Service(process, port, Path(folder))
+            yield Service(process, port, Path(folder), _cpu_seconds(process.pid))
         finally:
             with suppress(ProcessLookupError):
                 process.kill()

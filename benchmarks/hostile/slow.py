@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
 from benchmarks.hostile.clients import Service, Times, positions, repeat, request, service
-from benchmarks.hostile.load import SINGLE
+from benchmarks.hostile.load import ALIVE, SINGLE
 from benchmarks.hostile.trial import Trial
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -189,6 +190,61 @@ def heads(megabytes: int) -> Iterator[Trial]:
         sent = asyncio.run(trial())
         seen = f"{sent / 1e6:.0f} MB were taken before the connections ended; peak {tried.peak_mb:.0f} MB"
         yield Trial(f"40 heads of {megabytes} MB", "431; under 600 MB", seen, tried.peak_mb < 600 and sent < 200e6)
+
+
+async def _poured(port: int, begin: bytes, piece: bytes, megabytes: float) -> int:
+    """Bytes that the service takes until it ends the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reading = asyncio.create_task(reader.read())
+    sent = 0
+    with suppress(OSError):
+        writer.write(begin)
+        while sent < megabytes * 1e6 and not reading.done():
+            writer.write(piece)
+            await writer.drain()
+            sent += len(piece)
+        await asyncio.wait_for(reading, 60)
+    reading.cancel()
+    writer.transport.abort()
+    return sent
+
+
+def endless() -> Iterator[Trial]:
+    """Requests and trailers without end, on connections that a head could have come by; `/livez` beside them."""
+    chunked = (
+        b"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunked += b"1\r\n \r\n0\r\n"
+    asked = b"GET /v1/x HTTP/1.1\r\nHost: h\r\n\r\n"
+    kinds = [
+        (f"{count} connections with {262_144 // len(asked):,} pipelined requests", count, asked, asked * 1000, 0.25)
+        for count in (16, 64, 250)
+    ]
+    kinds += [
+        ("20 chunked bodies with 40 MB of trailers", 20, chunked, b"X: y\r\n" * 10_000, 40),
+        ("20 chunked bodies with one trailer of 40 MB", 20, chunked + b"X: ", b"y" * 65_536, 40),
+    ]
+    for done, *how in kinds:
+        with service(max_connections_per_address="4000") as tried, ProcessPoolExecutor(1) as others:
+            alive, end = Times(), time.monotonic() + 2
+            pouring = others.submit(_pour, tried.port, *how)
+            while not pouring.done() or time.monotonic() < end:
+                asyncio.run(repeat(tried.port, ALIVE, time.monotonic() + 0.2, alive, pause=0.02))
+            longest = alive.ms(200, 1)
+            seen = (
+                f"{pouring.result() / 1e6:.0f} MB and {tried.cpu_seconds:.1f} s of CPU were taken; `/livez` p50 "
+                f"{alive.ms(200, 0.5):.0f}, at most {longest:.0f} ms, {alive.count(0)} failed; "
+                f"peak {tried.peak_mb:.0f} MB"
+            )
+            kept = longest < 100 and not alive.count(0) and tried.peak_mb < 250
+            yield Trial(done, "`/livez` under 100 ms, under 250 MB", seen, kept)
+
+
+def _pour(port: int, count: int, begin: bytes, piece: bytes, megabytes: float) -> int:
+    async def together() -> int:
+        return sum(await asyncio.gather(*(_poured(port, begin, piece, megabytes) for _ in range(count))))
+
+    return asyncio.run(together())
 
 
 def stopping() -> Iterator[Trial]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from movemask.settings import Settings
 
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_HEAD = 65_536
 MAX_HEADERS = 100
 
-#: Requests of one connection that are under way: the next one ends it.
+#: Requests of one connection that are under way; with another one it ends, and what waited in it is not answered.
 MAX_PIPELINED = 8
 
 #: Bytes that are read from a connection at once; asyncio's own default is four times as much.
@@ -58,6 +59,8 @@ class Connection(HttpToolsProtocol):
         self._fields = self._field_bytes = 0  # of this request: headers and trailers, and their bytes
         self._unparsed = 0  # bytes since the last header or piece of a body was complete
         self._discarded = 0
+        self._parsing = False
+        self._begun: tuple[RequestResponseCycle, ASGI3Application] | None = None
         self._deaf = False  # whether what still comes is thrown away
         self._stopping = False
 
@@ -80,6 +83,7 @@ class Connection(HttpToolsProtocol):
             self._discard(len(data))
             return
         self._unparsed += len(data)
+        self._parsing = True
         try:
             self._parse(data)
             if self._unparsed > MAX_HEAD:
@@ -88,10 +92,24 @@ class Connection(HttpToolsProtocol):
             if not self._deaf:
                 self._tracker.invalid += 1
                 self._refuse("400 Bad Request", "Invalid HTTP request received.")
+        self._parsing = False
+        if self._begun is not None:
+            begun, self._begun = self._begun, None
+            if not self.transport.is_closing():
+                super()._start_asgi_task(*begun)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Begins a request, but not before all that came with it has been looked at."""
+        if self._parsing:
+            self._begun = cycle, app
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) == MAX_PIPELINED - 1:
-            self._end_after_answers()
+            self._deaf, self.until = True, None
+            self.pipeline.clear()
+            self.transport.close()
             raise _Refused
         self._unset_keepalive_if_required()
         self._in_head, self._fields, self._field_bytes = True, 0, 0
