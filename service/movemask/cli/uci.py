@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -14,7 +14,9 @@ from movemask.extras import require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_RATING, MAX_SEED, Options
-from movemask.uci.search import Source
+
+if TYPE_CHECKING:
+    from movemask.uci.search import Source
 
 #: Longest line that is read, in bytes: a game of ten thousand moves fits.
 _LONGEST = 65_536

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import chess
 
-from movemask.board.moves import read_move
-
 #: Commands of the protocol. Others before one of them are skipped, as the protocol says.
 COMMANDS = frozenset(
     ("uci", "debug", "isready", "setoption", "register", "ucinewgame", "position", "go", "stop", "ponderhit", "quit")
@@ -37,7 +35,8 @@ def tokens_of(line: str) -> list[str]:
 
 def read_position(tokens: Sequence[str], *, chess960: bool) -> chess.Board:
     """The board of `position [startpos | fen FEN] [moves …]`, with its history; ValueError or a RequestError."""
-    from movemask.board.position import START_WORD, Position  # imports numpy, which `uciok` need not wait for
+    from movemask.board.moves import read_move  # imports numpy, which `uciok` need not wait for
+    from movemask.board.position import START_WORD, Position
 
     words = list(tokens)
     moves: list[str] = []

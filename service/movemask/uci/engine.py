@@ -6,7 +6,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import chess
 
@@ -14,7 +14,9 @@ from movemask import __version__
 from movemask.errors import MovemaskError
 from movemask.uci.commands import Go, read_go, read_position, read_setoption, tokens_of
 from movemask.uci.options import Options
-from movemask.uci.search import Found, Source, search
+
+if TYPE_CHECKING:
+    from movemask.uci.search import Source
 
 _FAULTS = 5  # of one command that are told
 
@@ -140,6 +142,8 @@ class Engine:
 
     def _answer(self, asked: _Search) -> None:
         """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
+        from movemask.uci.search import Found, search  # imports numpy, which `uciok` need not wait for
+
         found = Found([], "bestmove (none)")
         try:
             if asked.board is None:

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-#: Of MultiPV. No position has more than 218 legal moves, but GUIs ask for what Stockfish takes, 500.
-MAX_LINES = 500
 MAX_RATING = 5000
 MAX_SEED = 2**31 - 1
+
+#: Of MultiPV. No position has more than 218 legal moves, but GUIs ask for what Stockfish takes, 500.
+_MAX_LINES = 500
+
+#: The field of each option, and the bounds of numbers. Ints are spins, bools checks, floats and texts strings.
+_OPTIONS: dict[str, tuple[str, float, float]] = {
+    "SelfElo": ("self_elo", 0, MAX_RATING),
+    "OpponentElo": ("opponent_elo", 0, MAX_RATING),
+    "UCI_LimitStrength": ("limit_strength", 0, 1),
+    "UCI_Elo": ("uci_elo", 1, MAX_RATING),
+    "Temperature": ("temperature", 0, 100),
+    "TopP": ("top_p", 0, 1),
+    "Seed": ("seed", 0, MAX_SEED),
+    "MultiPV": ("multi_pv", 1, _MAX_LINES),
+    "UCI_ShowWDL": ("show_wdl", 0, 1),
+    "UCI_Chess960": ("chess960", 0, 1),
+    "Ponder": ("ponder", 0, 1),
+}
 
 
 @dataclass(slots=True)
@@ -29,33 +44,24 @@ class Options:
     chess960: bool = False
     ponder: bool = False
     names: tuple[str, ...] = ()
-    told_opponent: int = 0  # by UCI_Opponent
-    _readers: dict[str, Callable[[str], None]] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._readers = {
-            "model": self._set_model,
-            "selfelo": lambda text: setattr(self, "self_elo", _integer(text, 0, MAX_RATING)),
-            "opponentelo": lambda text: setattr(self, "opponent_elo", _integer(text, 0, MAX_RATING)),
-            "uci_limitstrength": lambda text: setattr(self, "limit_strength", _flag(text)),
-            "uci_elo": lambda text: setattr(self, "uci_elo", _integer(text, 1, MAX_RATING)),
-            "temperature": lambda text: setattr(self, "temperature", _number(text, 0, 100)),
-            "topp": lambda text: setattr(self, "top_p", _number(text, 0, 1)),
-            "seed": lambda text: setattr(self, "seed", _integer(text, 0, MAX_SEED)),
-            "multipv": lambda text: setattr(self, "multi_pv", _integer(text, 1, MAX_LINES)),
-            "uci_showwdl": lambda text: setattr(self, "show_wdl", _flag(text)),
-            "uci_chess960": lambda text: setattr(self, "chess960", _flag(text)),
-            "ponder": lambda text: setattr(self, "ponder", _flag(text)),
-            "uci_opponent": self._set_opponent,
-        }
+    announced: int = 0  # the opponent's rating, by UCI_Opponent
 
     def set(self, name: str, value: str) -> None:
         """Sets an option; ValueError that says what is wrong, which leaves it as it was."""
-        reader = self._readers.get(name.lower())
-        if reader is None:
+        option = next((one for one in ("Model", "UCI_Opponent", *_OPTIONS) if one.lower() == name.lower()), None)
+        if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")
         try:
-            reader(value)
+            if option == "Model":
+                if self.names and value not in self.names:
+                    raise ValueError(f"no model {value[:60]!r}; there are {', '.join(self.names)}")
+                self.model = value
+            elif option == "UCI_Opponent":  # title, rating or `none`, `computer` or `human`, name
+                rating = (*value.split(), "", "")[1]
+                self.announced = min(int(rating), MAX_RATING) if rating.isascii() and rating.isdigit() else 0
+            else:
+                field, least, most = _OPTIONS[option]
+                setattr(self, field, _read(type(getattr(self, field)), value, least, most))
         except ValueError as error:
             raise ValueError(f"setoption: {name}: {error}") from None
 
@@ -64,65 +70,40 @@ class Options:
         """The ratings of the engine and of its opponent; None for the network's default. Without a rating of its own,
         the engine does not take on the one that the GUI tells of the opponent."""
         own = self.uci_elo if self.limit_strength else self.self_elo
-        other = self.opponent_elo or (self.told_opponent if own else 0)
+        other = self.opponent_elo or (self.announced if own else 0)
         if not own and not other:
             return None
         return float(own or other), float(other or own)
 
     def lines(self) -> list[str]:
         """What `uci` answers: each option with its type, default and bounds."""
-        names: Sequence[str] = self.names or ((self.model,) if self.model else ())
+        names = self.names or ((self.model,) if self.model else ())
         variants = "".join(f" var {name}" for name in names)
         lines = [f"option name Model type combo default {self.model or (names[0] if names else '')}{variants}"]
-        lines += [
-            f"option name SelfElo type spin default {self.self_elo} min 0 max {MAX_RATING}",
-            f"option name OpponentElo type spin default {self.opponent_elo} min 0 max {MAX_RATING}",
-            f"option name UCI_LimitStrength type check default {_shown(self.limit_strength)}",
-            f"option name UCI_Elo type spin default {self.uci_elo} min 1 max {MAX_RATING}",
-            "option name UCI_Opponent type string default <empty>",
-            f"option name Temperature type string default {self.temperature:g}",
-            f"option name TopP type string default {self.top_p:g}",
-            f"option name Seed type spin default {self.seed} min 0 max {MAX_SEED}",
-            f"option name MultiPV type spin default {self.multi_pv} min 1 max {MAX_LINES}",
-            f"option name UCI_ShowWDL type check default {_shown(self.show_wdl)}",
-            f"option name UCI_Chess960 type check default {_shown(self.chess960)}",
-            f"option name Ponder type check default {_shown(self.ponder)}",
-        ]
+        for name, (field, least, most) in _OPTIONS.items():
+            value = getattr(self, field)
+            if isinstance(value, bool):
+                kind = f"check default {str(value).lower()}"
+            elif isinstance(value, int):
+                kind = f"spin default {value} min {least} max {most}"
+            else:
+                kind = f"string default {value:g}"
+            lines.append(f"option name {name} type {kind}")
+        lines.insert(5, "option name UCI_Opponent type string default <empty>")
         return lines
 
-    def _set_model(self, text: str) -> None:
-        if self.names and text not in self.names:
-            raise ValueError(f"no model {text[:60]!r}; there are {', '.join(self.names)}")
-        self.model = text
 
-    def _set_opponent(self, text: str) -> None:
-        """`UCI_Opponent`: title, rating or `none`, `computer` or `human`, name."""
-        words = text.split()
-        rating = words[1] if len(words) > 1 else "none"
-        self.told_opponent = min(int(rating), MAX_RATING) if rating.isascii() and rating.isdigit() else 0
-
-
-def _integer(text: str, least: int, most: int) -> int:
-    if not text.removeprefix("-").isdigit() or not text.isascii() or not least <= int(text[:18]) <= most:
-        raise ValueError(f"{text[:40]!r} is not a whole number from {least} to {most}")
-    return int(text)
-
-
-def _number(text: str, least: float, most: float) -> float:
+def _read(kind: type, text: str, least: float, most: float) -> float:
+    """A number between bounds, or a flag; raises ValueError."""
+    if kind is bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"{text[:40]!r} is neither true nor false")
+        return text == "true"
     try:
-        value = float(text)
+        value = kind(text[:40]) if kind is float or (text.isascii() and text.lstrip("-").isdigit()) else math.nan
     except ValueError:
         value = math.nan
     if not least <= value <= most:
-        raise ValueError(f"{text[:40]!r} is not a number from {least:g} to {most:g}")
-    return value
-
-
-def _flag(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"{text[:40]!r} is neither true nor false")
-    return text == "true"
-
-
-def _shown(value: bool) -> str:
-    return "true" if value else "false"
+        a_number = "a whole number" if kind is int else "a number"
+        raise ValueError(f"{text[:40]!r} is not {a_number} from {least:.15g} to {most:.15g}")
+    return float(value) if kind is float else int(value)
