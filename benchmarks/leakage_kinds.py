@@ -16,7 +16,6 @@ import numpy as np
 from movemask.board.boards import phases_of
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
-from movemask.evaluation import Evaluated, evaluate_positions
 from movemask.leakage.kinds import KINDS, SERVED, Plan
 from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.reasons import explained
@@ -26,6 +25,7 @@ from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Index
+from movemask.pipeline import Evaluated, evaluate_positions
 from movemask.settings import shipped_models
 from tests.ground_truth import perft
 

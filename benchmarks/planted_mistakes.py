@@ -17,11 +17,11 @@ from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import MovemaskError
-from movemask.evaluation import evaluate_positions
 from movemask.network.check import check
 from movemask.network.contract import Contract
 from movemask.network.model import Model
 from movemask.network.registry import open_model
+from movemask.pipeline import evaluate_positions
 from movemask.tasks.diagnosis import Finding, diagnose
 from movemask.tasks.probes import Probe, probes
 

@@ -26,7 +26,6 @@ import scipy.special
 from numpy.typing import NDArray
 
 from movemask.board.position import Position
-from movemask.evaluation import evaluate_positions
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import padded
 from movemask.numeric.sparse_rows import (
@@ -40,6 +39,7 @@ from movemask.numeric.sparse_rows import (
     row_maximum,
     sparse_softmax,
 )
+from movemask.pipeline import evaluate_positions
 from movemask.settings import shipped_models
 
 ROOT = Path(__file__).parent.parent

@@ -17,7 +17,6 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from movemask.answer import Answer, Query
 from movemask.api.schemas.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
@@ -29,8 +28,8 @@ from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float
-from movemask.pipeline import Pipeline
-from movemask.policy import Policies, Rule, policies
+from movemask.pipeline import Answer, Pipeline, Query
+from movemask.policy import Normalisation, Policies, policies
 from movemask.settings import shipped_models
 
 POSITIONS = 1024
@@ -109,7 +108,7 @@ def _weighed(unmasked: LogitBatch) -> LogitBatch:
 
 
 def _policies(batch: Batch, legal: Float) -> Policies:
-    return policies(batch.codes, legal, batch.indptr, [Rule()] * len(batch))
+    return policies(batch.codes, legal, batch.indptr, [Normalisation()] * len(batch))
 
 
 def _measured(model: Model, batch: Batch, unmasked: LogitBatch, kinds: Sequence[str]) -> object:

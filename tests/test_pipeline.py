@@ -10,7 +10,6 @@ from pathlib import Path
 import chess
 import pytest
 
-from movemask.answer import Answer, Query
 from movemask.api.metrics import Metrics
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
@@ -20,7 +19,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.record import AuditRecord, Figure
 from movemask.network.batch import Batch
 from movemask.network.model import Outputs
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Answer, Pipeline, Query
 from movemask.store.recorder import Recorder
 from movemask.store.store import Store
 from tests.networks import fake_model, pipeline

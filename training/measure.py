@@ -11,9 +11,9 @@ from tqdm import tqdm
 
 from movemask.board.boards import Phase
 from movemask.board.position import Position
-from movemask.evaluation import evaluate_positions
 from movemask.network.model import Model
 from movemask.numeric.calibration import Calibration, fitted_temperature
+from movemask.pipeline import evaluate_positions
 from training.nearest import nearest
 from training.samples import Sample
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
-from movemask.evaluation import evaluate_positions
 from movemask.network.model import Model
+from movemask.pipeline import evaluate_positions
 
 RATINGS = (1100, 2200)
 SHOWN = 3

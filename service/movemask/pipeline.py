@@ -3,7 +3,8 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-All of it runs on a thread of the queue, for every query that waits there.
+All of it runs on a thread of the queue, for every query that waits there. `movemask audit`, calibration, the diagnosis
+and training's measuring call the same `evaluate`.
 """
 
 from __future__ import annotations
@@ -11,27 +12,235 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
-from movemask.answer import Answer, Query, Timing
-from movemask.board.position import Elo, Position
-from movemask.errors import MovemaskError, ServedLeakage
-from movemask.evaluation import Evaluated, Network, evaluate
+from movemask.board.moves import uci_of
+from movemask.board.position import Draw, Elo, Position, draw_of
+from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, ServedLeakage
 from movemask.leakage.audited import Audited
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, measure
+from movemask.leakage.reasons import Explained, explained
 from movemask.leakage.served import check_answer
 from movemask.network.batch import Batch
-from movemask.network.model import Model
+from movemask.network.model import Model, Outputs
 from movemask.network.queue import Delivery, Queue
-from movemask.policy import Rule
+from movemask.numeric.ragged import Float, row_max, row_of_each
+from movemask.policy import Normalisation, Policies, Statistics, policies
 
 R = TypeVar("R")
+
+#: `Model.evaluate`, or a wrapper of it (`network.cache`).
+Network = Callable[[Batch], Outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request for one position: as text, or as a `position` that has been read."""
+
+    fen: str | None = None
+    moves: tuple[str, ...] = ()
+    chess960: bool = False
+    elo: Elo | None = None
+    rule: Normalisation = field(default_factory=Normalisation)
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A batch with its results: all that an answer contains.
+
+    value : float64 `[B, 3]` win, draw, loss for the side to move, or `[B, 1]` its expected score; None if it has none
+    unmasked : the logits, from which every kind of leakage can be measured
+    policies : the distributions, by each position's rule
+    raw, multiplied : float64 `[B]`, what these two mistakes would have given to illegal moves
+    ran, seconds : rows that the network ran on, and how long it took; 0 where a cache had them all
+    unusable : by row, why there is no distribution; the other fields of such a row are meaningless
+    """
+
+    model: Model
+    batch: Batch
+    value: Float | None
+    unmasked: LogitBatch
+    policies: Policies
+    raw: Float
+    multiplied: Float
+    ran: int
+    seconds: float
+    unusable: Mapping[int, InvalidLogits]
+
+
+def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation], network: Network | None = None) -> Evaluated:
+    """The results of a batch whose positions all have a legal move; one rule per position.
+
+    `network` replaces `model.evaluate`. Raises InferenceFailed.
+    """
+    started = time.perf_counter()
+    try:
+        outputs = (network or model.evaluate)(batch)
+    except MovemaskError:
+        raise
+    except Exception as error:
+        raise InferenceFailed(f"model {model.name}: {type(error).__name__}: {error}") from error
+    ran = len(batch) - outputs.cached
+    seconds = time.perf_counter() - started if ran else 0.0
+    logits, indptr = outputs.logits, batch.indptr
+    legal = np.asarray(logits[row_of_each(indptr), batch.slots], dtype=np.float64)
+    # A NaN, a +inf and a row of only -inf all show in the row's maximum.
+    unusable: dict[int, InvalidLogits] = {}
+    for row in np.flatnonzero(~np.isfinite(row_max(legal, indptr))).tolist():
+        moves = batch.legal(row)
+        unusable[row] = _unusable(model, batch, row, legal[moves])
+        legal[moves] = 0.0
+    unmasked = LogitBatch(logits, batch.slots, indptr, legal)
+    raw, multiplied = unmasked.masses()
+    distributions = policies(batch.codes, legal, indptr, rules)
+    return Evaluated(model, batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
+
+
+def evaluate_positions(
+    model: Model, positions: Sequence[Position], elos: Sequence[Elo | None], rule: Normalisation | None = None
+) -> Evaluated:
+    """The results of positions that all have a legal move, by one rule (plain softmax if None).
+
+    Raises a ModelError, or UnsupportedVariant, for the first position that cannot be evaluated.
+    """
+    batch = model.whole_batch(positions, elos)
+    evaluated = evaluate(model, batch, [rule or Normalisation()] * len(batch))
+    for error in evaluated.unusable.values():
+        raise error
+    return evaluated
+
+
+def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLogits:
+    start, fen = int(batch.indptr[row]), batch.positions[row].fen
+    wrong = np.flatnonzero(np.isnan(logits) | (logits == np.inf))
+    if not len(wrong):
+        return InvalidLogits(f"model {model.name}: the logit of every legal move is -inf, in {fen!r}")
+    first = int(wrong[0])
+    move = uci_of(batch.codes[start + first : start + first + 1])[0]
+    return InvalidLogits(
+        f"model {model.name}: slot {batch.slots[start + first]}: the logit of the legal move {move} is "
+        f"{logits[first]}, in {fen!r}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds that a query waited in the queue, and that the network took to run its batch."""
+
+    queue: float
+    inference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one query: a row of an evaluated batch; without a legal move `evaluated` and `timing` are None.
+
+    Read it on the thread that made it and do not keep it: it refers to its whole batch.
+    """
+
+    model: Model
+    query: Query
+    position: Position
+    rule: Normalisation  # its temperature resolved to a number
+    elo: Elo | None  # as passed to the network
+    evaluated: Evaluated | None = None
+    row: int = 0
+    timing: Timing | None = None
+
+    @property
+    def ran(self) -> bool:
+        """Whether the network ran for it: not without a legal move, nor where a cache knew the whole batch."""
+        return self.evaluated is not None and self.evaluated.ran > 0
+
+    @property
+    def status(self) -> str:
+        """`ongoing`, `checkmate` or `stalemate`."""
+        return self.position.status(has_legal_moves=self.evaluated is not None)
+
+    @property
+    def draw(self) -> Draw | None:
+        """A draw by the laws of chess; None in a position without legal moves."""
+        return None if self.evaluated is None else draw_of(self.position)
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Names of the query's inputs that the network cannot use."""
+        return self.model.ignored(self.position, self.query.elo)
+
+    @property
+    def legal_moves(self) -> int:
+        """How many legal moves there are, before any filter."""
+        return 0 if self.evaluated is None else int(self.evaluated.batch.counts[self.row])
+
+    @property
+    def policy(self) -> tuple[list[int], list[float]]:
+        """The moves (`move_codes`) and their probabilities, most probable first."""
+        if self.evaluated is None:
+            return [], []
+        codes, probabilities, indptr, _ = self.evaluated.policies.lists
+        moves = slice(indptr[self.row], indptr[self.row + 1])
+        return codes[moves], probabilities[moves]
+
+    @property
+    def logits(self) -> list[float]:
+        """The logits of the moves of `policy`, in their order."""
+        if self.evaluated is None:
+            return []
+        policies = self.evaluated.policies
+        logits: list[float] = policies.logits[policies.indptr[self.row] : policies.indptr[self.row + 1]].tolist()
+        return logits
+
+    @property
+    def abstention(self) -> float:
+        """The mass that softmax_one leaves unassigned."""
+        return 0.0 if self.evaluated is None else self.evaluated.policies.lists[3][self.row]
+
+    @property
+    def value(self) -> tuple[float, ...] | None:
+        """Win, draw, loss for the side to move, or only its expected score; None if the network has no value head."""
+        if self.evaluated is None or self.evaluated.value is None:
+            return None
+        return tuple(self.evaluated.value[self.row].tolist())
+
+    @property
+    def raw(self) -> float | None:
+        """What plain softmax gives to illegal moves; None if an illegal logit is NaN or +inf."""
+        assert self.evaluated is not None
+        raw = float(self.evaluated.raw[self.row])
+        return None if raw != raw else raw
+
+    @property
+    def multiplied(self) -> float:
+        """What softmax(logits * mask) gives to illegal moves."""
+        assert self.evaluated is not None
+        return float(self.evaluated.multiplied[self.row])
+
+    def statistics(self) -> Statistics:
+        """Statistics of the distribution."""
+        assert self.evaluated is not None
+        return self.evaluated.policies.statistics(self.row, self.rule.temperature)
+
+    def illegal(self, named: int) -> Explained:
+        """What plain softmax gives to illegal moves: the heaviest `named`, and all of it by cause."""
+        assert self.evaluated is not None
+        batch, row = self.evaluated.batch, self.row
+        slots = batch.slots[batch.legal(row)]
+        own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, np.array([0, len(slots)]))
+        legal = [batch.codes[batch.legal(row)]]
+        (found,) = explained(own.heavy(0.0), batch.boards.rows([row]), self.model.vocabulary, legal, named)
+        return found
+
+    def sample(self, seed: int) -> int:
+        """Index in `policy` of a randomly drawn move; the same seed draws the same move."""
+        assert self.evaluated is not None
+        return self.evaluated.policies.sample(self.row, self.rule.temperature, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +270,7 @@ class Caller:
 
     client = ""
 
-    def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
+    def delivered(self, model: str, delivery: Delivery, ran: int) -> None:
         """The results of one submission are back in the task that asked; the network ran on `ran` of its positions."""
 
 
@@ -105,7 +314,7 @@ class Pipeline:
         self._events = events
         self._random = random.Random()
         self._caller = _NOBODY
-        self._queue = Queue[Query, Answer, _Done](
+        self._queue = Queue(
             model.name,
             self._answer,
             self._follow_up,
@@ -158,53 +367,42 @@ class Pipeline:
     def _answer(self, queries: Sequence[Query], waited: Sequence[float]) -> tuple[list[Answer | MovemaskError], _Done]:
         """An answer or an error for each query, and what is left to do after the reply."""
         outcomes: dict[int, Answer | MovemaskError] = {}
-        read: list[tuple[int, Position, Rule]] = []
+        read: list[tuple[int, Position, Normalisation]] = []
         for place, query in enumerate(queries):
             try:
                 read.append((place, *self._read(query)))
             except MovemaskError as error:
                 outcomes[place] = error
-        evaluated: Evaluated | None = None
-        places: list[int] = []
-        if read:
-            batch, refused = self.model.batch(
-                [position for _, position, _ in read], [queries[place].elo for place, _, _ in read]
-            )
-            counts = batch.counts
-            elo = batch.elo.tolist()
-            rows: list[int] = []
-            for row, (place, position, rule) in enumerate(read):
-                if row in refused:
-                    outcomes[place] = refused[row]
-                elif not counts[row]:
-                    outcomes[place] = Answer(self.model, queries[place], position, rule, _elo_of(elo[row]))
-                else:
-                    rows.append(row)
-            if rows:
-                batch = batch.rows(np.array(rows, dtype=np.intp))
-                evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network)
-                failed = {**evaluated.unusable, **self._check(evaluated)}
-                for kept, row in enumerate(rows):
-                    place, position, rule = read[row]
-                    places.append(place)
-                    outcomes[place] = failed.get(kept) or Answer(
-                        self.model,
-                        queries[place],
-                        position,
-                        rule,
-                        _elo_of(elo[row]),
-                        evaluated,
-                        kept,
-                        Timing(waited[place], evaluated.seconds),
-                    )
+        if not read:
+            return [outcomes[place] for place in range(len(queries))], _Done([])
+        elos = [queries[place].elo for place, _, _ in read]
+        batch, refused = self.model.batch([position for _, position, _ in read], elos)
+        rows: list[int] = []
+        for row, (place, position, rule) in enumerate(read):
+            if row in refused:
+                outcomes[place] = refused[row]
+            elif batch.indptr[row] == batch.indptr[row + 1]:  # no legal move
+                outcomes[place] = Answer(self.model, queries[place], position, rule, batch.elo_of(row))
+            else:
+                rows.append(row)
+        evaluated = None
+        if rows:
+            batch = batch.rows(np.array(rows, dtype=np.intp))
+            evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network)
+            failed = {**evaluated.unusable, **self._check(evaluated)}
+            for kept, row in enumerate(rows):
+                place, position, rule = read[row]
+                timing = Timing(waited[place], evaluated.seconds)
+                outcomes[place] = failed.get(kept) or Answer(
+                    self.model, queries[place], position, rule, batch.elo_of(kept), evaluated, kept, timing
+                )
         answers = [outcomes[place] for place in range(len(queries))]
-
         statuses = [one.status for one in answers if isinstance(one, Answer)]
         if evaluated is None:  # nothing to audit
             return answers, _Done(statuses)
-        self._expect(len(places))
-        audited = [answers[place] for place in places]
-        own = [waited[place] for place in places]
+        self._expect(len(rows))
+        places = [read[row][0] for row in rows]
+        audited, own = [answers[place] for place in places], [waited[place] for place in places]
         return answers, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time())
 
     def _follow_up(self, done: Sequence[_Done]) -> None:
@@ -224,7 +422,7 @@ class Pipeline:
         finally:
             self._record(audited)
 
-    def _read(self, query: Query) -> tuple[Position, Rule]:
+    def _read(self, query: Query) -> tuple[Position, Normalisation]:
         """The position of a query, and its rule with the temperature resolved to a number."""
         position = query.position
         if position is None:
@@ -271,9 +469,3 @@ class Pipeline:
             elos=[None if elo is None else elo.self for elo in elos],
             unanswered=frozenset(row for row, answer in enumerate(answers) if not isinstance(answer, Answer)),
         )
-
-
-def _elo_of(ratings: Sequence[float]) -> Elo | None:
-    """The ratings in a row of `Batch.elo`; None if NaN, as for a network that takes none."""
-    mover, opponent = ratings
-    return None if mover != mover else Elo(mover, opponent)

@@ -1,4 +1,4 @@
-"""Legal logits → `Policies`, by a `Rule` for each position."""
+"""Legal logits → `Policies`, by a `Normalisation` for each position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from movemask.errors import InvalidRule
 from movemask.numeric import entmax, filters, softmax, statistics
 from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
-#: Stands for the model's fitted temperature in a `Rule`; `Pipeline` replaces it by the number.
+#: Stands for the model's fitted temperature in a `Normalisation`; `Pipeline` replaces it by the number.
 CALIBRATED = math.nan
 
 
@@ -31,7 +31,7 @@ class Normalizer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Normalisation:
     """How logits become a policy: the filters, on the softmax at this temperature, then the normaliser on the rest.
 
     `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule.
@@ -120,9 +120,9 @@ class Policies:
         return slice(self.indptr[row], self.indptr[row + 1])
 
 
-def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) -> Policies:
+def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
     """The policies of legal moves `[N]` with logits float64 `[N]`, indptr `[B + 1]`, by each position's rule."""
-    groups: dict[Rule, list[int]] = defaultdict(list)
+    groups: dict[Normalisation, list[int]] = defaultdict(list)
     for row, rule in enumerate(rules):
         groups[rule].append(row)
     if len(groups) == 1:
@@ -147,7 +147,7 @@ def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) 
     )
 
 
-def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Rule) -> Policies:
+def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) -> Policies:
     keep = _kept(logits, indptr, rule)
     if keep is not None:
         codes, logits, indptr = codes[keep], logits[keep], restricted(indptr, keep)
@@ -156,7 +156,7 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Rule) -> Policies
     return Policies(codes[order], probabilities[order], logits[order], indptr, abstention)
 
 
-def _kept(logits: Float, indptr: Index, rule: Rule) -> NDArray[np.bool_] | None:
+def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
     """Which legal moves the filters keep, bool `[N]`; None for all."""
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
@@ -171,7 +171,7 @@ def _kept(logits: Float, indptr: Index, rule: Rule) -> NDArray[np.bool_] | None:
     return keep
 
 
-def _normalised(logits: Float, indptr: Index, rule: Rule) -> tuple[Float, Float]:
+def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Float, Float]:
     """Probabilities float64 `[N]` and abstention `[B]`."""
     abstention = np.zeros(len(indptr) - 1)
     match rule.normalizer:

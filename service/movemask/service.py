@@ -13,8 +13,8 @@ from movemask.network.cache import Cache, CachedNetwork
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry
-from movemask.network.serving import Serving
 from movemask.pipeline import Events, Pipeline
+from movemask.serving import Serving
 from movemask.settings import Settings
 from movemask.store.figures import Figures
 from movemask.store.recorder import Recorder
@@ -39,7 +39,7 @@ class Runtime:
     """Models, store and recorder of a running process."""
 
     settings: Settings
-    serving: Serving[Pipeline]
+    serving: Serving
     store: Store
     figures: Figures
     recorder: Recorder
@@ -86,7 +86,7 @@ def running(
         on_records=events.audited,
     )
     cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
-    serving: Serving[Pipeline] | None = None
+    serving: Serving | None = None
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)

@@ -31,7 +31,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import SettingsError
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
-from movemask.policy import Policies, Rule
+from movemask.policy import Normalisation, Policies
 from movemask.settings import Settings
 from tests.conftest import ROOT, AuditedClient, Serve
 from tests.leakage.counterfactual import multiplied_softmax
@@ -344,7 +344,7 @@ def test_positions_as_lines_all_of_them_however_many(client: TestClient) -> None
     assert len(client.get("/v1/leakage/positions", params={"format": "ndjson", "limit": 5}).text.splitlines()) == 5
 
 
-def mistaken_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Rule]) -> Policies:
+def mistaken_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
     """A copy of the policy step with the Maia-2 mistake: `softmax(logits * mask)` over the whole vocabulary."""
     words = vocabulary("movemask-1880")
     every = codes_of([words.move(slot, chess.Board()) for slot in range(len(words))])  # all as White would see them

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from movemask.board.position import Elo, Position
-from movemask.evaluation import evaluate
 from movemask.network.cache import Cache, CachedNetwork, key_of
 from movemask.network.model import Model, Outputs
 from movemask.network.registry import open_model
-from movemask.policy import Rule
+from movemask.pipeline import evaluate
+from movemask.policy import Normalisation
 from tests.ground_truth import tricky
 from tests.networks import ONNX_TOML, batch_of, fake_model, write_onnx
 
@@ -126,7 +126,7 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
     network = CachedNetwork(RATED, cache, lambda hits, misses: counts.append((hits, misses)))
     for rows in batches:
         batch = RATED.whole_batch([POSITIONS[at] for at, _ in rows], [elo for _, elo in rows])
-        rules = [Rule()] * len(batch)
+        rules = [Normalisation()] * len(batch)
         right, found = evaluate(RATED, batch, rules), evaluate(RATED, batch, rules, network)
         np.testing.assert_array_equal(found.unmasked.logits, right.unmasked.logits)
         assert found.policies.lists == right.policies.lists

@@ -13,9 +13,9 @@ import pytest
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Elo, Position
-from movemask.evaluation import evaluate_positions
 from movemask.network.model import Model
 from movemask.network.registry import open_model
+from movemask.pipeline import evaluate_positions
 from movemask.tasks.installation import add_onnx
 from movemask.tasks.probes import probes
 from tests.networks import batch_of

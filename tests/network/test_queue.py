@@ -56,7 +56,7 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def queue(gate: Gate) -> Iterator[Queue[int, int, int]]:
+def queue(gate: Gate) -> Iterator[Queue]:
     made = Queue("gated", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=16)
     yield made
     gate.open.set()
@@ -64,7 +64,7 @@ def queue(gate: Gate) -> Iterator[Queue[int, int, int]]:
 
 
 @pytest.fixture
-def pair(gate: Gate) -> Iterator[Queue[int, int, int]]:
+def pair(gate: Gate) -> Iterator[Queue]:
     """Two threads."""
     made = Queue("pair", gate, gate.follow_up, threads=2, max_batch=8, max_waiting=64)
     yield made
@@ -72,7 +72,7 @@ def pair(gate: Gate) -> Iterator[Queue[int, int, int]]:
     made.close()
 
 
-async def ask(queue: Queue[int, int, int], items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
+async def ask(queue: Queue, items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
     return (await queue.submit(items, write)).results
 
 
@@ -80,15 +80,13 @@ async def begun(gate: Gate) -> None:
     assert await asyncio.to_thread(gate.begun.acquire, timeout=30)
 
 
-async def waiting(queue: Queue[int, int, int], count: int) -> None:
+async def waiting(queue: Queue, count: int) -> None:
     """Lets the loop run until `count` items wait."""
     while queue.waiting != count:
         await asyncio.sleep(0)
 
 
-def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(
-    gate: Gate, queue: Queue[int, int, int]
-) -> None:
+def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(gate: Gate, queue: Queue) -> None:
     gate.open.set()
     assert asyncio.run(ask(queue, range(20), str)) == [str(2 * item) for item in range(20)]
     assert gate.sizes == [8, 8, 4]
@@ -96,7 +94,7 @@ def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order
     assert min(gate.waited) >= 0
 
 
-def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int, int]) -> None:
+def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue) -> None:
     async def story() -> None:
         asked = asyncio.create_task(ask(pair, range(20)))
         await begun(gate)
@@ -108,14 +106,14 @@ def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue[int, int, 
     asyncio.run(story())
 
 
-def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue[int, int, int]) -> None:
+def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue) -> None:
     gate.open.set()
     assert asyncio.run(ask(pair, range(5))) == [0, 2, 4, 6, 8]
     assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
     assert sum(gate.sizes) == 5
 
 
-def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
@@ -129,13 +127,13 @@ def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, qu
     assert gate.followed_up == [[1, 7]]
 
 
-def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queue: Queue) -> None:
     gate.open.set()
     assert asyncio.run(ask(queue, [1])) == [2]
     until(lambda: gate.followed_up == [[1]], "the follow-up of the answer")
 
 
-def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         first = asyncio.create_task(queue.submit([1], int))
         await begun(gate)
@@ -150,7 +148,7 @@ def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, qu
     asyncio.run(story())
 
 
-def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
@@ -163,9 +161,7 @@ def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue
     assert gate.sizes == [1, 5]
 
 
-def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(
-    gate: Gate, queue: Queue[int, int, int]
-) -> None:
+def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate: Gate, queue: Queue) -> None:
     def write(answer: int) -> int:
         if answer == 6:
             raise ZeroDivisionError
@@ -190,7 +186,7 @@ def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(
 
 
 def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
-    gate: Gate, queue: Queue[int, int, int]
+    gate: Gate, queue: Queue
 ) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
@@ -207,7 +203,7 @@ def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any
     asyncio.run(story())
 
 
-def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))
         await begun(gate)
@@ -224,7 +220,7 @@ def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Que
     assert gate.sizes == [1, 3]
 
 
-def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         gate.error = RuntimeError("out of memory")
         gate.open.set()
@@ -240,7 +236,7 @@ def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate
 
 
 def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
-    gate: Gate, queue: Queue[int, int, int], caplog: pytest.LogCaptureFixture
+    gate: Gate, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
     gate.errors_after = [ZeroDivisionError()]
@@ -251,7 +247,7 @@ def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
     assert "what follows the answers of model gated failed" in caplog.text
 
 
-def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue) -> None:
     async def leave() -> None:
         asyncio.create_task(ask(queue, [1]))  # noqa: RUF006
         await begun(gate)
@@ -261,12 +257,12 @@ def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queu
     assert asyncio.run(ask(queue, [2])) == [4]
 
 
-def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue[int, int, int]) -> None:
+def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue) -> None:
     with pytest.raises(ValueError, match="items: nothing to answer"):
         asyncio.run(ask(queue, []))
 
 
-def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue[int, int, int]) -> None:
+def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
         await begun(gate)

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from movemask.answer import Query
 from movemask.errors import StoreError
 from movemask.leakage.audited import Audited, records_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.record import AuditRecord, Figure
+from movemask.pipeline import Query
 from movemask.store.database import SQLITE
 from movemask.store.figures import Figures
 from movemask.store.recorder import Freshness, Recorder

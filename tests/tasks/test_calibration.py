@@ -19,12 +19,12 @@ from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position
 from movemask.cli.main import main
 from movemask.errors import InvalidPgn
-from movemask.evaluation import evaluate_positions
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
 from movemask.numeric.calibration import Calibration
-from movemask.policy import Rule
+from movemask.pipeline import evaluate_positions
+from movemask.policy import Normalisation
 from movemask.settings import Settings
 from movemask.tasks.calibration import MINIMUM_MOVES, Fitted, fitted
 from tests.conftest import ROOT
@@ -41,7 +41,7 @@ def drawn_games(model: Model, games: int, plies: int) -> str:
         for ply in range(plies):
             if not any(board.legal_moves):
                 break
-            rule = Rule(temperature=TRUTH)
+            rule = Normalisation(temperature=TRUTH)
             policies = evaluate_positions(model, [Position(board.copy())], [None], rule).policies
             board.push(moves_of(policies.codes)[policies.sample(0, TRUTH, 1000 * seed + ply)])
         out.append(str(chess.pgn.Game.from_board(board)))

@@ -29,9 +29,9 @@ from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
 from movemask.network.onnx import provider_named
-from movemask.network.serving import LOADING
 from movemask.processes import Report, end_with_parent, supervise
 from movemask.service import audit_plan
+from movemask.serving import LOADING
 from movemask.settings import Settings
 from movemask.store.store import Store
 

@@ -54,7 +54,7 @@ class RequestContext(Caller):
     positions: int = 0
     runs: list[NetworkRun] | None = None
 
-    def delivered(self, model: str, delivery: Delivery[object], ran: int) -> None:
+    def delivered(self, model: str, delivery: Delivery, ran: int) -> None:
         """Adds answered positions to the log line, and the network's run to the spans."""
         self.positions += sum(not isinstance(result, MovemaskError) for result in delivery.results)
         if self.runs is not None and ran:

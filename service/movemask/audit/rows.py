@@ -11,7 +11,6 @@ import pyarrow as pa
 from movemask.audit.samples import Choice, Sample, Skipped
 from movemask.board.boards import Phase, phases_of
 from movemask.board.moves import uci_of
-from movemask.evaluation import evaluate
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import measure
@@ -19,7 +18,8 @@ from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer
 from movemask.network.batch import Batch
 from movemask.network.model import Model
-from movemask.policy import Rule
+from movemask.pipeline import evaluate
+from movemask.policy import Normalisation
 
 #: Positions per run of a network.
 _BATCH = 128
@@ -81,7 +81,7 @@ def _add(
     columns: dict[str, list[Any]],
     skipped: Skipped,
 ) -> None:
-    evaluated = evaluate(model, batch, [Rule()] * len(batch))
+    evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
     if evaluated.unusable:
         for row, error in evaluated.unusable.items():
             fen = samples[row].position.fen

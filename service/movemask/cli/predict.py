@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from movemask.answer import Answer, Query
 from movemask.api.schemas.answers import Include
 from movemask.api.schemas.sweep import Point, point_of, sweep_out
 from movemask.api.schemas.writing import policy_out
@@ -21,8 +20,8 @@ from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.leakage.reasons import explained
 from movemask.network.model import Model
-from movemask.pipeline import Pipeline
-from movemask.policy import CALIBRATED, Normalizer, Rule
+from movemask.pipeline import Answer, Pipeline, Query
+from movemask.policy import CALIBRATED, Normalisation, Normalizer
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep
 
 _BAR = 30  # characters of a probability of 1
@@ -96,7 +95,7 @@ def predict(
     as_json: bool,
 ) -> None:
     """Show the move distribution of FEN (the start position if left out), with --sweep at many ratings."""
-    rule = Rule(Normalizer(normalizer), alpha, CALIBRATED if calibrated else temperature, top_k, top_p, min_p)
+    rule = Normalisation(Normalizer(normalizer), alpha, CALIBRATED if calibrated else temperature, top_k, top_p, min_p)
     query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if not swept and (ratings or vary or len(names) > 1):
         raise click.UsageError("--ratings, --vary and several --model go with --sweep")

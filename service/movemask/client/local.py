@@ -14,12 +14,12 @@ from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position, status_names
 from movemask.client.policy import Policy, Value
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
-from movemask.evaluation import Evaluated, evaluate
 from movemask.leakage.served import check_answer
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.policy import Rule
+from movemask.pipeline import Evaluated, evaluate
+from movemask.policy import Normalisation
 from movemask.settings import Settings
 
 #: Positions in one run of the network.
@@ -132,7 +132,9 @@ class Network:
             found += self._evaluated(copies[span], ratings[span], rule)
         return found
 
-    def _evaluated(self, boards: Sequence[chess.Board], elos: Sequence[Elo | None], rule: Rule) -> list[Policy]:
+    def _evaluated(
+        self, boards: Sequence[chess.Board], elos: Sequence[Elo | None], rule: Normalisation
+    ) -> list[Policy]:
         positions = [Position(board) for board in boards]
         batch = self._model.whole_batch(positions, elos)
         found = [
@@ -168,7 +170,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def _rule_of(**numbers: Any) -> Rule:
+def _rule_of(**numbers: Any) -> Normalisation:
     """A rule of these numbers; raises InvalidRule that names one that is out of bounds."""
     for name, number in numbers.items():
         words, holds = _BOUNDS[name]
@@ -178,7 +180,7 @@ def _rule_of(**numbers: Any) -> Rule:
             good = False
         if not good:
             raise InvalidRule(f"{name}: {number!r:.60} is not {words}")
-    return Rule(**numbers)
+    return Normalisation(**numbers)
 
 
 def _elo_of(elo: float | tuple[float, float] | None) -> Elo | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from movemask.board.boards import Boards, Flags
 from movemask.board.moves import code_of
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, restricted, row_lengths
 
 
@@ -46,6 +46,11 @@ class Batch:
     def legal(self, row: int) -> slice:
         """The range of one position's legal moves in `codes` and `slots`."""
         return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
+
+    def elo_of(self, row: int) -> Elo | None:
+        """The ratings of a position as the network gets them; None if it takes none."""
+        mover, opponent = self.elo[row].tolist()
+        return None if mover != mover else Elo(mover, opponent)
 
     def place_of(self, row: int, move: chess.Move) -> int:
         """The index of a legal move among those of its position; ValueError if it is not legal."""

@@ -2,7 +2,13 @@
 
 There are as many threads as the session has runs at once. A free thread takes its share of the queue and does
 everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
-Nothing is polled, and no batch waits to fill up: a lone item is taken at once. `lanes` says whose turn it is.
+Nothing is polled, and no batch waits to fill up: a lone item is taken at once.
+
+`FairQueue` says whose turn it is. Small submissions go before large ones, which get a quarter of each batch
+nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large submission gives a
+batch no more than a slice at a time: nobody waits for a whole batch of someone else's.
+
+Items and answers pass through unread: they are the pipeline's queries and answers.
 """
 
 from __future__ import annotations
@@ -11,24 +17,28 @@ import asyncio
 import logging
 import threading
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from itertools import islice
+from typing import Any
 
 from movemask.errors import MovemaskError, Overloaded, ShuttingDown
-from movemask.network.lanes import SHORT, Lanes
 
 log = logging.getLogger(__name__)
 
-Q = TypeVar("Q")
-Q_contra = TypeVar("Q_contra", contravariant=True)
-A = TypeVar("A")
-A_co = TypeVar("A_co", covariant=True)
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-D = TypeVar("D")
-D_co = TypeVar("D_co", covariant=True)
+#: Items of a small submission, at most.
+SMALL = 8
+
+#: Items that a client gives at one turn, and that large submissions give to a batch while small ones are about.
+SLICE = 8
+
+#: Share of a batch that is left to large submissions, however many small ones wait: one in so many.
+_LARGE_SHARE = 4
+
+#: Seconds that small submissions are expected for after one has come.
+_ABOUT = 1.0
 
 #: A thread follows up what it has answered when nothing has arrived for so long …
 _QUIET = 0.005  # seconds
@@ -36,65 +46,141 @@ _QUIET = 0.005  # seconds
 _OLDEST = 0.1  # seconds
 
 
-class Worker(Protocol[Q_contra, A_co, D_co]):
-    """The function that the queue's threads call, several at a time."""
-
-    def __call__(
-        self, items: Sequence[Q_contra], waited: Sequence[float], /
-    ) -> tuple[Sequence[A_co | MovemaskError], D_co]:
-        """An answer or an error for each item, and what the follow-up needs. Raises an error that concerns all.
-
-        `waited` is each item's time in the queue, in seconds.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Delivery(Generic[R_co]):
+class Delivery:
     """The results of one submission, in order; and when it was submitted, its first batch began and its last ended, by
     `time.perf_counter`."""
 
-    results: Sequence[R_co | MovemaskError]
+    results: Sequence[Any]
     submitted: float
     started: float
     ended: float
 
 
 @dataclass(slots=True, eq=False)
-class _Submission(Generic[Q, A, R]):
+class Submission:
     """Items submitted together: `taken` of them are in batches, `left` are unanswered."""
 
-    items: Sequence[Q]
-    write: Callable[[A], R]
-    future: asyncio.Future[Delivery[R]]
-    loop: asyncio.AbstractEventLoop
-    submitted: float
-    left: int
+    items: Sequence[Any]
     client: str
+    write: Callable[[Any], Any]
+    future: asyncio.Future[Delivery]
+    submitted: float
     taken: int = 0
     waited: float = 0.0
-    results: dict[int, list[R | MovemaskError]] = field(default_factory=dict)  # by the first item of each part
+    left: int = field(init=False)
+    results: list[Any] = field(init=False)
 
-    def delivery(self) -> Delivery[R]:
+    def __post_init__(self) -> None:
+        self.left, self.results = len(self.items), [None] * len(self.items)
+
+    def delivery(self) -> Delivery:
         """All results in order."""
-        results = [result for _, part in sorted(self.results.items()) for result in part]
-        return Delivery(results, self.submitted, self.submitted + self.waited, time.perf_counter())
+        return Delivery(self.results, self.submitted, self.submitted + self.waited, time.perf_counter())
 
 
-_Part = tuple[_Submission[Any, Any, Any], int, Sequence[Any]]  # submission, first item, items
+#: A submission, its first item in a batch, and how many.
+Part = tuple[Submission, int, int]
 
 
-class Queue(Generic[Q, A, D]):
+class _Turns:
+    """Submissions by client; clients take turns, and each client's own come in order."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, deque[Submission]] = OrderedDict()
+        self.items = 0
+
+    @property
+    def clients(self) -> int:
+        return len(self._clients)
+
+    def add(self, entry: Submission) -> None:
+        self._clients.setdefault(entry.client, deque()).append(entry)
+        self.items += len(entry.items) - entry.taken
+
+    def take(self, room: int) -> list[Part]:
+        """Up to `room` items: each submission, its first item taken now, and how many."""
+        parts = []
+        while room and self._clients:
+            client, entries = next(iter(self._clients.items()))
+            turn = room if len(self._clients) == 1 else min(room, SLICE)
+            while entries and turn:
+                entry = entries[0]
+                size = min(turn, len(entry.items) - entry.taken)
+                parts.append((entry, entry.taken, size))
+                entry.taken += size
+                turn, room = turn - size, room - size
+                self.items -= size
+                if entry.taken == len(entry.items):
+                    entries.popleft()
+            self._clients.move_to_end(client)
+            if not entries:
+                del self._clients[client]
+        return parts
+
+    def remove(self, entry: Submission) -> bool:
+        entries = self._clients.get(entry.client)
+        if entries is None or entry not in entries:
+            return False
+        entries.remove(entry)
+        self.items -= len(entry.items) - entry.taken
+        if not entries:
+            del self._clients[entry.client]
+        return True
+
+
+class FairQueue:
+    """The submissions that wait. Not safe for threads: its queue holds a lock."""
+
+    def __init__(self) -> None:
+        self._small: _Turns = _Turns()
+        self._large: _Turns = _Turns()
+        self._small_came = -_ABOUT
+
+    @property
+    def items(self) -> int:
+        """Items that wait."""
+        return self._small.items + self._large.items
+
+    def before(self, size: int) -> int:
+        """Items that are taken before the last of a submission of `size` that came now."""
+        return self._small.items + (SLICE if size <= SMALL else self._large.items)
+
+    def add(self, entry: Submission) -> None:
+        """Adds a submission of which nothing has been taken."""
+        if len(entry.items) <= SMALL:
+            self._small.add(entry)
+            self._small_came = time.monotonic()
+        else:
+            self._large.add(entry)
+
+    def take(self, room: int) -> list[Part]:
+        """Up to `room` items for one batch: each submission, its first item taken now, and how many."""
+        left = room // _LARGE_SHARE if self._large.items else 0
+        parts = self._small.take(room - left)
+        room -= sum(size for _, _, size in parts)
+        if parts or self._large.clients > 1 or time.monotonic() - self._small_came < _ABOUT:
+            room = min(room, SLICE)
+        return parts + self._large.take(room)
+
+    def remove(self, entry: Submission) -> bool:
+        """Takes what is left of a submission out; False if nothing of it waits."""
+        return self._small.remove(entry) or self._large.remove(entry)
+
+
+class Queue:
     """A bounded queue and the threads that answer its items.
 
     Parameters
     ----------
     name : of the model, for messages and threads
+    worker : called with items and the seconds that each has waited, on several threads at once; returns an answer or an
+        error for each item, and what the follow-up needs, or raises an error that concerns all
     follow_up : called with what the worker returned for some batches that have been delivered, on the thread that
         answered them: for up to `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
-    max_waiting : items that may wait, and an eighth more for short submissions; a submission beyond it raises
+    max_waiting : items that may wait, and an eighth more for small submissions; a submission beyond it raises
         Overloaded, unless nothing waits
     max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
     """
@@ -102,8 +188,8 @@ class Queue(Generic[Q, A, D]):
     def __init__(
         self,
         name: str,
-        worker: Worker[Q, A, D],
-        follow_up: Callable[[Sequence[D]], None] = lambda done: None,
+        worker: Callable[[Sequence[Any], Sequence[float]], tuple[Sequence[Any], Any]],
+        follow_up: Callable[[Sequence[Any]], None] = lambda done: None,
         *,
         threads: int,
         max_batch: int,
@@ -117,7 +203,7 @@ class Queue(Generic[Q, A, D]):
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._wake = threading.Condition()
-        self._lanes: Lanes[_Submission[Q, A, Any]] = Lanes()
+        self._fair = FairQueue()
         self._closing = False
         self._seconds_per_item = 0.0
         self._idle = threads
@@ -131,14 +217,14 @@ class Queue(Generic[Q, A, D]):
     @property
     def waiting(self) -> int:
         """Items waiting for a batch."""
-        return self._lanes.items
+        return self._fair.items
 
     @property
     def alive(self) -> bool:
         """Whether all threads accept work."""
         return all(thread.is_alive() for thread in self._threads) and not self._closing
 
-    async def submit(self, items: Sequence[Q], write: Callable[[A], R], client: str = "") -> Delivery[R]:
+    async def submit(self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "") -> Delivery:
         """`write(answer)` for each item, or its error, in order; `write` runs on the thread that answered.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
@@ -146,27 +232,27 @@ class Queue(Generic[Q, A, D]):
         """
         if not items:
             raise ValueError("items: nothing to answer")
-        loop = asyncio.get_running_loop()
-        entry = _Submission(items, write, loop.create_future(), loop, time.perf_counter(), len(items), client)
+        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        entry = Submission(items, client, write, future, time.perf_counter())
         with self._wake:
             if self._closing:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             self._admit(len(items))
-            self._lanes.add(entry)
+            self._fair.add(entry)
             self._wake.notify(min(len(items), self._idle))
         try:
-            return await entry.future
+            return await future
         finally:
             if entry.taken < len(items):
                 self._drop(entry)
 
     def _admit(self, size: int) -> None:
         """Raises Overloaded if a submission of that size would make too many wait, or wait for too long."""
-        waiting, at_a_time = self._lanes.items, self._seconds_per_item / len(self._threads)
+        waiting, at_a_time = self._fair.items, self._seconds_per_item / len(self._threads)
         if not waiting:
             return
-        seconds = (self._lanes.before(size) + size) * at_a_time
-        room = self._max_waiting + (self._max_waiting // 8 if size <= SHORT else 0)
+        seconds = (self._fair.before(size) + size) * at_a_time
+        room = self._max_waiting + (self._max_waiting // 8 if size <= SMALL else 0)
         if waiting + size > room:
             limit = f"the queue takes {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
@@ -187,13 +273,13 @@ class Queue(Generic[Q, A, D]):
             thread.join()
 
     def _work(self) -> None:
-        done: list[D] = []  # batches to follow up
-        size, since = 0, 0.0  # items in them, and when the first was delivered
+        done: list[Any] = []  # batches to follow up
+        count, since = 0, 0.0  # items in them, and when the first was delivered
         while True:
             parts = self._next_batch(None if not done else _QUIET)
             if parts:
-                items = [item for _, _, part in parts for item in part]
-                waited = [entry.waited for entry, _, part in parts for _ in part]
+                items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
+                waited = [entry.waited for entry, _, size in parts for _ in range(size)]
                 started = time.perf_counter()
                 try:
                     answers, one = self._worker(items, waited)
@@ -203,16 +289,16 @@ class Queue(Generic[Q, A, D]):
                     self._deliver(parts, answers)
                     since = since if done else started
                     done.append(one)
-                    size += len(items)
+                    count += len(items)
                 self._measured((time.perf_counter() - started) / len(items), len(items))
             elif not done:
                 return
-            if done and (not parts or size >= self._max_batch or time.perf_counter() - since > _OLDEST):
+            if done and (not parts or count >= self._max_batch or time.perf_counter() - since > _OLDEST):
                 try:
                     self._follow_up(done)
                 except Exception:  # a bug; the answers are out, and the thread goes on
                     log.exception("what follows the answers of model %s failed", self.name)
-                done, size = [], 0
+                done, count = [], 0
             with self._wake:
                 self._idle += 1
 
@@ -221,66 +307,61 @@ class Queue(Generic[Q, A, D]):
         weight = 1.0 if not self._seconds_per_item else min(0.5, size / self._max_batch)
         self._seconds_per_item += weight * (seconds_per_item - self._seconds_per_item)
 
-    def _next_batch(self, patience: float | None) -> list[_Part]:
+    def _next_batch(self, patience: float | None) -> list[Part]:
         """Waits for items and takes a share. No parts if there are none within `patience` seconds,
         or the queue is closed and empty. The thread counts as busy from then on.
         """
         with self._wake:
-            self._wake.wait_for(lambda: self._lanes.items or self._closing, patience)
-            room = min(self._max_batch, -(-self._lanes.items // self._idle))  # split evenly among idle threads
+            self._wake.wait_for(lambda: self._fair.items or self._closing, patience)
+            room = min(self._max_batch, -(-self._fair.items // self._idle))  # split evenly among idle threads
             self._idle -= 1
             now = time.perf_counter()
-            parts: list[_Part] = []
-            for entry, first, size in self._lanes.take(room):
+            parts = self._fair.take(room)
+            for entry, first, _ in parts:
                 if first == 0:
                     entry.waited = now - entry.submitted
-                parts.append((entry, first, entry.items[first : first + size]))
             return parts
 
-    def _deliver(self, parts: Sequence[_Part], answers: Sequence[Any]) -> None:
+    def _deliver(self, parts: Sequence[Part], answers: Sequence[Any]) -> None:
         """Writes the results of each part, and wakes each event loop once for all complete submissions."""
-        done: list[tuple[_Submission[Any, Any, Any], Delivery[Any] | Exception]] = []
-        start = 0
-        for entry, first, part in parts:
-            end = start + len(part)
+        done: list[tuple[Submission, Delivery | Exception]] = []
+        rest = iter(answers)
+        for entry, first, size in parts:
+            own = list(islice(rest, size))
             try:
-                results = [
-                    answer if isinstance(answer, MovemaskError) else entry.write(answer)
-                    for answer in answers[start:end]
-                ]
+                results = [answer if isinstance(answer, MovemaskError) else entry.write(answer) for answer in own]
             except Exception as error:
                 self._drop(entry)
                 done.append((entry, error))
             else:
+                entry.results[first : first + size] = results
                 with self._wake:
-                    entry.results[first] = results
-                    entry.left -= len(part)
+                    entry.left -= size
                     complete = not entry.left
                 if complete:
                     done.append((entry, entry.delivery()))
-            start = end
         _settle(done)
 
-    def _drop(self, entry: _Submission[Any, Any, Any]) -> None:
+    def _drop(self, entry: Submission) -> None:
         """Removes the rest of a submission from the queue: its caller has gone, or it has failed."""
         with self._wake:
-            self._lanes.remove(entry)
+            self._fair.remove(entry)
 
-    def _fail(self, parts: Sequence[_Part], error: Exception) -> None:
+    def _fail(self, parts: Sequence[Part], error: Exception) -> None:
         for entry, _, _ in parts:
             self._drop(entry)
         _settle([(entry, error) for entry, _, _ in parts])
 
 
-def _settle(results: Sequence[tuple[_Submission[Any, Any, Any], Delivery[Any] | Exception]]) -> None:
+def _settle(results: Sequence[tuple[Submission, Delivery | Exception]]) -> None:
     """Hands results to the callers' event loops; skips callers and loops that have gone."""
-    for loop in {entry.loop for entry, _ in results}:
-        own = [(entry.future, result) for entry, result in results if entry.loop is loop]
+    for loop in {entry.future.get_loop() for entry, _ in results}:
+        own = [(entry.future, result) for entry, result in results if entry.future.get_loop() is loop]
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_resolve, own)
 
 
-def _resolve(results: Sequence[tuple[asyncio.Future[Any], Delivery[Any] | Exception]]) -> None:
+def _resolve(results: Sequence[tuple[asyncio.Future[Delivery], Delivery | Exception]]) -> None:
     for future, result in results:
         if future.done():
             continue

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.moves import code_of
-from movemask.evaluation import evaluate
 from movemask.network.batch import Batch
 from movemask.network.check import expected_score
 from movemask.network.model import Model, Outputs
@@ -17,7 +16,8 @@ from movemask.network.session import Session
 from movemask.numeric.ragged import Float, padded, row_max
 from movemask.numeric.softmax import softmax
 from movemask.numeric.statistics import kl_divergence
-from movemask.policy import Rule
+from movemask.pipeline import evaluate
+from movemask.policy import Normalisation
 from movemask.quantisation.positions import Known
 
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
@@ -137,7 +137,7 @@ class Judge:
     def _answers(self, model: Model) -> _Answers:
         policies, raws, scores = [], [], []
         for batch in self.batches:
-            evaluated = evaluate(model, batch, [Rule()] * len(batch))
+            evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
             for error in evaluated.unusable.values():
                 raise error
             # By slots, so that two networks' policies are in the same order.

@@ -25,9 +25,9 @@ from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ModelError
-from movemask.evaluation import evaluate_positions
 from movemask.network.contract import Contract
 from movemask.network.model import Model
+from movemask.pipeline import evaluate_positions
 from movemask.tasks.probes import Probe, probes
 
 CLEAR = 5.0  # standard errors

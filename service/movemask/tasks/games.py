@@ -11,14 +11,13 @@ from itertools import islice
 import chess
 import numpy as np
 
-from movemask.answer import Answer, Query
 from movemask.board.moves import code_of, moves_of
 from movemask.board.pgn import Game, Ply, read_games
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.numeric import losses
-from movemask.pipeline import Pipeline
-from movemask.policy import Rule
+from movemask.pipeline import Answer, Pipeline, Query
+from movemask.policy import Normalisation
 
 #: Games read before a cancelled request is noticed.
 _AT_ONCE = 16
@@ -117,7 +116,7 @@ async def reports_of(
 ) -> list[GameReport | MovemaskError]:
     """A report on each game that has been read, or its error in its place. `elo` are White's and Black's ratings, in
     place of those in the headers."""
-    rule = Rule(temperature=temperature)
+    rule = Normalisation(temperature=temperature)
     queries = [
         _Played(position=ply.position, elo=_elo_of(ply, elo), rule=rule, ply=index, played=ply.played)
         for game in games

@@ -10,12 +10,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from movemask.answer import Answer, Query
 from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
 from movemask.network.contract import Contract
-from movemask.pipeline import Pipeline
-from movemask.policy import Rule
+from movemask.pipeline import Answer, Pipeline, Query
+from movemask.policy import Normalisation
 
 R = TypeVar("R")
 
@@ -71,7 +70,9 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
     ]
 
 
-async def sweep(parts: Sequence[Part], position: Position, rule: Rule, write: Callable[[Answer], R]) -> list[R]:
+async def sweep(
+    parts: Sequence[Part], position: Position, rule: Normalisation, write: Callable[[Answer], R]
+) -> list[R]:
     """`write(answer)` for every rating of every part, in order. Each network gets its ratings as one submission.
 
     `write` runs on several threads at once, and the answers share their position: it must not play moves on its board,

@@ -9,7 +9,6 @@ import orjson
 from fastapi import Request, Response
 from fastapi.responses import StreamingResponse
 
-from movemask.answer import Answer, Query
 from movemask.api import problems
 from movemask.api.bodies import batch_limits, position_limits
 from movemask.api.disconnect import while_connected
@@ -20,7 +19,7 @@ from movemask.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn
 from movemask.api.schemas.writing import move_out, policy_out
 from movemask.api.services import AppServices, Services
 from movemask.errors import LimitExceeded, MovemaskError
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Answer, Pipeline, Query
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 

@@ -18,7 +18,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from movemask.answer import Query
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN
 from movemask.api.schemas.fields import (
@@ -35,7 +34,8 @@ from movemask.api.schemas.fields import (
 from movemask.api.schemas.problem import Problem
 from movemask.board.position import START_WORD, Elo
 from movemask.errors import LimitExceeded
-from movemask.policy import Normalizer, Rule
+from movemask.pipeline import Query
+from movemask.policy import Normalisation, Normalizer
 
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
 PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
@@ -246,14 +246,14 @@ _DEFAULTS: tuple[Any, ...] = ("softmax", None, 1.0, None, None, None)
 
 
 def _rule_fields(rule: RuleIn) -> tuple[Any, ...]:
-    """The fields of a rule in the order of `Rule`, None if unset."""
+    """The fields of a rule in the order of `Normalisation`, None if unset."""
     return rule.normalizer, rule.alpha, rule.temperature, rule.top_k, rule.top_p, rule.min_p
 
 
 @lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
-def _rule(*sources: tuple[Any, ...]) -> Rule:
+def _rule(*sources: tuple[Any, ...]) -> Normalisation:
     """The rule whose fields are each from the first of the sources that sets it; raises InvalidRule."""
     fields: list[Any] = [
         next((value for value in values if value is not None), None) for values in zip(*sources, strict=True)
     ]
-    return Rule(Normalizer(fields[0]), *fields[1:])
+    return Normalisation(Normalizer(fields[0]), *fields[1:])

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import chess
 from pydantic import ConfigDict, Field, model_validator
 
-from movemask.answer import Answer
 from movemask.api.schemas.fields import Rating, counted
 from movemask.api.schemas.requests import PositionIn
 from movemask.api.schemas.writing import Json, network_out, tail_out, where_out
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
+from movemask.pipeline import Answer
 
 Ratings = Annotated[
     list[Rating],

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from movemask.answer import Answer
 from movemask.api.schemas.answers import Include, LeakageOut
 from movemask.api.schemas.games import GameOut, PlayedOut, SideOut
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.network.model import Model
+from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport, SideReport
 

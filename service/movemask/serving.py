@@ -18,13 +18,13 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
 
 from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
 from movemask.network.folders import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
 from movemask.network.registry import Entry, Registry, load_entry, network_file
+from movemask.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -35,38 +35,17 @@ LOADING = "loading-"
 Fingerprint = tuple[tuple[int, int, int], ...]
 
 
-class Runner(Protocol):
-    """What answers requests for a loaded model, such as a pipeline."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it accepts work."""
-        ...
-
-    @property
-    def waiting(self) -> int:
-        """Positions that wait."""
-        ...
-
-    def close(self) -> None:
-        """Finishes waiting work, and ends."""
-        ...
-
-
-S = TypeVar("S", bound=Runner)
-
-
 @dataclass(slots=True, eq=False)
-class _Loaded(Generic[S]):
+class _Loaded:
     """A loaded model, and how many requests use it."""
 
-    runner: S
+    pipeline: Pipeline
     size: int
     users: int = 0
     retired: bool = False
 
 
-class Serving(Generic[S]):
+class Serving:
     """Loads and checks every model of `where`, a folder or several, and follows its changes until closed.
 
     Parameters
@@ -74,7 +53,7 @@ class Serving(Generic[S]):
     default : the model for requests that name none; the first served by name if None
     threads : batches that a model runs at once, a thread each
     provider : what onnxruntime runs them on
-    start : makes the runner of a model
+    start : makes the pipeline of a model
     memory : limit of loaded network files, in bytes; None for no limit
     poll_seconds : interval between looks at the folder; None to never look
     load_seconds : how long a model's loading and check is waited for
@@ -85,7 +64,7 @@ class Serving(Generic[S]):
         where: Path | ModelFolders,
         default: str | None,
         threads: int,
-        start: Callable[[Model], S],
+        start: Callable[[Model], Pipeline],
         *,
         provider: Provider = Provider.CPU,
         memory: int | None = None,
@@ -101,7 +80,7 @@ class Serving(Generic[S]):
         self._loading = threading.Lock()  # one model is loaded at a time
         self._awaited: Future[Entry] | None = None  # the one that is waited for
         self._late: dict[str, Future[Entry]] = {}  # those that took too long
-        self._models: dict[str, _Loaded[S]] = {}  # the least recently used first
+        self._models: dict[str, _Loaded] = {}  # the least recently used first
         self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {}
@@ -117,8 +96,8 @@ class Serving(Generic[S]):
             self._watcher.start()
 
     @asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncIterator[S]:
-        """The runner of a served model, kept alive until the lease ends; loads the model if it was unloaded.
+    async def lease(self, name: str | None) -> AsyncIterator[Pipeline]:
+        """The pipeline of a served model, kept alive until the lease ends; loads the model if it was unloaded.
 
         Raises UnknownModel or ModelUnavailable.
         """
@@ -126,7 +105,7 @@ class Serving(Generic[S]):
         if loaded is None:
             loaded = await asyncio.get_running_loop().run_in_executor(None, self._load, name)
         try:
-            yield loaded.runner
+            yield loaded.pipeline
         finally:
             self._release(loaded)
 
@@ -170,12 +149,12 @@ class Serving(Generic[S]):
     def stopped(self) -> list[str]:
         """Models whose threads have died."""
         with self._lock:
-            return [name for name, loaded in self._models.items() if not loaded.runner.alive]
+            return [name for name, loaded in self._models.items() if not loaded.pipeline.alive]
 
     def waiting(self) -> int:
         """Positions that wait for any model."""
         with self._lock:
-            return sum(loaded.runner.waiting for loaded in self._models.values())
+            return sum(loaded.pipeline.waiting for loaded in self._models.values())
 
     def loaded(self) -> frozenset[str]:
         """Models in memory."""
@@ -194,7 +173,7 @@ class Serving(Generic[S]):
             models = list(self._models.values())
             self._models.clear()
         for loaded in models:
-            loaded.runner.close()
+            loaded.pipeline.close()
 
     def _entry(self, file: Path) -> Entry:
         """Loads and checks a model, for `load_seconds`; one that took too long before is waited for again."""
@@ -225,7 +204,7 @@ class Serving(Generic[S]):
             else:
                 loading.set_result(entry)
 
-    def _acquire(self, name: str | None) -> _Loaded[S] | None:
+    def _acquire(self, name: str | None) -> _Loaded | None:
         """The model with one more user; None if it is served but not loaded."""
         with self._lock:
             entry = self.registry.entry(name)
@@ -237,7 +216,7 @@ class Serving(Generic[S]):
                 self._models[entry.name] = self._models.pop(entry.name)
             return loaded
 
-    def _release(self, loaded: _Loaded[S]) -> None:
+    def _release(self, loaded: _Loaded) -> None:
         with self._lock:
             loaded.users -= 1
             over = loaded.retired and loaded.users == 0
@@ -246,7 +225,7 @@ class Serving(Generic[S]):
         elif self._memory is not None:
             self._make_room(None)
 
-    def _load(self, name: str | None) -> _Loaded[S]:
+    def _load(self, name: str | None) -> _Loaded:
         """Loads and checks an unloaded model again, and acquires it."""
         with self._loading:
             loaded = self._acquire(name)
@@ -276,16 +255,16 @@ class Serving(Generic[S]):
         return self._started(new)
 
     def _started(self, entry: Entry) -> Entry:
-        """Starts the runner of a loaded model. The entry comes back without the model, so that unloading frees it."""
+        """Starts the pipeline of a loaded model. The entry comes back without the model, so that unloading frees it."""
         if entry.model is not None:
             with self._lock:
                 file = network_file(self._files[entry.name], entry.model.contract)
-                runner = self._start(entry.model)
-                self._models[entry.name] = _Loaded(runner, file.stat().st_size if file else 0)
+                pipeline = self._start(entry.model)
+                self._models[entry.name] = _Loaded(pipeline, file.stat().st_size if file else 0)
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
-        """Takes a model out of service; its runner ends when its last user has gone."""
+        """Takes a model out of service; its pipeline ends when its last user has gone."""
         with self._lock:
             loaded = self._models.pop(name, None)
             if loaded is not None:
@@ -330,6 +309,6 @@ def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:
     return tuple(states)
 
 
-def _close(loaded: _Loaded[Any]) -> None:
-    """Closes a runner on a thread of its own, since closing joins threads."""
-    threading.Thread(target=loaded.runner.close, name="retiring", daemon=True).start()
+def _close(loaded: _Loaded) -> None:
+    """Closes a pipeline on a thread of its own, since closing joins threads."""
+    threading.Thread(target=loaded.pipeline.close, name="retiring", daemon=True).start()

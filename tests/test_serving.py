@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-from movemask.answer import Query
 from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
-from movemask.network.serving import Serving
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Pipeline, Query
+from movemask.serving import Serving
 from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge, write_loop
 from tests.processes import until
 from tests.weight_files import Made
 
-Pipelines = Serving[Pipeline]
+Pipelines = Serving
 
 
 @pytest.fixture
