@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from movemask.api.schemas.writing import policy_out
+from movemask.api.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.audited import Audited, records_of

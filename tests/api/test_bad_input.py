@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from numpy.typing import NDArray
 
 from movemask.api import problems
-from movemask.api.schemas.problem import TYPE_PREFIX
+from movemask.api.schemas.answers import TYPE_PREFIX
 from movemask.board.position import Position
 from movemask.network.model import Model
 from tests.conftest import Serve

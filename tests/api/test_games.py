@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.schemas.games import GamesOut
+from movemask.api.schemas.answers import GamesOut
 from tests.conftest import Serve
 from tests.networks import write_fake
 

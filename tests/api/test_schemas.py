@@ -11,8 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from movemask.api.schemas.answers import BatchOut, ErrorOut, MoveChosenOut, PolicyOut
-from movemask.api.schemas.games import GamesOut
+from movemask.api.schemas.answers import BatchOut, ErrorOut, GamesOut, MoveChosenOut, PolicyOut
 from movemask.network.model import Model
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, FixedSession, write_fake, write_onnx

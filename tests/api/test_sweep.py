@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.bodies import sweep_limits
-from movemask.api.schemas.swept import SweepOut
+from movemask.api.schemas.answers import SweepOut
 from movemask.settings import Settings, shipped_models
 from tests.conftest import Serve
 from tests.networks import write_fake

@@ -6,7 +6,6 @@ import gc
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
@@ -17,7 +16,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
-from movemask.api import headers, problems
+from movemask.api import headers, openapi, problems
 from movemask.api.admission import AdmissionControl
 from movemask.api.disconnect import ClientGone
 from movemask.api.keys import Keys
@@ -117,8 +116,7 @@ def create_app(
     for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")
-    if keys is None:
-        _allow_no_key(app)
+    openapi.complete(app, keyed=keys is not None)
     problems.install(app, metrics.problem, headers.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
@@ -135,21 +133,6 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
     app.add_middleware(RequestLog, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
-
-
-def _allow_no_key(app: FastAPI) -> None:
-    """Makes the API key optional in the OpenAPI document: `security` also holds `{}`, no key."""
-    written = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            for operations in written()["paths"].values():
-                for operation in operations.values():
-                    if "security" in operation:
-                        operation["security"].append({})
-        return written()
-
-    app.openapi = openapi  # type: ignore[method-assign]
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
 from movemask.api import problems
-from movemask.api.schemas.problem import Problem
+from movemask.api.schemas.answers import Problem
 from movemask.leakage.record import AuditRecord, Figure, Leakage
 from movemask.service import RuntimeEvents
 

@@ -7,8 +7,7 @@ import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from movemask.api.schemas.leakage import AuditedOut
-from movemask.api.times import rfc3339
+from movemask.api.schemas.leakage import AuditedOut, rfc3339
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.store.figures import StoredPosition

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from movemask import errors
-from movemask.api.schemas.problem import TYPE_PREFIX, FieldError, Problem
+from movemask.api.schemas.answers import TYPE_PREFIX, FieldError, Problem
 from movemask.errors import CapacityError, InvalidPosition, MovemaskError
 from movemask.logs import request_id
 

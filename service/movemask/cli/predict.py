@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 
 from movemask.api.schemas.answers import Include
-from movemask.api.schemas.sweep import Point, point_of, sweep_out
-from movemask.api.schemas.writing import policy_out
+from movemask.api.writing import Point, point_of, policy_out, sweep_out
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RatingsCommand, models_dir_option, registry_of

@@ -12,13 +12,9 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx2
 from pydantic import BaseModel
 
-from movemask.api.schemas.answers import ErrorOut, MoveChosenOut, PolicyOut
-from movemask.api.schemas.games import GamesOut
+from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
 from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.models import ModelEntryOut, ModelsOut
-from movemask.api.schemas.operations import ReadyOut, VersionOut
-from movemask.api.schemas.swept import SweepOut
-from movemask.api.schemas.verdict import VerdictOut
+from movemask.api.schemas.operations import ModelEntryOut, ModelsOut, ReadyOut, VersionOut
 from movemask.client import wire
 from movemask.client.wire import (
     AuditOptions,

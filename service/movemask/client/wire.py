@@ -13,8 +13,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from movemask import __version__
-from movemask.api.schemas.answers import ErrorOut, Include, PolicyOut
-from movemask.api.schemas.problem import Problem
+from movemask.api.schemas.answers import ErrorOut, Include, PolicyOut, Problem
 from movemask.errors import ApiError, InvalidParameter, ServiceUnreachable
 from movemask.extras import require
 

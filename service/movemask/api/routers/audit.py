@@ -9,14 +9,14 @@ from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.bodies import audit_limits
 from movemask.api.routes import Router
-from movemask.api.schemas.audit import AuditIn, verdict_out
-from movemask.api.schemas.verdict import VerdictOut
+from movemask.api.schemas.answers import IllegalMoveOut, PatternOut, TopOut, VerdictOut
+from movemask.api.schemas.requests import AuditIn
 from movemask.api.services import AppServices
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
-from movemask.leakage.foreign import audited_logits, audited_policy, audited_probabilities
+from movemask.leakage.foreign import Verdict, audited_logits, audited_policy, audited_probabilities
 
 router = Router(tags=["leakage"])
 
@@ -57,10 +57,30 @@ def _verdict(request: AuditIn) -> VerdictOut:
         verdict = audited_logits(
             position, _vocabulary(request.vocabulary), logits, least=request.threshold, named=request.limit
         )
-    return verdict_out(verdict, position)
+    return _verdict_out(verdict, position)
 
 
 def _vocabulary(name: str | None) -> Vocabulary:
     if name not in vocabulary_names():
         raise InvalidAudit(f"vocabulary: no {name!r}; there are {', '.join(vocabulary_names())}")
     return vocabulary(name)
+
+
+def _verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
+    """The JSON of a verdict."""
+    return VerdictOut(
+        fen=position.fen,
+        turn=position.turn,
+        notation=None if position.notation is None else position.notation.value,
+        legal_moves=position.board.legal_moves.count(),
+        kinds=verdict.figures,
+        sum=verdict.total,
+        top=TopOut(uci=verdict.top, legal=verdict.top_is_legal),
+        missing=list(verdict.missing),
+        causes={cause.value: mass for cause, mass in sorted(verdict.causes.items(), key=lambda item: -item[1])},
+        illegal=[
+            IllegalMoveOut(uci=move.uci, probability=move.probability, cause=move.cause.value)
+            for move in verdict.illegal
+        ],
+        patterns=[PatternOut(pattern=match.name, share=match.share, detail=match.detail) for match in verdict.patterns],
+    )

@@ -13,10 +13,10 @@ from movemask.api.bodies import games_limits
 from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON, error_out
 from movemask.api.routes import Router
-from movemask.api.schemas.games import GamesOut
+from movemask.api.schemas.answers import GamesOut
 from movemask.api.schemas.requests import GamesIn
-from movemask.api.schemas.writing import game_out
 from movemask.api.services import AppServices, Services
+from movemask.api.writing import game_out
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.tasks.annotation import annotated

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Request
 
 from movemask.api import problems
 from movemask.api.keys import Scope
+from movemask.api.routers.leakage import model_figures_out
 from movemask.api.routes import Router
-from movemask.api.schemas.entries import entry_out
-from movemask.api.schemas.figures import model_figures_out
 from movemask.api.schemas.leakage import FreshnessOut
-from movemask.api.schemas.models import ModelEntryOut, ModelsOut
+from movemask.api.schemas.operations import CheckStepOut, ContractOut, ModelEntryOut, ModelsOut
 from movemask.api.services import AppServices, Services
 from movemask.api.telemetry import context_of
 from movemask.network.registry import Entry
@@ -48,6 +47,23 @@ async def model(name: ModelName, request: Request, services: AppServices) -> Mod
 
 
 def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
-    out = entry_out(entry, services.registry.default)
-    out.loaded = entry.name in services.serving.loaded()
-    return out
+    """The JSON of a model of the registry."""
+    out: dict[str, Any] = {
+        "name": entry.name,
+        "default": entry.name == services.registry.default,
+        "served": entry.served,
+    }
+    if entry.failure is not None:
+        out["failure"] = entry.failure
+    if entry.digest is not None:
+        out["digest"] = entry.digest
+    if entry.rejected is not None:
+        out["rejected"] = entry.rejected
+    if entry.steps:
+        out["check"] = [CheckStepOut(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
+    if entry.contract is not None:
+        sections = entry.contract.model_dump(mode="json", exclude={"card"})
+        out["contract"] = ContractOut(terms=sections.pop("contract"), **sections)
+        out["card"] = entry.contract.card
+    out["loaded"] = entry.name in services.serving.loaded()
+    return ModelEntryOut(**out)

@@ -1,4 +1,4 @@
-"""The JSON of answers. Fields that do not apply are left out."""
+"""The JSON of errors and of what POST routes answer. Fields that do not apply are left out."""
 
 from __future__ import annotations
 
@@ -6,82 +6,97 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from movemask.api.schemas.problem import Problem
-
 Include = Literal["san", "logit", "statistics", "illegal"]
 Turn = Literal["white", "black"]
 
-FEN = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1"
-DIGEST = "sha256:bf4b6d0d14b480f2ba5f9662092b5cad448a84e26e46cc6b72a760d8b1892439"
-TURN = Field(description="Who is to move.", examples=["black"])
-IGNORED = Field(description="Inputs that this network cannot use, such as history.", examples=[["history"]])
-MODEL_DIGEST = Field(description="SHA-256 of the network's file.", examples=[DIGEST])
-TRAINED_WITH_MASK = Field(
-    description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing.",
-    examples=[False],
-)
+TYPE_PREFIX = "urn:movemask:problem:"
+
+
+class FieldError(BaseModel):
+    """One field of the body or query that is wrong."""
+
+    field: str = Field(description="The field's path in the body.")
+    message: str = Field(description="What is wrong with it.")
+
+
+class Problem(BaseModel):
+    """RFC 9457 problem details. `type` is stable; `detail` names the offending input."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str = Field(description="A URN that never changes; docs/errors.md lists them.")
+    title: str = Field(description="The type for people.")
+    status: int = Field(description="The HTTP status code; also in items of a batch.")
+    detail: str = Field(description="One sentence that names the offending input.")
+    request_id: str | None = Field(None, description="As in X-Request-ID and the log; absent from items of a batch.")
+
+    @property
+    def name(self) -> str:
+        """The last part of `type`."""
+        return self.type.removeprefix(TYPE_PREFIX)
+
+
+class ErrorOut(BaseModel):
+    """An item that failed."""
+
+    error: Problem = Field(description="What is wrong with it.")
 
 
 class ModelOut(BaseModel):
     """The network that answered."""
 
-    name: str = Field(description="Its name in `/v1/models`.", examples=["maia-1500"])
-    digest: str = MODEL_DIGEST
+    name: str = Field(description="Its name in `/v1/models`.")
+    digest: str = Field(description="SHA-256 of the network's file.")
 
 
 class EloOut(BaseModel):
     """The ratings that the network was given: those of the request, clamped to its range, or the default."""
 
-    own: float = Field(alias="self", description="Of the side to move, in Elo points.", examples=[1500.0])
-    opponent: float = Field(description="Of its opponent, in Elo points.", examples=[1600.0])
+    own: float = Field(alias="self", description="Of the side to move, in Elo points.")
+    opponent: float = Field(description="Of its opponent, in Elo points.")
 
 
 class MoveOut(BaseModel):
     """A legal move."""
 
-    uci: str = Field(description="The move in UCI.", examples=["e7e5"])
-    san: str | None = Field(None, description="The move in SAN; on request.", examples=["e5"])
-    probability: float = Field(
-        description="Probability of the move, 0 to 1, by the rule that was asked for.", examples=[0.41]
-    )
+    uci: str = Field(description="The move in UCI.")
+    san: str | None = Field(None, description="The move in SAN; on request.")
+    probability: float = Field(description="Probability of the move, 0 to 1, by the rule that was asked for.")
     logit: float | None = Field(
-        None, description="The network's own score, unmodified, in nats up to a constant; on request.", examples=[2.31]
+        None, description="The network's own score, unmodified, in nats up to a constant; on request."
     )
 
 
 class ValueOut(BaseModel):
     """The network's forecast of the result, for the side to move."""
 
-    win: float | None = Field(
-        description="Probability of a win; null if the network gives only the expected score.", examples=[0.43]
-    )
-    draw: float | None = Field(description="Probability of a draw; null likewise.", examples=[0.05])
-    loss: float | None = Field(description="Probability of a loss; null likewise.", examples=[0.52])
-    score: float = Field(description="Expected score, 0 to 1: win + draw / 2.", examples=[0.455])
+    win: float | None = Field(description="Probability of a win; null if the network gives only the expected score.")
+    draw: float | None = Field(description="Probability of a draw; null likewise.")
+    loss: float | None = Field(description="Probability of a loss; null likewise.")
+    score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
 
 
 class LeakageOut(BaseModel):
     """What illegal moves would get, or get."""
 
     raw: float | None = Field(
-        description="Probability that plain softmax gives to illegal moves; null if an illegal logit is NaN/inf.",
-        examples=[0.0031],
+        description="Probability that plain softmax gives to illegal moves; null if an illegal logit is NaN/inf."
     )
-    multiplied: float = Field(
-        description="Probability that softmax(logits * mask) gives to illegal moves.", examples=[0.91]
+    multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
+    served: float = Field(description="Probability that this answer gives to illegal moves; always 0.")
+    trained_with_mask: bool = Field(
+        description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing."
     )
-    served: float = Field(description="Probability that this answer gives to illegal moves; always 0.", examples=[0.0])
-    trained_with_mask: bool = TRAINED_WITH_MASK
 
 
 class StatisticsOut(BaseModel):
     """Statistics of the probabilities, rescaled to a sum of 1 if there is an abstention."""
 
-    entropy: float = Field(description="Entropy of the distribution, in nats.", examples=[2.1])
-    effective_moves: float = Field(description="exp(entropy): a number of moves.", examples=[8.2])
-    inverse_simpson: float = Field(description="1 / sum p²: a number of moves.", examples=[5.4])
-    gini: float = Field(description="Gini coefficient, 0 (all moves equal) to 1.", examples=[0.71])
-    maximum: float = Field(description="The highest probability, 0 to 1.", examples=[0.35])
+    entropy: float = Field(description="Entropy of the distribution, in nats.")
+    effective_moves: float = Field(description="exp(entropy): a number of moves.")
+    inverse_simpson: float = Field(description="1 / sum p²: a number of moves.")
+    gini: float = Field(description="Gini coefficient, 0 (all moves equal) to 1.")
+    maximum: float = Field(description="The highest probability, 0 to 1.")
 
 
 class IllegalMoveOut(BaseModel):
@@ -89,30 +104,24 @@ class IllegalMoveOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    uci: str = Field(description="The move in UCI.", examples=["e1g1"])
-    probability: float = Field(description="Probability of the move, 0 to 1.", examples=[0.08])
-    cause: str | None = Field(
-        description="Why the move is illegal; null if an older version did not store it.", examples=["castling_path"]
-    )
+    uci: str = Field(description="The move in UCI.")
+    probability: float = Field(description="Probability of the move, 0 to 1.")
+    cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")
 
 
 class IllegalOut(BaseModel):
     """What plain softmax, without a mask, gives to illegal moves."""
 
-    slots: int = Field(description="Number of slots of the vocabulary that are no legal move here.", examples=[1850])
+    slots: int = Field(description="Number of slots of the vocabulary that are no legal move here.")
     moves: list[IllegalMoveOut] = Field(description="The heaviest first, at most 20.")
-    causes: dict[str, float] = Field(
-        description="All of it by cause, as probabilities, the largest first.", examples=[{"blocked": 0.02}]
-    )
+    causes: dict[str, float] = Field(description="All of it by cause, as probabilities, the largest first.")
 
 
 class TimingOut(BaseModel):
     """Where the time went."""
 
-    queue_ms: float = Field(description="Milliseconds that the position waited for the network.", examples=[0.1])
-    inference_ms: float = Field(
-        description="Milliseconds that the network took for the batch with this position.", examples=[0.9]
-    )
+    queue_ms: float = Field(description="Milliseconds that the position waited for the network.")
+    inference_ms: float = Field(description="Milliseconds that the network took for the batch with this position.")
 
 
 class DrawOut(BaseModel):
@@ -120,12 +129,9 @@ class DrawOut(BaseModel):
 
     reason: Literal[
         "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
-    ] = Field(
-        description="The strongest reason that applies. Repetitions are counted in the request's `moves`.",
-        examples=["threefold_repetition"],
-    )
+    ] = Field(description="The strongest reason that applies. Repetitions are counted in the request's `moves`.")
     claimable: bool = Field(
-        description="True: the player to move may claim a draw or play on. False: the game is over.", examples=[True]
+        description="True: the player to move may claim a draw or play on. False: the game is over."
     )
 
 
@@ -138,13 +144,13 @@ class Network(BaseModel):
 class Where(BaseModel):
     """The position."""
 
-    fen: str = Field(description="The position, after `moves`.", examples=[FEN])
-    turn: Turn = TURN
+    fen: str = Field(description="The position, after `moves`.")
+    turn: Turn = Field(description="Who is to move.")
     status: Literal["ongoing", "checkmate", "stalemate"] = Field(
-        description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.", examples=["ongoing"]
+        description="`ongoing` if there is a legal move, even in a drawn game: see `draw`."
     )
     notation: Literal["uci", "san", "mixed"] | None = Field(
-        None, description="How the request's `moves` were read; left out without any.", examples=["san"]
+        None, description="How the request's `moves` were read; left out without any."
     )
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
@@ -155,8 +161,8 @@ class _Moves(BaseModel):
 
 class _Chosen(BaseModel):
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
-    method: Literal["greedy", "sample"] = Field(description="How it was chosen.", examples=["greedy"])
-    seed: int | None = Field(None, description="The seed that `sample` used. No unit.", examples=[7])
+    method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
+    seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
 
 
 class Tail(BaseModel):
@@ -164,16 +170,12 @@ class Tail(BaseModel):
 
     value: ValueOut | None = Field(None, description="The network's forecast of the result; left out if it gives none.")
     leakage: LeakageOut | None = Field(None, description="What illegal moves would have got from a wrong mask.")
-    abstention: float | None = Field(
-        None, description="With `softmax_one`: the probability of no move.", examples=[0.02]
-    )
+    abstention: float | None = Field(None, description="With `softmax_one`: the probability of no move.")
     statistics: StatisticsOut | None = Field(None, description="On request.")
     illegal: IllegalOut | None = Field(None, description="On request.")
-    temperature: float | None = Field(
-        None, description="What the logits were divided by; `calibrated` as a number.", examples=[1.0]
-    )
+    temperature: float | None = Field(None, description="What the logits were divided by; `calibrated` as a number.")
     elo: EloOut | None = Field(None, description="Left out for networks without ratings.")
-    ignored: list[str] = IGNORED
+    ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
 
@@ -186,13 +188,132 @@ class MoveChosenOut(Tail, _Chosen, Where, Network):
     """The move that was chosen."""
 
 
-class ErrorOut(BaseModel):
-    """An item that failed."""
-
-    error: Problem = Field(description="What is wrong with it.")
-
-
 class BatchOut(BaseModel):
     """The answers to a batch."""
 
     results: list[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
+
+
+class PointOut(Tail, Network):
+    """One rating, or one model."""
+
+
+class SweptOut(BaseModel):
+    """A legal move along the sweep."""
+
+    uci: str = Field(description="The move in UCI.")
+    san: str | None = Field(None, description="The move in SAN; on request.")
+    probabilities: list[float] = Field(
+        description="Probability of the move at each point, 0 to 1; 0 where the filters drop it."
+    )
+
+
+class SweepOut(Where):
+    """One position at many ratings, or by many models."""
+
+    points: list[PointOut] = Field(description="In the order of the ratings or models.")
+    moves: list[SweptOut] = Field(description="Highest mean probability first.")
+
+
+class PlayedOut(BaseModel):
+    """A move that was played."""
+
+    ply: int = Field(description="Number of the move in the game, in plies from 1.")
+    turn: Turn = Field(description="Who is to move.")
+    uci: str = Field(description="The move in UCI.")
+    san: str = Field(description="The move in SAN.")
+    probability: float = Field(description="Probability that the network gives the move, 0 to 1.")
+    rank: int = Field(description="Place of the move among the legal moves; 1 is the network's first choice.")
+    surprise: float | None = Field(
+        description="-log p, in nats, finite even where p underflows to 0; null where -log p overflows."
+    )
+    leakage: LeakageOut = Field(description="What illegal moves would have got from a wrong mask.")
+
+
+class SideOut(BaseModel):
+    """One side's moves."""
+
+    moves: int = Field(description="Number of moves that the side made.")
+    cross_entropy: float | None = Field(description="Mean surprise, in nats; null on overflow.")
+    perplexity: float | None = Field(description="exp(cross_entropy): a number of moves; null on overflow.")
+    top1: float = Field(description="Share of moves that were the network's first choice, 0 to 1.")
+    raw_leakage: float | None = Field(
+        description="Mean probability that plain softmax gives to illegal moves; null if it cannot be measured."
+    )
+    multiplied_leakage: float = Field(
+        description="Mean probability that softmax(logits * mask) gives to illegal moves."
+    )
+
+
+class GameOut(BaseModel):
+    """A game."""
+
+    headers: dict[str, str] = Field(description="The PGN's headers.")
+    chess960: bool = Field(description="Whether it is a game of Chess960.")
+    ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
+    elo: dict[str, float] | None = Field(
+        None, description="Ratings that the network was given, by side, in Elo points; left out for networks without."
+    )
+    white: SideOut | None = Field(description="White's moves; null without any.")
+    black: SideOut | None = Field(description="Black's moves; null without any.")
+    moves: list[PlayedOut] = Field(description="The moves, in order.")
+
+
+class GamesOut(BaseModel):
+    """Reports on the games of a PGN."""
+
+    model: ModelOut = Field(description="The network that judged.")
+    temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
+    games: list[GameOut | ErrorOut] = Field(description="One for each game, in order.")
+
+
+class FigureOut(BaseModel):
+    """One kind for one position."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    leaked: float | None = Field(
+        description="Probability that illegal moves would get, 0 to 1; null if it cannot be measured."
+    )
+    flipped: bool = Field(description="Whether the mistake would have changed the top move.")
+    kl: float | None = Field(
+        description="Divergence from the correct policy, in nats; null where it is infinite or not measured."
+    )
+
+
+class TopOut(BaseModel):
+    """The most probable move."""
+
+    uci: str = Field(description="The move in UCI.")
+    legal: bool = Field(description="Whether it can be played.")
+
+
+class PatternOut(BaseModel):
+    """A known mistake that the numbers resemble."""
+
+    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"] = Field(description="The mistake.")
+    share: float = Field(description="Probability that the mistake accounts for.")
+    detail: str = Field(description="What was found, for people.")
+
+
+class VerdictOut(BaseModel):
+    """What leaks: how much, to which moves, and why they are illegal."""
+
+    fen: str = Field(description="The position, after `moves`.")
+    turn: Literal["white", "black"] = Field(description="Who is to move.")
+    notation: Literal["uci", "san", "mixed"] | None = Field(
+        None, description="How the request's `moves` were read; null without any."
+    )
+    legal_moves: int = Field(description="Number of legal moves.")
+    kinds: dict[str, FigureOut] = Field(
+        description="For logits, every kind; for probabilities `given`: the illegal share of their sum."
+    )
+    sum: float | None = Field(description="Sum of the probabilities; null for logits.")
+    top: TopOut = Field(description="The most probable move.")
+    missing: list[str] = Field(description="Legal moves with no probability at all, in UCI.")
+    causes: dict[str, float] = Field(description="The whole illegal share by cause: probabilities.")
+    illegal: list[IllegalMoveOut] = Field(
+        description="Most probable first, at most `limit`. A slot is named by its own squares: in `lc0-1858` e1h1 is "
+        "castling, and e1g1 another slot."
+    )
+    patterns: list[PatternOut] = Field(description="Known mistakes that the numbers resemble.")

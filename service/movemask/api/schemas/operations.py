@@ -1,36 +1,83 @@
-"""The JSON of probes and of the version."""
+"""The JSON of models, probes and the version."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
+
+from movemask.api.schemas.leakage import FreshnessOut, ModelLeakageOut
+
+
+class CheckStepOut(BaseModel):
+    """One step of the contract check."""
+
+    name: str = Field(description="The step; docs/models.md says what each checks.")
+    passed: bool = Field(description="Whether the model passed.")
+    found: str = Field(description="What was found, for people.")
+
+
+class ContractOut(BaseModel):
+    """How positions are encoded and logits are read: the sections of the model's TOML (docs/models.md). `terms` is its
+    section `[contract]`."""
+
+    network: dict[str, Any] = Field(description="The backend, the file and its digest.")
+    terms: dict[str, Any] = Field(description="The encodings: planes, vocabulary, history, variations.")
+    inputs: dict[str, Any] = Field(description="Names of the inputs.")
+    outputs: dict[str, Any] = Field(description="Names and forms of the outputs.")
+    elo: dict[str, Any] = Field(description="The default rating and the range of ratings, in Elo points.")
+    calibration: dict[str, Any] | None = Field(
+        description="The fitted temperature; null for a model that is not calibrated."
+    )
+
+
+class ModelEntryOut(BaseModel):
+    """A model of the folders. `failure` says why it is not served."""
+
+    name: str = Field(description="Its name in requests.")
+    default: bool = Field(description="Whether it answers requests that name no model.")
+    served: bool = Field(description="Whether it answers requests.")
+    failure: str | None = Field(None, description="Why it is not served.")
+    rejected: str | None = Field(
+        None, description="Why changed files in the folder did not replace those that are served."
+    )
+    digest: str | None = Field(None, description="SHA-256 of the network's file.")
+    contract: ContractOut | None = Field(None, description="Left out if it cannot be read.")
+    card: dict[str, Any] | None = Field(None, description="Free: source, licence, data, date, figures.")
+    check: list[CheckStepOut] | None = Field(
+        None, description="The steps of the contract check, up to the first that failed."
+    )
+    loaded: bool | None = Field(None, description="Whether it is in memory; if not, the next request loads it.")
+    leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
+    freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
+
+
+class ModelsOut(BaseModel):
+    """The models."""
+
+    models: list[ModelEntryOut] = Field(description="In order of name.")
 
 
 class AliveOut(BaseModel):
     """The process answers."""
 
-    status: Literal["alive"] = Field(description="Always `alive`.", examples=["alive"])
+    status: Literal["alive"] = Field(description="Always `alive`.")
 
 
 class AuditStateOut(BaseModel):
     """The state of the audit, which never stops answers."""
 
-    waiting: int = Field(description="Number of audit records that are not written yet.", examples=[0])
-    dropped: int = Field(description="Number of audit records that were lost.", examples=[0])
-    failure: str | None = Field(
-        description="Why records cannot be written; null if they can.", examples=["database is locked"]
-    )
+    waiting: int = Field(description="Number of audit records that are not written yet.")
+    dropped: int = Field(description="Number of audit records that were lost.")
+    failure: str | None = Field(description="Why records cannot be written; null if they can.")
 
 
 class ReadyOut(BaseModel):
     """Requests can be answered."""
 
-    status: Literal["ready"] = Field(description="Always `ready`; otherwise there is a problem.", examples=["ready"])
+    status: Literal["ready"] = Field(description="Always `ready`; otherwise there is a problem.")
     models: dict[str, Literal["served", "failed its check"]] | None = Field(
-        None,
-        description="The state of each model by name; needs the scope `metrics` if keys are set.",
-        examples=[{"maia-1500": "served"}],
+        None, description="The state of each model by name; needs the scope `metrics` if keys are set."
     )
     audit: AuditStateOut | None = Field(
         None, description="The state of the audit; needs the scope `metrics` if keys are set."
@@ -40,7 +87,7 @@ class ReadyOut(BaseModel):
 class VersionOut(BaseModel):
     """What answers."""
 
-    name: Literal["movemask"] = Field(description="Always `movemask`.", examples=["movemask"])
-    version: str = Field(description="Version of the service, by semantic versioning.", examples=["0.1.0"])
-    api: Literal["v1"] = Field(description="Version of the API, as in the paths.", examples=["v1"])
-    model: str = Field(description="Name of the default model.", examples=["maia-1500"])
+    name: Literal["movemask"] = Field(description="Always `movemask`.")
+    version: str = Field(description="Version of the service, by semantic versioning.")
+    api: Literal["v1"] = Field(description="Version of the API, as in the paths.")
+    model: str = Field(description="Name of the default model.")

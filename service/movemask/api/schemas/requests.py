@@ -1,41 +1,110 @@
-"""The JSON of requests. Unknown fields are refused, so that a misspelt one is not silently ignored."""
+"""The JSON of requests. Unknown fields are refused: a misspelt one is not silently ignored."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
 import chess
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
 
 from movemask.api import problems
-from movemask.api.bodies import MAX_PGN
-from movemask.api.schemas.fields import (
-    Fen,
-    In,
-    Includes,
-    Moves,
-    NormalizerName,
-    Ratings,
-    Share,
-    Temperature,
-    counted,
-)
-from movemask.api.schemas.problem import Problem
-from movemask.board.position import START_WORD, Elo
+from movemask.api.bodies import MAX_PGN, MAX_SLOTS
+from movemask.api.schemas.answers import Include, Problem
+from movemask.board.position import MAX_LENGTH, START_WORD, Elo
+from movemask.encoding.forms import Castling
 from movemask.errors import LimitExceeded
 from movemask.pipeline import Query
-from movemask.policy import Normalisation, Normalizer
+from movemask.policy import CALIBRATED, Normalisation, Normalizer
+from movemask.settings import Settings
+
+#: The highest rating that is taken, in Elo points.
+MAX_RATING = 5000
+
+
+def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
+    """A validator that limits the length of a list before its items are validated; raises LimitExceeded. `most` gives
+    the limit from the settings, which are the validation's context."""
+
+    def within(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
+            raise LimitExceeded(f"{field}: {len(value)} {unit}, at most {limit} are taken")
+        return value
+
+    return BeforeValidator(within)
+
+
+Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
+Rating = Annotated[float, Field(ge=0, le=MAX_RATING, allow_inf_nan=False)]
+Temperature = Annotated[
+    float,
+    Field(gt=0, allow_inf_nan=False),
+    WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
+]
+Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+Includes = Annotated[list[Include], Field(fail_fast=True), counted("include", "items", lambda _: 16)]
+Moves = Annotated[
+    list[Annotated[str, Field(max_length=8)]],
+    Field(fail_fast=True),
+    counted("moves", "moves", lambda settings: settings.max_moves),
+]
+NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+
+
+class In(BaseModel):
+    """Base class of what is sent: unknown fields are refused, and nothing is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class EloIn(In):
+    """Ratings of the side to move and of its opponent."""
+
+    own: Rating = Field(alias="self", description="Rating of the side to move, in Elo points.")
+    opponent: Rating = Field(description="Rating of its opponent, in Elo points.")
+
+
+class _OneNumber:
+    """Annotates `EloIn` fields that also take one number, for both players."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(_both, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "number", "minimum": 0, "maximum": MAX_RATING}]}
+
+
+def _both(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value <= MAX_RATING:
+            raise ValueError(f"Input should be a rating from 0 to {MAX_RATING}")
+        return {"self": value, "opponent": value}
+    if not isinstance(value, dict | EloIn):
+        raise ValueError("Input should be a rating, or an object of two: self and opponent")
+    return value
+
+
+Ratings = Annotated[EloIn, _OneNumber()]
+
 
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
 PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
@@ -63,26 +132,19 @@ class RuleIn(In):
         None,
         description="Logits are divided by it. 1, the network's own distribution, if left out; `calibrated` takes the "
         "contract's.",
-        examples=[0.7, "calibrated"],
     )
     normalizer: NormalizerName | None = Field(
-        None, description="The function from logits to probabilities; softmax if left out.", examples=["softmax"]
+        None, description="The function from logits to probabilities; softmax if left out."
     )
     alpha: Annotated[float, Field(ge=1, le=2, allow_inf_nan=False)] | None = Field(
-        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax. No unit.", examples=[1.3]
+        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax. No unit."
     )
-    top_k: int | None = Field(
-        None, ge=1, description="Keep the k most probable moves: a number of moves.", examples=[5]
-    )
+    top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves: a number of moves.")
     top_p: Share | None = Field(
-        None,
-        description="Keep the fewest most probable moves whose probabilities sum to at least this, 0 to 1.",
-        examples=[0.9],
+        None, description="Keep the fewest most probable moves whose probabilities sum to at least this, 0 to 1."
     )
     min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
-        None,
-        description="Keep moves with at least this share of the best's probability, 0 to 1; 0 keeps all.",
-        examples=[0.05],
+        None, description="Keep moves with at least this share of the best's probability, 0 to 1; 0 keeps all."
     )
 
 
@@ -90,17 +152,14 @@ class PositionIn(RuleIn):
     """A position: `fen`, or `moves` from the start position, or both: `moves` are then played from `fen`."""
 
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
-        None,
-        description="`startpos` is the start position.",
-        examples=[chess.STARTING_FEN],
+        None, description="`startpos` is the start position."
     )
     moves: Moves = Field(
         [],
         description="In UCI or SAN, from `fen`; without it, from the start position. The answer's `notation` says "
         "which was read.",
-        examples=[["e2e4", "e7e5"], ["e4", "e5"]],
     )
-    chess960: bool | None = Field(None, description=f"{_CHESS960} No if left out.", examples=[False])
+    chess960: bool | None = Field(None, description=f"{_CHESS960} No if left out.")
     elo: Ratings | None = _ELO
 
     @model_validator(mode="after")
@@ -132,14 +191,10 @@ class MoveIn(PolicyIn):
     """A request for one move."""
 
     method: Literal["greedy", "sample"] = Field(
-        "greedy", description="The most probable move, or one drawn by its probability.", examples=["sample"]
+        "greedy", description="The most probable move, or one drawn by its probability."
     )
     seed: int | None = Field(
-        None,
-        ge=0,
-        lt=2**63,
-        description="With `sample`, and only there; the same seed draws the same move. No unit.",
-        examples=[7],
+        None, ge=0, lt=2**63, description="With `sample`, and only there; the same seed draws the same move. No unit."
     )
 
     model_config = ConfigDict(
@@ -180,13 +235,9 @@ class BatchIn(RuleIn):
     positions: Annotated[
         list[Annotated[PositionIn, WrapValidator(_captured)]],
         counted("positions", "positions", lambda settings: settings.max_positions),
-    ] = Field(
-        min_length=1,
-        description="At most MOVEMASK_MAX_POSITIONS; each may set a rule and ratings of its own.",
-        examples=[[{"fen": START_WORD}, {"moves": ["d4"]}]],
-    )
+    ] = Field(min_length=1, description="At most MOVEMASK_MAX_POSITIONS; each may set a rule and ratings of its own.")
     model: str | None = _MODEL
-    chess960: bool = Field(False, description=_CHESS960, examples=[False])
+    chess960: bool = Field(False, description=_CHESS960)
     elo: Ratings | None = _ELO
     include: Includes = _INCLUDE
 
@@ -201,16 +252,121 @@ class GamesIn(In):
     """A request to judge the moves of games."""
 
     pgn: str = Field(
-        max_length=MAX_PGN,
-        description="One game or several. Ratings are taken from WhiteElo and BlackElo.",
-        examples=[PGN],
+        max_length=MAX_PGN, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
     )
     model: str | None = _MODEL
-    temperature: Temperature = Field(
-        1.0, description="Logits are divided by it; `calibrated` takes the contract's.", examples=[1.0]
-    )
+    temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` takes the contract's.")
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
+
+
+SweptRatings = Annotated[
+    list[Rating],
+    Field(min_length=1, fail_fast=True),
+    counted("ratings", "ratings", lambda settings: settings.max_positions),
+]
+Names = Annotated[
+    list[Annotated[str, Field(max_length=200)]],
+    Field(min_length=1, fail_fast=True),
+    counted("models", "models", lambda settings: settings.max_positions),
+]
+
+
+class SweepIn(PositionIn):
+    """A request for one position at many ratings, or by many models."""
+
+    ratings: SweptRatings | None = Field(
+        None,
+        description="In Elo points; if left out, every hundred from 800 to 2500, as far as the network's range goes.",
+    )
+    vary: Literal["both", "self", "opponent"] | None = Field(
+        None, description="Whose rating changes; both if left out. `elo` has the other's."
+    )
+    model: str | None = Field(None, description="Name of a model in `/v1/models`; the default model if left out.")
+    models: Names | None = Field(
+        None, description="In place of `ratings`: one answer by each, for networks of one rating."
+    )
+    include: Annotated[
+        list[Literal["san", "statistics"]], Field(fail_fast=True), counted("include", "items", lambda _: 16)
+    ] = Field([], description="What to add to the answer.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"fen": chess.STARTING_FEN, "ratings": [1100, 1500, 1900], "include": ["san"]},
+                {"moves": ["e2e4"], "vary": "self", "elo": {"self": 1500, "opponent": 2000}},
+                {"fen": "startpos", "models": ["maia-1100", "maia-1500", "maia-1900"]},
+            ]
+        }
+    )
+
+    @model_validator(mode="after")
+    def _ratings_or_models(self) -> SweepIn:
+        if self.models is not None:
+            for name in ("model", "ratings", "vary"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name}: goes without models, which take the place of ratings")
+        if self.vary in (None, "both") and self.elo is not None and self.models is None:
+            raise ValueError("elo: gives the rating that stays; it goes with vary 'self' or 'opponent', or with models")
+        return self
+
+
+def _counted(field: str) -> BeforeValidator:
+    return counted(field, "numbers", lambda _: MAX_SLOTS)
+
+
+Number = Annotated[float | None, Field(allow_inf_nan=True)]
+
+
+class AuditIn(BaseModel):
+    """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
+
+    fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
+        None, description="`startpos` is the start position."
+    )
+    moves: Moves = Field([], description="UCI or SAN, played from `fen`; without it, from the start position.")
+    chess960: bool = Field(False, description="Read the FEN as Chess960.")
+    vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
+    logits: Annotated[list[Number] | None, _counted("logits")] = Field(
+        None, fail_fast=True, description="`[A]`, in nats; null stands for -infinity."
+    )
+    probabilities: Annotated[list[float] | None, _counted("probabilities")] = Field(
+        None, fail_fast=True, description="`[A]`, each from 0 to 1. If the sum is below 1, figures are shares of it."
+    )
+    policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
+        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; no vocabulary."
+    )
+    castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
+        None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
+    )
+    threshold: float = Field(0, ge=0, le=1, description="Least share of an illegal move that is listed, 0 to 1.")
+    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves listed: a number of moves.")
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={
+            "examples": [{"fen": chess.STARTING_FEN, "policy": {"e2e4": 0.5, "d2d4": 0.3, "e2e5": 0.2}}]
+        },
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> AuditIn:
+        check_position_named(self, self.fen)
+        forms = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
+        if len(forms) != 1:
+            raise ValueError(
+                f"give exactly one of logits, probabilities and policy, not {' and '.join(forms) or 'none'}"
+            )
+        if (self.vocabulary is None) != (forms == ["policy"]):
+            raise ValueError("vocabulary: goes with logits and probabilities, and is needed there")
+        if self.castling is not None and forms != ["policy"]:
+            raise ValueError("castling: goes with policy; a vocabulary has its own form")
+        return self
+
+    @property
+    def castling_form(self) -> Castling | None:
+        return None if self.castling is None else Castling(self.castling)
 
 
 def check_position_named(request: BaseModel, fen: str | None) -> None:

@@ -1,16 +1,17 @@
-"""Writes answers and reports as the JSON that `answers` and `games` describe."""
+"""Writes answers and reports as the JSON that `schemas.answers` describes."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from movemask.api.schemas.answers import Include, LeakageOut
-from movemask.api.schemas.games import GameOut, PlayedOut, SideOut
+from movemask.api.schemas.answers import GameOut, Include, LeakageOut, PlayedOut, SideOut
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
+from movemask.board.position import Position
 from movemask.network.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
@@ -28,15 +29,15 @@ def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
     return {**network_out(answer), **where_out(answer), "moves": _moves(answer, include), **tail_out(answer, include)}
 
 
-def move_out(answer: Answer, asked: MoveIn, seed: int | None) -> Json:
+def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
-    out = {**network_out(answer), **where_out(answer), "move": None, "method": asked.method}
+    out = {**network_out(answer), **where_out(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
         chosen = 0 if seed is None else answer.sample(seed)
-        out["move"] = _moves(answer, asked.include, chosen)[0]
+        out["move"] = _moves(answer, request.include, chosen)[0]
     if seed is not None:
         out["seed"] = seed
-    return out | tail_out(answer, asked.include)
+    return out | tail_out(answer, request.include)
 
 
 def game_out(report: GameReport, model: Model) -> GameOut:
@@ -164,9 +165,35 @@ def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) 
 
 def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
     """The JSON of an answer's leakage. `served` is 0, since any other answer is withheld."""
-    return {
-        "raw": raw,
-        "multiplied": multiplied,
-        "served": 0.0,
-        "trained_with_mask": model.trained_with_mask,
-    }
+    return {"raw": raw, "multiplied": multiplied, "served": 0.0, "trained_with_mask": model.trained_with_mask}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One point of a sweep, copied from its answer."""
+
+    codes: list[int]
+    probabilities: list[float]
+    where: Json
+    out: Json
+
+
+def point_of(answer: Answer, statistics: bool) -> Point:
+    """The point of an answer."""
+    codes, probabilities = answer.policy
+    tail = tail_out(answer, ["statistics"] if statistics else [])
+    return Point(codes, probabilities, where_out(answer), network_out(answer) | tail)
+
+
+def sweep_out(points: Sequence[Point], position: Position, *, san: bool) -> Json:
+    """The JSON of a `SweepOut`. Plays moves on the position's board and takes them back, so nothing else may use it."""
+    lines: dict[int, list[float]] = {}
+    for number, point in enumerate(points):
+        for code, probability in zip(point.codes, point.probabilities, strict=True):
+            lines.setdefault(code, [0.0] * len(points))[number] = probability
+    codes = sorted(lines, key=lambda code: -sum(lines[code]))
+    moves = [{"uci": uci, "probabilities": lines[code]} for code, uci in zip(codes, uci_of(codes), strict=True)]
+    if san:
+        for move_json, move in zip(moves, moves_of(codes), strict=True):
+            move_json["san"] = position.board.san(move)
+    return {**points[0].where, "points": [point.out for point in points], "moves": moves}
