@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from movemask.board.boards import Phase
 from movemask.board.position import Position
 from movemask.network.model import Model
-from movemask.numeric.calibration import Calibration, fitted_temperature
+from movemask.network.registry import load_registry
 from movemask.pipeline import evaluate_positions
-from training.nearest import nearest
 from training.samples import Sample
 
 BATCH = 256
-BINS = 15  # of the reliability diagram
+BINS = 15  # of the calibration error
+MIDDLE = 50  # Maia-1's nets are named by the lowest of their hundred ratings
 Numbers = NDArray[np.float64]
 
 
@@ -30,12 +31,9 @@ class Measured:
     surprise: Numbers  # -ln of its probability, nats
     confidence: Numbers  # probability of the likeliest move
     rating: Numbers  # of the side to move
-    phase: NDArray[np.object_]
     result: NDArray[np.int64]
     value: Numbers | None  # [N, 3] win, draw, loss
-    raw: Numbers
-    multiplied: Numbers
-    temperature: Calibration  # fitted to these samples
+    raw: Numbers  # leakage
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -48,20 +46,11 @@ class Measured:
         """Mean surprise in nats."""
         return float(self.surprise[rows].mean())
 
-    def reliability(self) -> tuple[Numbers, Numbers, NDArray[np.int64]]:
-        """Mean confidence, accuracy and count of the likeliest move, by bins of confidence of equal width."""
-        edge = np.minimum((self.confidence * BINS).astype(int), BINS - 1)
-        count = np.bincount(edge, minlength=BINS)
-        with np.errstate(invalid="ignore"):
-            confidence = np.bincount(edge, weights=self.confidence, minlength=BINS) / count
-            accuracy = np.bincount(edge, weights=self.rank == 0, minlength=BINS) / count
-        return confidence, accuracy, count
-
     def calibration_error(self) -> float:
         """Expected calibration error of the likeliest move (Guo et al. 2017, arXiv:1706.04599)."""
-        confidence, accuracy, count = self.reliability()
-        there = count > 0
-        return float((np.abs(confidence - accuracy)[there] * count[there]).sum() / count.sum())
+        edge = np.minimum((self.confidence * BINS).astype(int), BINS - 1)
+        surplus = np.bincount(edge, weights=self.confidence - (self.rank == 0), minlength=BINS)
+        return float(np.abs(surplus).sum() / len(self))
 
     def brier(self) -> tuple[float, float] | None:
         """Brier score of win, draw, loss, and that of always saying how often each came; None without a value."""
@@ -80,64 +69,54 @@ class Nearest:
     name: str
     models: Mapping[int, Model]  # by the lowest of the hundred ratings that each was trained on
 
-    def parts(self, found: Sequence[Sample]) -> Iterator[tuple[Model, NDArray[np.intp]]]:
-        """Each network with the places of its samples."""
-        known = np.array(list(self.models))
-        chosen = nearest(np.array([sample.elo.self for sample in found], dtype=np.float64), known)
-        for number, model in enumerate(self.models.values()):
-            if (chosen == number).any():
-                yield model, np.flatnonzero(chosen == number)
+    @classmethod
+    def of(cls, folder: Path, name: str) -> Nearest:
+        """Those of a models folder whose names end with a rating."""
+        found = {int(m[1]): f.stem for f in folder.glob("*.toml") if (m := re.search(r"-(\d{3,4})$", f.stem))}
+        if not found:
+            raise SystemExit(f"{folder}: no net with a rating in its name; movemask models import makes them")
+        return cls(name, {rating: loaded(folder / found[rating]) for rating in sorted(found)})
 
-    @property
-    def takes_history(self) -> bool:
-        """Whether all of them look at the moves before a position."""
-        return all(model.contract.takes_history for model in self.models.values())
+    def chosen(self, ratings: Numbers) -> NDArray[np.int64]:
+        """For each rating the place of the network whose hundred ratings are nearest."""
+        known = np.array(list(self.models)) + MIDDLE
+        return np.asarray(np.abs(ratings[:, None] - known).argmin(axis=1), dtype=np.int64)
+
+
+def loaded(target: Path) -> Model:
+    """The model that a folder has under a name, on one thread."""
+    return load_registry(target.parent, target.name, threads=1).get(target.name)
+
+
+def takes_history(model: Model | Nearest) -> bool:
+    """Whether it looks at the moves before a position."""
+    models = model.models.values() if isinstance(model, Nearest) else [model]
+    return all(one.contract.takes_history for one in models)
 
 
 def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -> Measured:
     """Evaluates all samples; without `history` a network that takes it is given the bare position."""
-    parts = list(model.parts(found)) if isinstance(model, Nearest) else [(model, np.arange(len(found)))]
-    order = np.argsort(np.concatenate([places for _, places in parts]))  # back to the order of the samples
-    batches = [
-        (one, [found[place] for place in places[start : start + BATCH]])
-        for one, places in parts
-        for start in range(0, len(places), BATCH)
-    ]
-    ranks, surprises, confidences, raws, multiplieds, values = [], [], [], [], [], []
-    logits_of, lengths, targets = [], [], []
-    for one, part in tqdm(batches, desc=model.name, unit=" batches", leave=False):
-        positions = [s.position if history else Position(s.position.board.copy(stack=False)) for s in part]
-        evaluated = evaluate_positions(one, positions, [s.elo for s in part])
-        batch = evaluated.batch
-        raws.append(evaluated.raw)
-        multiplieds.append(evaluated.multiplied)
-        if evaluated.value is not None:
-            values.append(evaluated.value)
-        for row, sample in enumerate(part):
-            logits = evaluated.unmasked.legal[batch.legal(row)]
-            target = batch.place_of(row, sample.played)
-            logits_of.append(logits)
-            lengths.append(len(logits))
-            targets.append(target)
-            total = np.logaddexp.reduce(logits)
-            ranks.append(int((logits > logits[target]).sum()))
-            surprises.append(total - logits[target])
-            confidences.append(np.exp(logits.max() - total))
-    fit = fitted_temperature(np.concatenate(logits_of), np.cumsum([0, *lengths]), np.array(targets))
-    return Measured(
-        np.array(ranks)[order],
-        np.array(surprises)[order],
-        np.array(confidences)[order],
-        np.array([sample.elo.self for sample in found]),
-        np.array([sample.phase for sample in found], dtype=object),
-        np.array([sample.result for sample in found]),
-        np.concatenate(values)[order] if values else None,
-        np.concatenate(raws)[order],
-        np.concatenate(multiplieds)[order],
-        fit,
-    )
-
-
-def in_phase(measured: Measured, phase: Phase) -> NDArray[np.bool_]:
-    """Which samples are of a phase."""
-    return np.array([found is phase for found in measured.phase])
+    rating = np.array([sample.elo.self for sample in found], dtype=np.float64)
+    models = list(model.models.values()) if isinstance(model, Nearest) else [model]
+    chosen = model.chosen(rating) if isinstance(model, Nearest) else np.zeros(len(found), dtype=np.int64)
+    rank, surprise, confidence, raw = np.empty(len(found), dtype=np.int64), *np.empty((3, len(found)))
+    value = np.full((len(found), 3), np.nan)
+    for number, one in enumerate(models):
+        mine = np.flatnonzero(chosen == number)
+        for start in tqdm(range(0, len(mine), BATCH), desc=one.name, unit=" batches", leave=False):
+            rows = mine[start : start + BATCH]
+            part = [found[row] for row in rows]
+            positions = [s.position if history else Position(s.position.board.copy(stack=False)) for s in part]
+            evaluated = evaluate_positions(one, positions, [s.elo for s in part])
+            raw[rows] = evaluated.raw
+            if evaluated.value is not None and evaluated.value.shape[1] == 3:
+                value[rows] = evaluated.value
+            for place, (row, sample) in enumerate(zip(rows.tolist(), part, strict=True)):
+                logits = evaluated.unmasked.legal[evaluated.batch.legal(place)]
+                played = logits[evaluated.batch.place_of(place, sample.played)]
+                total = np.logaddexp.reduce(logits)
+                rank[row] = (logits > played).sum()
+                surprise[row] = total - played
+                confidence[row] = np.exp(logits.max() - total)
+    result = np.array([sample.result for sample in found])
+    return Measured(rank, surprise, confidence, rating, result, None if np.isnan(value).any() else value, raw)

@@ -1,7 +1,7 @@
 """Held-out figures of a model beside others: `python -m training.report RUN.toml models/NAME --beside FOLDER`.
 
-Writes models/NAME.report.md and NAME.report.png. With `--split test --write` the figures become the card's
-`[card.measured]`; until then look at the validation split, so that the test is touched once.
+Writes models/NAME.report.md. With `--split test --write` the figures become the card's `[card.measured]`; until then
+look at the validation split, so that the test is touched once.
 """
 
 from __future__ import annotations
@@ -12,135 +12,106 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import chess
 import numpy as np
 import tomlkit
 
-from movemask.board.boards import Phase
+from movemask.board.position import Elo, Position
 from movemask.network.model import Model
-from movemask.network.registry import load_registry
-from training import openings
-from training.config import Run, load_run
-from training.measure import Measured, Nearest, in_phase, measure
-from training.nearest import nets_by_rating
+from movemask.pipeline import evaluate_positions
+from training import sweeps
+from training.config import load_run
+from training.measure import Measured, Nearest, loaded, measure, takes_history
 from training.onnx_file import microseconds
-from training.plots import BANDS, FEWEST, draw
-from training.samples import Sample, Special, samples, special_samples
+from training.samples import Sample, samples
 
 PER_GAME = 6
-SPECIALS = 400
-HISTORY = " + history"
-QUANTILES = (0.5, 0.9, 0.99, 1.0)
+HISTORY = " + moves"
+BANDS = (0, 1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400, 4000)
+FEWEST = 100  # positions of a band that are worth a figure
+SWEPT = 20  # commonest positions, whose curves by rating are looked at
+SPOT_RATINGS = (1100, 1600, 2200)
+#: What players hardly miss, or what networks read wrongly first: FEN or moves, and the move looked for.
+SPOTS = {
+    "a hanging queen": ("e2e4 e7e5 d1h5 g8f6 b1c3", "f6h5"),
+    "mate on the back rank": ("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1", "d1d8"),
+    "Scholar's mate given": ("e2e4 e7e5 f1c4 b8c6 d1h5 g8f6", "h5f7"),
+    "Scholar's mate met": ("e2e4 e7e5 d1h5 b8c6 f1c4", "g7g6"),
+    "a recapture": ("d2d4 d7d5 c2c4 e7e6 b1c3 g8f6 c4d5", "e6d5"),
+    "Two Knights, Ng5": ("e2e4 e7e5 g1f3 b8c6 f1c4 g8f6 f3g5", "d7d5"),
+    "castling short": ("e2e4 e7e5 g1f3 b8c6 f1c4 f8c5 c2c3 g8f6 d2d3 d7d6", "e1g1"),
+    "castling long": ("r3kb1r/pppq1ppp/2n1pn2/3p1b2/3P1B2/2N1PN2/PPPQ1PPP/R3KB1R w KQkq - 4 8", "e1c1"),
+    "en passant": ("e2e4 e7e6 e4e5 d7d5", "e5d6"),
+    "under-promotion": ("8/2P1k3/1q6/8/8/8/7K/8 w - - 0 1", "c7c8n"),
+}
 
 
-def report(run: Run, models: Sequence[Model | Nearest], split: str, command: str) -> tuple[str, dict[str, Measured]]:
-    """The report's Markdown on `models`, the first of which it is about, and what was measured by column."""
-    found = samples(run.data, split, PER_GAME, run.seed)
-    columns = {model.name: measure(model, found, history=False) for model in models}
-    for model in models:
-        if _takes_history(model):
-            columns[model.name + HISTORY] = measure(model, found, history=True)
-    about = models[0].name
-    parts = [
-        f"# {about}: held-out figures\n",
-        f"{len(found):,} positions after move {run.data.opening_plies // 2} of games by many players, up to {PER_GAME} "
-        f"a game, of the {split} split, which training has not seen. Made by `{command}`.\n",
-        "All models go through the service's own path, from the FEN alone; *+ history* with the moves before it. "
-        "A column *nearest* gives each position to the net of the ratings nearest to the mover's; a single Maia-1 net "
-        "is shown over all ratings.\n",
-        "## All positions\n",
-        _table(columns, _overall),
-        "Cross-entropy in nats over the legal moves; perplexity is e to its power. ECE is the expected calibration "
-        "error of the likeliest move in 15 bins; the temperature is the one that minimises cross-entropy on these "
-        "positions (fitted by its gradient). Brier: of win, draw, loss over the known results, and in brackets that of "
-        "always saying how often each came.\n",
-        f"![accuracy by rating, reliability, leakage, surprise]({about}.report.png)\n",
-        "## By the mover's rating: top-1 % / cross-entropy\n",
-        _table(columns, _bands),
-        "## By phase: top-1 % / cross-entropy\n",
-        "Opening: to the tenth move of both; endgame: six pieces or fewer beside kings and pawns.\n",
-        _table(columns, _phases),
-        "## Leakage\n",
-        _table(columns, _leakages),
-        "`raw`: what plain softmax gives to illegal moves; `multiplied`: what `softmax(logits * mask)` gives.\n",
-        "## Special cases: top-1 % / cross-entropy\n",
-        _special_table(models, special_samples(run.data, split, SPECIALS)),
-    ]
-    return "\n".join(parts), columns
-
-
-def _overall(found: Measured) -> dict[str, str]:
-    brier = found.brier()
-    return {
-        "top-1 %": f"{100 * found.top(1):.1f}",
-        "top-3 %": f"{100 * found.top(3):.1f}",
-        "cross-entropy": f"{found.cross_entropy():.3f}",
-        "perplexity": f"{np.exp(found.cross_entropy()):.2f}",
-        "ECE": f"{found.calibration_error():.4f}",
-        "best temperature": f"{found.temperature.temperature:.3f}",
-        "cross-entropy there": f"{found.temperature.cross_entropy_after:.3f}",
-        "Brier of the value": "none" if brier is None else f"{brier[0]:.3f} ({brier[1]:.3f})",
+def report(models: Sequence[Model | Nearest], columns: Mapping[str, Measured]) -> str:
+    """The tables on the columns, the first of which the report is about."""
+    overall = {
+        "top-1 %": lambda m: f"{100 * m.top(1):.1f}",
+        "top-3 %": lambda m: f"{100 * m.top(3):.1f}",
+        "cross-entropy": lambda m: f"{m.cross_entropy():.3f}",
+        "calibration error": lambda m: f"{m.calibration_error():.4f}",
+        "raw leakage, mean": lambda m: f"{m.raw.mean():.3g}",
+        "99 %": lambda m: f"{np.quantile(m.raw, 0.99):.3g}",
+        "Brier of the value": lambda m: "none" if (b := m.brier()) is None else f"{b[0]:.3f} ({b[1]:.3f})",
     }
+    rating = next(iter(columns.values())).rating
+    bands = {
+        f"{low}-{high} ({rows.sum():,})": rows
+        for low, high in pairwise(BANDS)
+        if (rows := (rating >= low) & (rating < high)).sum() >= FEWEST
+    }
+    top = {
+        name: {label: f"{100 * one.top(1, rows):.1f} / {one.cross_entropy(rows):.3f}" for label, rows in bands.items()}
+        for name, one in columns.items()
+    }
+    single = [model for model in models if isinstance(model, Model) and model.contract.takes_elo]
+    return "\n".join(
+        [
+            _table({name: {key: cell(one) for key, cell in overall.items()} for name, one in columns.items()}),
+            f"*{HISTORY.strip()}*: with the game's last moves, otherwise from the FEN alone. Cross-entropy in nats "
+            "over the legal moves. Calibration error of the likeliest move, 15 bins. Raw leakage: what plain softmax "
+            "gives to illegal moves. Brier: of win, draw, loss; in brackets, of always saying how often each came.\n",
+            "## By the mover's rating: top-1 % / cross-entropy\n",
+            _table(top),
+            f"## Weak spots: % of the move looked for at {', '.join(map(str, SPOT_RATINGS))}\n",
+            _table({name: {m.name: _spot(m, *spot) for m in single} for name, spot in SPOTS.items()}),
+        ]
+    )
 
 
-def _bands(found: Measured) -> dict[str, str]:
-    rows = {}
-    for low, high in pairwise(BANDS):
-        band = (found.rating >= low) & (found.rating < high)
-        if band.sum() >= FEWEST:
-            label = f"{low}-{high} ({band.sum():,})"
-            rows[label] = f"{100 * found.top(1, band):.1f} / {found.cross_entropy(band):.3f}"
-    return rows
+def _spot(model: Model, where: str, move: str) -> str:
+    position = Position.read(where) if "/" in where else Position.read(moves=where.split())
+    elos = [Elo(rating, rating) for rating in SPOT_RATINGS]
+    evaluated = evaluate_positions(model, [position] * len(elos), elos)
+    place = evaluated.batch.place_of(0, chess.Move.from_uci(move))
+    logits = evaluated.unmasked.legal.reshape(len(elos), -1)
+    shares = np.exp(logits[:, place] - np.logaddexp.reduce(logits, axis=1))
+    return " / ".join(f"{100 * share:.0f}" for share in shares)
 
 
-def _phases(found: Measured) -> dict[str, str]:
-    rows = {}
-    for phase in Phase:
-        there = in_phase(found, phase)
-        if there.any():
-            label = f"{phase.value} ({there.sum():,})"
-            rows[label] = f"{100 * found.top(1, there):.1f} / {found.cross_entropy(there):.3f}"
-    return rows
+def _smoothness(models: Sequence[Model | Nearest], positions: Sequence[Position]) -> str:
+    rows = {
+        model.name: {"largest step": f"{sweeps.largest_step(sweeps.curves(model, positions)):.3f}"}
+        for model in models
+        if isinstance(model, Model) and model.contract.takes_elo
+    }
+    return (
+        "## Smooth in the rating\n\nThe most that a move's probability changes from one rating to the next, of "
+        f"{len(sweeps.RATINGS)} ratings 100 apart, in the {len(positions)} commonest positions.\n\n" + _table(rows)
+    )
 
 
-def _leakages(found: Measured) -> dict[str, str]:
-    rows = {}
-    for kind, values in (("raw", found.raw), ("multiplied", found.multiplied)):
-        rows[f"{kind} mean"] = f"{values.mean():.3g}"
-        for quantile in QUANTILES:
-            label = "maximum" if quantile == 1 else f"{quantile:.0%} quantile"
-            rows[f"{kind} {label}"] = f"{np.quantile(values, quantile):.3g}"
-    return rows
-
-
-def _table(columns: Mapping[str, Measured], rows_of: object) -> str:
-    assert callable(rows_of)
-    return _markdown({name: rows_of(found) for name, found in columns.items()})
-
-
-def _takes_history(model: Model | Nearest) -> bool:
-    return model.takes_history if isinstance(model, Nearest) else model.contract.takes_history
-
-
-def _special_table(models: Sequence[Model | Nearest], found: Mapping[Special, Sequence[Sample]]) -> str:
-    columns: dict[str, dict[str, str]] = {}
-    for model in models:
-        for history in (False, True) if _takes_history(model) else (False,):
-            column = columns.setdefault(model.name + HISTORY * history, {})
-            for kind, part in found.items():
-                if part:
-                    one = measure(model, part, history=history)
-                    column[f"{kind.value} ({len(part)})"] = f"{100 * one.top(1):.1f} / {one.cross_entropy():.3f}"
-    return _markdown(columns)
-
-
-def _markdown(columns: Mapping[str, Mapping[str, str]]) -> str:
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    first = next(iter(columns.values()))
-    lines += [f"| {row} | " + " | ".join(column[row] for column in columns.values()) + " |" for row in first]
+def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
+    head = list(next(iter(rows.values())))
+    lines = ["| | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    lines += [f"| {name} | " + " | ".join(row.values()) + " |" for name, row in rows.items()]
     return "\n".join(lines) + "\n"
 
 
-def write_card(card: Path, found: Measured, command: str, split: str) -> None:
+def write_card(card: Path, found: Measured, with_moves: Measured | None, command: str, split: str) -> None:
     """Puts the figures into a card, in the place of older ones, and leaves the rest of the file as it is."""
     figures: dict[str, object] = {
         "command": command,
@@ -151,40 +122,35 @@ def write_card(card: Path, found: Measured, command: str, split: str) -> None:
         "cross_entropy": round(found.cross_entropy(), 4),
         "calibration_error": round(found.calibration_error(), 4),
     }
+    if with_moves is not None:
+        figures["top1_with_moves"] = round(with_moves.top(1), 4)
+        figures["cross_entropy_with_moves"] = round(with_moves.cross_entropy(), 4)
     if (brier := found.brier()) is not None:
         figures["brier"] = round(brier[0], 4)
     for low, high in pairwise(BANDS):
         band = (found.rating >= low) & (found.rating < high)
-        if band.any():
+        if band.sum() >= FEWEST:
             figures[f"top1_{low}_{high}"] = round(found.top(1, band), 4)
             figures[f"positions_{low}_{high}"] = int(band.sum())
-    for kind, values in (("raw", found.raw), ("multiplied", found.multiplied)):
-        figures[f"{kind}_leakage_mean"] = float(f"{values.mean():.3g}")
-        figures[f"{kind}_leakage_p99"] = float(f"{np.quantile(values, 0.99):.3g}")
-        figures[f"{kind}_leakage_max"] = float(f"{values.max():.3g}")
+    figures["raw_leakage_mean"] = float(f"{found.raw.mean():.3g}")
+    figures["raw_leakage_p99"] = float(f"{np.quantile(found.raw, 0.99):.3g}")
+    figures["raw_leakage_max"] = float(f"{found.raw.max():.3g}")
     table = tomlkit.parse(card.read_text())
     table["card"]["measured"] = figures  # type: ignore[index]
     card.write_text(tomlkit.dumps(table))
 
 
-def speeds(models: Sequence[Model], files: Sequence[Path], found: Sequence[Sample]) -> str:
+def cost(models: Mapping[Path, Model], found: Sequence[Sample]) -> str:
     """What a position costs each model on one thread in batches of 32, all in one run."""
-    batches = {
-        model.name: model.feeds(
-            model.whole_batch([one.position for one in found[:32]], [one.elo for one in found[:32]])
-        )
-        for model in models
-    }
-    cost = microseconds(dict(zip(batches, files, strict=True)), batches)
+    positions, elos = [s.position for s in found], [s.elo for s in found]
+    feeds = {m.name: m.feeds(m.whole_batch(positions, elos)) for m in models.values()}
+    files = {m.name: path.with_name(m.contract.network.file or f"{m.name}.onnx") for path, m in models.items()}
+    spent = microseconds(files, feeds)
     rows = {
-        name: {"µs a position": f"{cost[name]:.0f}", "MB": f"{file.stat().st_size / 1e6:.2f}"}
-        for name, file in zip(batches, files, strict=True)
+        name: {"µs a position": f"{spent[name]:.0f}", "MB": f"{file.stat().st_size / 1e6:.2f}"}
+        for name, file in files.items()
     }
-    return "## Cost: batch of 32, one thread, the networks taken in turn\n\n" + _markdown(rows)
-
-
-def _loaded(file: Path) -> Model:
-    return load_registry(file.parent, file.stem, threads=2).get(file.stem)
+    return "## Cost: CPU time on one thread, batches of 32, the networks taken in turn\n\n" + _table(rows)
 
 
 def main() -> None:
@@ -192,38 +158,43 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml, for its shards")
     parser.add_argument("model", type=Path, help="such as models/movemask-4")
-    parser.add_argument("--beside", type=Path, help="a models folder; all in it are measured too")
-    parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one column: the net nearest by rating")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], help="models folders, measured too")
+    parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one row: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
     parser.add_argument("--write", action="store_true", help="put the figures into the model's card")
     arguments = parser.parse_args()
     run = load_run(arguments.run)
-    files = [arguments.model.with_suffix(".toml")]
-    if arguments.beside:
-        files += sorted(arguments.beside.glob("*.toml"))
-    models = [_loaded(file) for file in files]
-    columns_of: list[Model | Nearest] = [*models]
+    beside = [file.with_suffix("") for folder in arguments.beside for file in sorted(folder.glob("*.toml"))]
+    single = {path: loaded(path) for path in (arguments.model, *beside)}
+    models: list[Model | Nearest] = list(single.values())
     if arguments.nearest:
-        known = {
-            rating: arguments.nearest / f"{name}.toml" for rating, name in nets_by_rating(arguments.nearest).items()
-        }
-        columns_of.append(Nearest("maia-1 nearest", {rating: _loaded(file) for rating, file in known.items()}))
-        if not {file.stem for file in files} & {file.stem for file in known.values()}:  # they cost the same
-            files.append(next(iter(known.values())))
-            models.append(_loaded(files[-1]))
+        nearest = Nearest.of(arguments.nearest, "maia-1 nearest")
+        models.append(nearest)
+        one = next(iter(nearest.models.values()))  # they cost the same
+        single[arguments.nearest / one.name] = one
+    found = samples(run.data, arguments.split, PER_GAME, run.seed)
+    columns: dict[str, Measured] = {}
+    for model in models:
+        columns[model.name] = measure(model, found, history=False)
+        if takes_history(model):
+            columns[model.name + HISTORY] = measure(model, found, history=True)
     command = "python -m training.report " + " ".join(sys.argv[1:])
-    text, columns = report(run, columns_of, arguments.split, command)
-    networks = [
-        file.with_name(m.contract.network.file or f"{m.name}.onnx") for m, file in zip(models, files, strict=True)
+    parts = [
+        f"# {arguments.model.name}: held-out figures\n\n{len(found):,} positions after move "
+        f"{run.data.opening_plies // 2} of games by many players, up to {PER_GAME} a game, of the {arguments.split} "
+        f"split, which training has not seen. Made by `{command}`.\n",
+        report(models, columns),
+        _smoothness(models, sweeps.commonest(run.data, SWEPT)),
+        cost(single, found[:32]),
     ]
-    if models[0].contract.takes_elo:
-        text += "\n## Openings: the likeliest moves by rating\n\n" + openings.table(models[0])
-    text += "\n" + speeds(models, networks, samples(run.data, "validation", 1, run.seed)[:32])
+    text = "\n".join(parts)
     arguments.model.with_name(f"{arguments.model.name}.report.md").write_text(text)
-    draw(columns, arguments.model.name, arguments.model.with_name(f"{arguments.model.name}.report.png"))
     print(text)
     if arguments.write:
-        write_card(files[0], columns[arguments.model.name], command, arguments.split)
+        about = models[0].name
+        write_card(
+            arguments.model.with_suffix(".toml"), columns[about], columns.get(about + HISTORY), command, arguments.split
+        )
 
 
 if __name__ == "__main__":

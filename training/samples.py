@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 import chess
 import numpy as np
 from tqdm import tqdm
 
-from movemask.board.boards import Phase, phase_of
 from movemask.board.position import Elo, Position
 from movemask.encoding.vocabularies import vocabulary
 from training.config import Data
@@ -18,17 +16,6 @@ from training.dataset import TO_MOVE_RESULT
 from training.shards import EN_PASSANT, SYSTEMS, VOCABULARY, Shard, read_shard
 
 HISTORY = 8  # moves kept before a position: what the networks with history look at
-
-
-class Special(Enum):
-    """Positions that a network reads wrongly first, by the move played or by what is legal."""
-
-    CASTLING = "castled"
-    EN_PASSANT = "took en passant"
-    PROMOTION = "promoted to a queen"
-    UNDERPROMOTION = "under-promoted"
-    CHECK = "was in check"
-    FORCED = "had one legal move"
 
 
 @dataclass(frozen=True)
@@ -40,11 +27,6 @@ class Sample:
     elo: Elo
     ply: int
     result: int
-
-    @property
-    def phase(self) -> Phase:
-        """By ply and by what is left on the board."""
-        return phase_of(self.position.board)
 
 
 def samples(data: Data, split: str, per_game: int, seed: int) -> list[Sample]:
@@ -58,19 +40,6 @@ def samples(data: Data, split: str, per_game: int, seed: int) -> list[Sample]:
     return found
 
 
-def special_samples(data: Data, split: str, limit: int) -> dict[Special, list[Sample]]:
-    """The first `limit` positions of each kind, anywhere in the games by many players of a split."""
-    found: dict[Special, list[Sample]] = {kind: [] for kind in Special}
-    for shard, game, plies in held_out_games(data, split):
-        if all(len(part) >= limit for part in found.values()):
-            break
-        for sample in _played(data, shard, game, plies):
-            for kind in kinds(sample):
-                if len(found[kind]) < limit:
-                    found[kind].append(sample)
-    return found
-
-
 def held_out_games(data: Data, split: str) -> Iterator[tuple[Shard, int, list[int]]]:
     """The games by many players of a split: the shard, the row in it and the packed plies."""
     files = sorted(data.folder.glob(f"{split}-*.shard"))
@@ -81,21 +50,6 @@ def held_out_games(data: Data, split: str) -> Iterator[tuple[Shard, int, list[in
         ends = np.cumsum(shard.games["plies"].astype(np.int64))
         for game in np.flatnonzero(shard.games["many_players"]):
             yield shard, int(game), shard.plies[ends[game] - shard.games["plies"][game] : ends[game]].tolist()
-
-
-def kinds(sample: Sample) -> Iterator[Special]:
-    """What is special about a sample."""
-    board, move = sample.position.board, sample.played
-    if board.is_castling(move):
-        yield Special.CASTLING
-    if board.is_en_passant(move):
-        yield Special.EN_PASSANT
-    if move.promotion is not None:
-        yield Special.PROMOTION if move.promotion == chess.QUEEN else Special.UNDERPROMOTION
-    if board.is_check():
-        yield Special.CHECK
-    if board.legal_moves.count() == 1:
-        yield Special.FORCED
 
 
 def _played(data: Data, shard: Shard, game: int, plies: list[int]) -> Iterator[Sample]:

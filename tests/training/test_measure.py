@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from movemask.board.position import Position
-from movemask.numeric.calibration import Calibration
 from tests.networks import fake_model, fixed_model
 from tests.training.test_data import csv_file, data_of, random_game, row
 from training.config import Data
 from training.data import make_shards
 from training.measure import Measured, Nearest, measure
-from training.samples import Sample, Special, kinds, samples, special_samples
+from training.samples import Sample, samples
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +37,6 @@ def test_samples_are_positions_of_the_games_with_what_was_played_next(data: Data
         assert sample.elo.self == (1500 if board.turn == chess.WHITE else 1610)
         assert sample.result == (2 if board.turn == chess.WHITE else 0)
     assert [s.position.fen for s in samples(data, "train", 5, seed=1)] == [s.position.fen for s in found]
-
-
-def test_special_positions_are_what_they_are_called(data: Data) -> None:
-    found = special_samples(data, "train", 10)
-    assert len(found[Special.CASTLING]) == len(found[Special.CHECK]) == 10
-    for kind, part in found.items():
-        for sample in part:
-            assert kind in set(kinds(sample))
-            board, move = sample.position.board, sample.played
-            if kind is Special.EN_PASSANT:
-                assert board.piece_at(move.to_square) is None
-                assert chess.square_file(move.from_square) != chess.square_file(move.to_square)
-            if kind is Special.UNDERPROMOTION:
-                assert move.promotion in (chess.KNIGHT, chess.BISHOP, chess.ROOK)
-            if kind is Special.FORCED:
-                assert board.legal_moves.count() == 1
 
 
 def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
@@ -82,11 +65,12 @@ def test_ranks_and_surprises_agree_with_a_dense_softmax_position_by_position(dat
     assert measured.top(1) == pytest.approx(np.mean(np.array(ranks) == 0))
     assert measured.cross_entropy() == pytest.approx(np.mean(surprises))
     assert measured.brier() is None
-    confidence, accuracy, count = measured.reliability()
-    there = count > 0
-    by_hand = (np.abs(confidence - accuracy)[there] * count[there]).sum() / len(found)
-    assert measured.calibration_error() == pytest.approx(by_hand)
-    assert measured.temperature.cross_entropy_after <= measured.cross_entropy() + 1e-12
+    bins = [int(15 * confidence) for confidence in measured.confidence]
+    by_hand = sum(
+        abs(sum(c - (r == 0) for c, r, b in zip(measured.confidence, ranks, bins, strict=True) if b == one))
+        for one in set(bins)
+    )
+    assert measured.calibration_error() == pytest.approx(by_hand / len(found))
 
 
 def test_each_position_is_given_to_the_net_nearest_to_the_movers_rating(data: Data) -> None:
@@ -107,9 +91,7 @@ def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_ra
     result = np.array([0, 0, 1, 2, -1])
     knows = np.eye(3)[np.maximum(result, 0)]
     nothing = np.zeros(5)
-    rank, phase = nothing.astype(np.int64), nothing.astype(object)
-    fit = Calibration(1.0, 0.0, 0.0, 0.0, False)
-    measured = Measured(rank, nothing, nothing, nothing, phase, result, knows, nothing, nothing, fit)
+    measured = Measured(nothing.astype(np.int64), nothing, nothing, nothing, result, knows, nothing)
     brier = measured.brier()
     assert brier is not None
     assert brier[0] == 0
