@@ -1,7 +1,7 @@
 """Checkpoint → ONNX and contract: `python -m training.export RUN.toml models/NAME --hardware "…"`.
 
-Writes the network as floats, compared with torch, and as 8-bit integers by the service's own quantisation on games of
-the validation split. The integers are NAME if they are within its limits; the other variant stands beside.
+Writes the network as floats, compared with torch. `movemask models quantize` makes integers of it, and
+`python -m training.sweeps` says whether they show.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ import argparse
 import datetime
 import hashlib
 import json
-import tempfile
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +18,7 @@ import onnxruntime as ort
 import tomlkit
 import torch
 
-from movemask.cli.quantisation_text import quantisation_table
-from movemask.network.registry import load_registry
 from movemask.numeric.calibration import fitted_temperature
-from movemask.quantisation.judgement import Limits
-from movemask.quantisation.positions import sets
-from movemask.quantisation.processor import REDUCED, weights_for
-from movemask.quantisation.run import Quantised, quantised
 from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run
@@ -35,17 +26,15 @@ from training.data import PROGRESS
 from training.maia3 import LICENCE, SOURCE
 from training.network import Network
 from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats
-from training.pgn import write_pgn
 from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
-QUANTISED_GAMES = 500  # of the validation split, that the integers are made and judged on
-COMPARED = 16384  # validation positions that the variants are compared on
+COMPARED = 256  # validation positions
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
 
 
 def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
-    """Writes NAME.onnx, its other variant, their TOML files and NAME.sample.npz."""
+    """Writes NAME.onnx, NAME.toml and, into the run's folder, NAME.sample.npz."""
     state = checkpoints.load(run.folder)
     if state is None:
         raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
@@ -54,50 +43,32 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
     fitted = _cooled(network, run)
     split = dataset.load(replace(run.data, opening_share=1.0), "validation", run.seed)
     rows = np.random.default_rng(run.seed).permutation(len(split))[:COMPARED].astype(np.int64)
-    validation = gathered(split, rows)
     target.parent.mkdir(parents=True, exist_ok=True)
-    made = {name: run.folder / f"{name}.onnx" for name in ("fp32", "int8")}
-    write_floats(network, gathered(split, rows[:64]), made["fp32"])
-    difference = _difference(network, made["fp32"], gathered(split, rows[:256]))
+    file = target.with_suffix(".onnx")
+    write_floats(network, gathered(split, rows[:64]), file)
+    difference = _difference(network, file, gathered(split, rows))
     if not difference <= TOLERANCE:
         raise SystemExit(f"the ONNX file differs from torch by {difference}")
-    card = partial(_write_contract, run=run, state=state, network=network, hardware=hardware, purpose=purpose)
-    integers = _quantised(made["fp32"], card, run)
-    made["int8"].write_bytes(integers.onnx)
-    excess = integers.excess(Limits())
-    default = "fp32" if excess else "int8"
-    top1 = {name: _top1(file, validation) for name, file in made.items()}
-    feeds = feeds_of(gathered(split, rows[:32]))
-    cost = microseconds(made, dict.fromkeys(made, feeds))
-    for name, file in made.items():
-        print(f"{name}: top-1 {top1[name]:.4f}, {cost[name]:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB")
-        placed = target if name == default else target.with_name(f"{target.name}-{name}")
-        placed.with_suffix(".onnx").write_bytes(file.read_bytes())
-        figures = {
-            "weights": name,
-            "top1_validation": round(top1[name], 4),
-            "microseconds": round(cost[name], 1),
-            "microseconds_what": "a position, batch of 32, one thread, the variants taken in turn",
-            "temperature_within": round(fitted, 4),
-        }
-        if name == "int8":
-            figures |= {
-                "quantised_kl": round(integers.judgement.kl, 5),
-                "quantised_flips": round(integers.judgement.flips, 4),
-            }
-        card(placed, figures=figures)
+    cost = microseconds({"": file}, {"": feeds_of(gathered(split, rows[:32]))})[""]
+    figures = {
+        "weights": "fp32",
+        "microseconds": round(cost, 1),
+        "microseconds_what": "CPU time a position, batch of 32, one thread",
+        "temperature_within": round(fitted, 4),
+    }
+    _write_contract(target, run, state, network, hardware, purpose, figures)
     _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
-    print(f"{default} is {target.name}{', for ' + '; '.join(excess) if excess else ''}")
-    print(f"the floats are within {difference:.2g} of torch")
+    print(f"{cost:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB, within {difference:.2g} of torch")
 
 
 @torch.no_grad()
 def _cooled(network: Network, run: Run) -> float:
     """Fits a temperature to the moves played in validation positions and builds it into the policy; the temperature.
 
-    A network that learned from teachers who saw the game's history is surer than the position alone allows.
+    A network whose teacher saw the game so far is surer than the last moves alone allow. Half of the positions are
+    given without them, as in training.
     """
-    batch = held_out(run)
+    batch = held_out(run).without_moves(slice(None, None, 2))
     assert batch.legal is not None
     rows, slots = np.nonzero(batch.legal.numpy())
     logits = torch.cat([network(*batch.part(slice(i, i + 512)).inputs())[0] for i in range(0, len(batch.slot), 512)])
@@ -112,41 +83,11 @@ def _cooled(network: Network, run: Run) -> float:
     return fitted.temperature
 
 
-def _quantised(floats: Path, card: Callable[..., None], run: Run) -> Quantised:
-    """The floats as integers of seven bits, with which processors without VNNI give the same numbers as the others."""
-    with tempfile.TemporaryDirectory() as folder:
-        placed = Path(folder) / "floats"
-        placed.with_suffix(".onnx").write_bytes(floats.read_bytes())
-        card(placed, figures={"weights": "fp32"})
-        games = Path(folder) / "validation.pgn"
-        write_pgn(run.data, games, QUANTISED_GAMES)
-        model = load_registry(Path(folder), placed.name, threads=1).get(placed.name)
-        known = sets(model, [str(games)])
-        result = quantised(model, placed.with_suffix(".onnx"), known, weights_for(REDUCED), Limits(), print)
-    print(quantisation_table(result, Limits()))
-    return result
-
-
-def _session(file: Path) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    return ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-
-
-def _top1(file: Path, batch: Batch) -> float:
-    """Share of positions whose likeliest slot, legal or not, was played: enough to compare variants by."""
-    session, feeds, hits = _session(file), feeds_of(batch), 0
-    for start in range(0, len(batch.slot), 512):
-        part = {name: array[start : start + 512] for name, array in feeds.items()}
-        logits = session.run(["logits"], part)[0]
-        hits += int((logits.argmax(1) == batch.slot[start : start + 512].numpy()).sum())
-    return hits / len(batch.slot)
-
-
 @torch.no_grad()
 def _difference(network: Network, file: Path, batch: Batch) -> float:
     logits, value = network(*batch.inputs())
-    found = _session(file).run(list(OUTPUTS), feeds_of(batch))
+    session = ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    found = session.run(list(OUTPUTS), feeds_of(batch))
     expected = (logits.numpy(), torch.softmax(value, 1).numpy())
     return max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True))
 
@@ -244,7 +185,8 @@ def main() -> None:
     parser.add_argument("target", type=Path, help="such as models/movemask-4")
     parser.add_argument("--hardware", required=True, help="what it was trained on")
     parser.add_argument(
-        "--purpose", default="The move that a human of a given lichess rating plays, from the position alone."
+        "--purpose",
+        default="The move that a human of a given lichess rating plays, from position and last moves.",
     )
     arguments = parser.parse_args()
     export(load_run(arguments.run), arguments.target, arguments.hardware, arguments.purpose)

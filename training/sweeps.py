@@ -1,9 +1,15 @@
-"""Policies along the ratings: whether they are smooth, and whether two networks' are the same."""
+"""Policies along the ratings: whether they are smooth, and whether two networks' are the same.
+
+`python -m training.sweeps RUN.toml models/NAME models/NAME-int8` says how far integers are from the floats where people
+look: in the commonest positions and as many from the middle of games, at every rating.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import chess
 import numpy as np
@@ -13,11 +19,14 @@ from movemask.board.position import Elo, Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.model import Model
 from movemask.pipeline import evaluate_positions
-from training.config import Data
-from training.samples import held_out_games
+from training.config import Data, load_run
+from training.measure import loaded
+from training.samples import held_out_games, samples
 from training.shards import EN_PASSANT, VOCABULARY
 
 RATINGS = range(800, 2501, 100)
+SWEPT = 100  # of the commonest positions, and as many from the middle of games
+LARGEST, MEAN = 0.03, 0.003  # differences of a move's probability that do not show
 PLIES = 12  # of a game, in which the commonest positions are looked for
 
 Curves = list[NDArray[np.float64]]  # of each position, [ratings, moves]
@@ -58,3 +67,24 @@ def _position(line: Sequence[int]) -> Position:
     for ply in line:
         board.push(vocabulary(VOCABULARY).move(ply & (EN_PASSANT - 1), board))
     return Position(board)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="how far two networks are apart along the ratings")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml, for its shards")
+    parser.add_argument("models", type=Path, nargs=2, help="such as models/movemask-4 models/movemask-4-int8")
+    arguments = parser.parse_args()
+    run = load_run(arguments.run)
+    later = samples(run.data, "validation", 1, run.seed)[:SWEPT]
+    swept = [*commonest(run.data, SWEPT), *(sample.position for sample in later)]
+    largest, mean = apart(*(curves(loaded(model), swept) for model in arguments.models))
+    within = largest <= LARGEST and mean <= MEAN
+    print(
+        f"{len(swept)} positions at {len(RATINGS)} ratings: a move's probability differs by {largest:.3f} at most "
+        f"(limit {LARGEST}) and {mean:.4f} on average ({MEAN}): {'within' if within else 'beyond'} the limits"
+    )
+
+
+if __name__ == "__main__":
+    main()
