@@ -106,11 +106,12 @@ def test_every_endpoint_is_listed() -> None:
 
 
 def test_every_metric_is_listed_with_its_labels() -> None:
-    listed = {name.removesuffix("_total") for name in first_column(doc("metrics.md"))}
+    section = doc("operations.md").split("## Metrics\n")[1].split("\n## ")[0]
+    listed = {name.removesuffix("_total") for name in first_column(section)}
     made = [metric for metric in vars(Metrics()).values() if hasattr(metric, "_labelnames")]
     assert {metric._name for metric in made} == listed
     for metric in made:
-        row = next(line for line in doc("metrics.md").splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
+        row = next(line for line in section.splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
         assert tuple(re.findall(r"`(\w+)`", row.split("|")[2])) == metric._labelnames
 
 
@@ -155,7 +156,9 @@ def test_every_option_of_the_engine_is_listed() -> None:
 
 def test_every_alert_is_listed() -> None:
     rules = (ROOT / "monitoring" / "alerts.yml").read_text()
-    assert set(re.findall(r"- alert: (\w+)", rules)) == first_column(doc("watching.md"))
+    assert set(re.findall(r"- alert: (\w+)", rules)) == first_column(
+        doc("operations.md").split("## Alerts\n")[1].split("\n## ")[0]
+    )
 
 
 def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serve) -> None:

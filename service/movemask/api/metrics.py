@@ -1,4 +1,4 @@
-"""Prometheus metrics of one app, listed in docs/metrics.md (a test compares). No label holds a FEN or a move.
+"""Prometheus metrics of one app, listed in docs/operations.md (a test compares). No label holds a FEN or a move.
 
 With several worker processes (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker
 reports all of them.
