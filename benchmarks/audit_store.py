@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from movemask.board.boards import Phase
-from movemask.leakage.causes import Cause
-from movemask.leakage.kinds import ALWAYS, KINDS
-from movemask.leakage.record import AuditRecord, Figure, IllegalMass, Leakage
-from movemask.leakage.traits import Traits
-from movemask.store.figures import Figures, Span
-from movemask.store.store import Store
+from movemask.leakage.causes import CAUSES, Cause
+from movemask.leakage.explain import Explained
+from movemask.leakage.kinds import MEASURED, Plan
+from movemask.leakage.measure import Measured
+from movemask.leakage.table import AuditTable, LeakageColumns
+from movemask.store.reader import Figures, Span
+from movemask.store.writer import Store
 
 BATCH = 2000
 MONTH = 30 * 86_400.0
@@ -79,8 +79,8 @@ def _fill(store: Store, positions: int, share: float) -> tuple[float, float]:
     batches = positions // BATCH
     for number in tqdm(range(batches), unit=" batches"):
         at = begin + MONTH * number / batches
-        records = _records(rng, BATCH, at, MONTH / batches, everything=rng.random() < share)
-        took.append(_timed(lambda records=records: store.write(records)))  # type: ignore[misc]
+        table = _table(rng, BATCH, at, MONTH / batches, everything=rng.random() < share)
+        took.append(_timed(lambda table=table: store.write(table)))  # type: ignore[misc]
         if number % 500 == 499:
             store.prune()
     store.prune()
@@ -93,42 +93,42 @@ def _flush(store: Store) -> float:
     took = []
     for number in range(25):
         few, all_kinds = (
-            _records(rng, size, time.time() + number, 0.4, everything=everything)
+            _table(rng, size, time.time() + number, 0.4, everything=everything)
             for size, everything in zip(FLUSH, (False, True), strict=True)
         )
         started = time.thread_time()
-        store.write(few + all_kinds)
+        store.write(few)
+        store.write(all_kinds)
         took.append(1e3 * (time.thread_time() - started))
     return statistics.median(took)
 
 
-def _records(rng: np.random.Generator, count: int, at: float, seconds: float, *, everything: bool) -> list[AuditRecord]:
+def _table(rng: np.random.Generator, count: int, at: float, seconds: float, *, everything: bool) -> AuditTable:
     """A batch of made-up positions, their leakage spread over nine powers of ten."""
-    kinds = KINDS if everything else ALWAYS
-    leaked = 10 ** rng.uniform(-9, 0, (count, len(kinds)))
-    phases, causes = list(Phase), list(Cause)
-    records = []
-    for row, (when, moves, elo) in enumerate(
-        zip(np.sort(rng.random(count)), rng.integers(1, 60, count), rng.integers(800, 2600, count), strict=True)
-    ):
-        own = leaked[row].tolist()
-        records.append(
-            AuditRecord(
-                time=at + seconds * float(when),
-                model="net",
-                digest="sha256:" + "0" * 64,
-                trained_with_mask=False,
-                fen=f"r1bqkb1r/pppp1ppp/2n2n2/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4 {rng.integers(1e9)}",
-                chess960=False,
-                traits=Traits(("white", "black")[row % 2], row % 10 == 0, phases[row % 3], int(moves), float(elo)),
-                leakage=Leakage(
-                    {kind: Figure(value, value > 0.5, value) for kind, value in zip(kinds, own, strict=True)},
-                    (IllegalMass("e1g1", own[0], Cause.CASTLING_PATH),),
-                    {causes[row % 11]: own[0] / 2, causes[row % 7]: own[0] / 3},
-                ),
-            )
-        )
-    return records
+    kinds = MEASURED if everything else Plan().always
+    leaked = 10 ** rng.uniform(-9, 0, (len(kinds), count))
+    by_cause = np.zeros((count, len(CAUSES)))
+    by_cause[np.arange(count), rng.integers(0, 7, count)] = leaked[0] / 3
+    by_cause[np.arange(count), rng.integers(7, len(CAUSES), count)] = leaked[0] / 2
+    castling = np.full(count, CAUSES.index(Cause.CASTLING_PATH))
+    fen = "r1bqkb1r/pppp1ppp/2n2n2/4p3/2B1P3/5N2/PPPP1PPP/RNBQK2R w KQkq - 4"
+    return AuditTable(
+        model="net",
+        digest="sha256:" + "0" * 64,
+        trained_with_mask=False,
+        times=at + seconds * np.sort(rng.random(count)),
+        fens=[f"{fen} {number}" for number in rng.integers(10**9, size=count).tolist()],
+        chess960=np.zeros(count, dtype=np.bool_),
+        elos=rng.integers(800, 2600, count).astype(np.float64),
+        columns=LeakageColumns(
+            {kind: Measured(own, own > 0.5, own) for kind, own in zip(kinds, leaked, strict=True)},
+            Explained(by_cause, np.arange(count + 1), ["e1g1"] * count, leaked[0], castling),
+            phases=np.arange(count) % 3,
+            black=np.arange(count) % 2 == 1,
+            in_check=np.arange(count) % 10 == 0,
+            legal_moves=rng.integers(1, 60, count),
+        ),
+    )
 
 
 def _timed(run: Callable[[], object]) -> float:

@@ -163,12 +163,12 @@ def driver_once(files: int, positions: int) -> None:
     """One line of `driver`: every file is planned, and every chunk counted and tallied."""
     import numpy as np
 
+    from movemask.audit.cells import ALL, Cell
+    from movemask.audit.cells import Key as CellKey
     from movemask.audit.cluster import RaySpread
     from movemask.audit.tally import ModelTally, Tally
     from movemask.leakage.kinds import KINDS
     from movemask.leakage.traits import DIMENSIONS, groups
-    from movemask.store.cells import ALL, Cell
-    from movemask.store.cells import Key as CellKey
 
     chunks = max(files, positions // POSITIONS)
     each = chunks // files

@@ -13,14 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from movemask.board.boards import phases_of
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.leakage.kinds import KINDS, SERVED, Plan
 from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer
-from movemask.leakage.traits import Traits
+from movemask.leakage.table import LeakageColumns, columns_of
 from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
@@ -82,10 +80,9 @@ def _costs(model: Model, positions: list[Position], size: int) -> dict[str, floa
     for kind in KINDS:
         costs[f"`{kind}`"] = timed(_check if kind == SERVED else lambda one, kind=kind: measured(one, kind))
     costs["all at once, `served` aside"] = timed(lambda one: measured(one, *KINDS))
-    costs[f"`raw`, and illegal moves above {least} with their causes"] = timed(
-        lambda one: explained(_fresh(one).heavy(least), one.batch.boards, words, _legal(one.batch))
+    costs[f"`raw`, illegal moves above {least} with their causes, phase and the other groups"] = timed(
+        lambda one: _columns(one, least)
     )
-    costs["phase, check and the other groups"] = timed(_traits)
     costs["the network itself"] = timed(lambda one: model.evaluate(one.batch))
     return costs
 
@@ -107,10 +104,9 @@ def _check(one: Evaluated) -> None:
         check_answer(position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
 
 
-def _traits(one: Evaluated) -> list[Traits]:
-    batch = one.batch
-    rows = zip(batch.positions, batch.in_check.tolist(), phases_of(batch.boards), batch.counts.tolist(), strict=True)
-    return [Traits(position.turn, in_check, phase, count, None) for position, in_check, phase, count in rows]
+def _columns(one: Evaluated, least: float) -> LeakageColumns:
+    batch, heavy = one.batch, _fresh(one).heavy(least)
+    return columns_of(batch.boards, batch.in_check, batch.codes, batch.indptr, {}, heavy, one.model.vocabulary)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import vocabulary
-from movemask.leakage.audited import Audited
+from movemask.leakage.table import Audited
 from movemask.network.batch import Batch
 from movemask.network.contract import Contract
 from movemask.network.model import Model, expected_tensors
@@ -99,11 +99,13 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
     return Model(name, "sha256:" + "1" * 64, terms, FixedSession(terms, logits))
 
 
-def no_audit(audited: Sequence[Audited]) -> None:
+def no_audit(audited: Sequence[Audited], tickets: Sequence[int]) -> None:
     """Records nothing."""
 
 
-def pipeline(model: Model, record: Callable[[Sequence[Audited]], None] = no_audit, **settings: Any) -> Pipeline:
+def pipeline(
+    model: Model, record: Callable[[Sequence[Audited], Sequence[int]], None] = no_audit, **settings: Any
+) -> Pipeline:
     """A pipeline on a model; it audits nothing unless told where to."""
     usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}
     return Pipeline(model, record, **{**usual, **settings})

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from movemask.errors import StoreError
-from movemask.store.store import Store
+from movemask.store.writer import Store
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
 from tests.networks import write_fake

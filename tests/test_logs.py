@@ -153,7 +153,6 @@ def test_parent_and_workers_log_the_same_json(models: Path, workers: str) -> Non
         assert stopped(process) == 0
     lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]
     assert all(re.fullmatch(TIME, line["time"]) for line in lines)
-    assert not [line for line in lines if line["logger"].startswith("alembic")]
     assert any("listening on http" in line["message"] for line in lines)
     access = {line["route"]: line for line in lines if line["logger"] == "access"}
     assert {route: (line["status"], line["positions"]) for route, line in access.items() if route != "/readyz"} == {

@@ -8,22 +8,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import chess
+import numpy as np
 import pytest
 
-from movemask.api.metrics import Metrics
+from movemask.api.metrics import Metrics, _observe_all
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
-from movemask.leakage.audited import Audited
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
-from movemask.leakage.record import AuditRecord, Figure
+from movemask.leakage.table import Audited, AuditTable
 from movemask.network.batch import Batch
 from movemask.network.model import Outputs
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.store.recorder import Recorder
-from movemask.store.store import Store
+from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
-from tests.store.records import record
+from tests.store.records import joined, record
 
 E2E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR"
 D2D4 = "rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR"
@@ -47,15 +47,15 @@ def unwritable() -> Query:
 def test_an_answer_that_cannot_be_recorded_costs_its_own_record_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made: list[AuditRecord] = []
+    made: list[AuditTable] = []
     store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100, on_records=made.extend)
+    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100, on_table=made.append)
     asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, max_batch=8, max_waiting=100)
     outcomes = answered(asked, [Query(moves=("e2e4",)), unwritable(), Query(moves=("d2d4",))])
     assert [isinstance(outcome, MovemaskError) for outcome in outcomes] == [False] * 3
     recorder.close()
     store.close()
-    assert [one.fen.split()[0] for one in made] == [E2E4, D2D4]
+    assert [fen.split()[0] for table in made for fen in table.fens] == [E2E4, D2D4]
     assert recorder.dropped == 1
     assert "an audit record cannot be made" in caplog.text
 
@@ -82,13 +82,17 @@ def test_what_is_answered_is_expected_by_the_audit_before_its_caller_knows() -> 
     def write(answer: Answer) -> None:
         told.append("written")
 
-    def keep(audited: Sequence[Audited]) -> None:
-        told.append(f"audited {sum(map(len, audited))}")
+    def expect(positions: int) -> int:
+        told.append(f"expected {positions}")
+        return 7
 
-    asked = pipeline(fake_model(), keep, expect=lambda positions: told.append(f"expected {positions}"))
+    def keep(audited: Sequence[Audited], tickets: Sequence[int]) -> None:
+        told.append(f"audited {sum(map(len, audited))} of tickets {tickets}")
+
+    asked = pipeline(fake_model(), keep, expect=expect)
     asyncio.run(asked.evaluate([Query(), Query(fen="x"), Query(fen="7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")], write))
     asked.close()
-    assert told == ["expected 1", "written", "written", "audited 1"]
+    assert told == ["expected 1", "written", "written", "audited 1 of tickets [7]"]
 
 
 def test_what_is_wrong_with_one_query_is_its_own_error_and_the_others_are_answered() -> None:
@@ -121,10 +125,25 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
 def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     metrics = Metrics()
     good = record(0.25, causes={Cause.BLOCKED: 0.25})
-    bad = [record(math.nan), record(math.inf), record(-1.0), record(causes={Cause.BLOCKED: math.nan})]
-    bad.append(record(more={"rounded": Figure(object())}))  # type: ignore[arg-type]
-    metrics.audited([good, *bad, good])
+    bad = [record(None), record(math.inf), record(-1.0), record(0.25, causes={Cause.BLOCKED: math.nan})]
+    for table in (good, *bad, *joined([good, record(0.5, more={}), *bad])):
+        metrics.audited(table)
     text = metrics.exposition().decode()
-    assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 0.5' in text
+    assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
     assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text
     assert "NaN" not in text
+
+
+def test_many_observations_at_once_are_what_each_alone_would_be() -> None:
+    values = [0.0, 1e-6, 2e-6, 0.3, 0.30001, 0.99, 1.0, 1.0000001]
+    one_by_one, at_once = Metrics(), Metrics()
+    for value in values:
+        one_by_one.leakage.labels("net", "raw", "false").observe(value)
+    _observe_all(at_once.leakage.labels("net", "raw", "false"), np.array(values))
+
+    def shown(metrics: Metrics) -> list[str]:
+        return [line for line in metrics.exposition().decode().splitlines() if line.startswith("movemask_leakage_")]
+
+    assert [one for one in shown(at_once) if "created" not in one] == [
+        one for one in shown(one_by_one) if "created" not in one
+    ]

@@ -22,11 +22,12 @@ import numpy as np
 from movemask.board.moves import uci_of
 from movemask.board.position import Draw, Elo, Position, draw_of
 from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, ServedLeakage
-from movemask.leakage.audited import Audited
+from movemask.leakage.causes import Cause
+from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.reasons import Explained, explained
 from movemask.leakage.served import check_answer
+from movemask.leakage.table import Audited
 from movemask.network.batch import Batch
 from movemask.network.model import Model, Outputs
 from movemask.network.queue import Delivery, Queue
@@ -227,15 +228,15 @@ class Answer:
         assert self.evaluated is not None
         return self.evaluated.policies.statistics(self.row, self.rule.temperature)
 
-    def illegal(self, named: int) -> Explained:
+    def illegal(self, named: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
         """What plain softmax gives to illegal moves: the heaviest `named`, and all of it by cause."""
         assert self.evaluated is not None
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
-        own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, np.array([0, len(slots)]))
-        legal = [batch.codes[batch.legal(row)]]
-        (found,) = explained(own.heavy(0.0), batch.boards.rows([row]), self.model.vocabulary, legal, named)
-        return found
+        indptr = np.array([0, len(slots)])
+        own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
+        legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
+        return explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
 
     def sample(self, seed: int) -> int:
         """Index in `policy` of a randomly drawn move; the same seed draws the same move."""
@@ -245,7 +246,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A batch that was answered, as the follow-up needs it: `rows` are the answers of the evaluated batch."""
+    """A batch that was answered, as the follow-up needs it: `rows` are the answers of the evaluated batch, and `ticket`
+    is the recorder's for them."""
 
     statuses: list[str]
     evaluated: Evaluated | None = None
@@ -253,6 +255,7 @@ class _Done:
     waited: Sequence[float] = ()
     waiting: int = 0
     time: float = 0.0
+    ticket: int = 0
 
 
 class Events:
@@ -282,8 +285,8 @@ class Pipeline:
 
     Parameters
     ----------
-    record : takes batches to be audited, and returns at once; none if they could not be made
-    expect : called on the same thread before the answers go out, with how many positions `record` is about to get
+    record : takes batches to be audited, none if they could not be made, and their tickets; returns at once
+    expect : called before answers go out with how many there are; returns the ticket for `record`
     max_batch, max_waiting : limits of the queue, in positions
     max_seconds : limit of the time that queries may wait; None for none
     max_moves : limit of `Query.moves`
@@ -294,9 +297,9 @@ class Pipeline:
     def __init__(
         self,
         model: Model,
-        record: Callable[[Sequence[Audited]], None],
+        record: Callable[[Sequence[Audited], Sequence[int]], None],
         *,
-        expect: Callable[[int], None] = lambda positions: None,
+        expect: Callable[[int], int] = lambda positions: 0,
         max_batch: int,
         max_waiting: int,
         max_seconds: float | None = None,
@@ -400,10 +403,10 @@ class Pipeline:
         statuses = [one.status for one in answers if isinstance(one, Answer)]
         if evaluated is None:  # nothing to audit
             return answers, _Done(statuses)
-        self._expect(len(rows))
         places = [read[row][0] for row in rows]
         audited, own = [answers[place] for place in places], [waited[place] for place in places]
-        return answers, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time())
+        ticket = self._expect(sum(isinstance(answer, Answer) for answer in audited))
+        return answers, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time(), ticket)
 
     def _follow_up(self, done: Sequence[_Done]) -> None:
         """What is left to do once the replies are out: event counts, and the audit, many batches at once."""
@@ -420,7 +423,7 @@ class Pipeline:
                     by_kinds[self._plan.drawn(self._random.random())].append(one)
             audited = [self._audited(kinds, batches) for kinds, batches in by_kinds.items()]
         finally:
-            self._record(audited)
+            self._record(audited, [one.ticket for one in done if one.evaluated is not None])
 
     def _read(self, query: Query) -> tuple[Position, Normalisation]:
         """The position of a query, and its rule with the temperature resolved to a number."""
@@ -453,12 +456,13 @@ class Pipeline:
         unmasked = LogitBatch.joined([one.unmasked for one in evaluated])
         model, answers = self.model, [answer for one in done for answer in one.rows]
         elos = [answer.query.elo if isinstance(answer, Answer) else None for answer in answers]
-        return Audited(
-            times=[one.time for one in done for _ in one.rows],
+        audited = Audited(
             model=model.name,
             digest=model.digest,
             trained_with_mask=model.trained_with_mask,
             vocabulary=model.vocabulary,
+            times=np.repeat([one.time for one in done], [len(one.rows) for one in done]),
+            elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
             positions=batch.positions,
             boards=batch.boards,
             in_check=batch.in_check,
@@ -466,6 +470,6 @@ class Pipeline:
             indptr=batch.indptr,
             measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             heavy=unmasked.heavy(self._plan.least),
-            elos=[None if elo is None else elo.self for elo in elos],
-            unanswered=frozenset(row for row, answer in enumerate(answers) if not isinstance(answer, Answer)),
         )
+        answered = np.array([isinstance(answer, Answer) for answer in answers])
+        return audited if answered.all() else audited.rows(np.flatnonzero(answered))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from movemask.errors import SettingsError, UnknownModel
-from movemask.leakage.kinds import ALWAYS, KINDS, Plan
-from movemask.leakage.record import AuditRecord
+from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
+from movemask.leakage.table import AuditTable
 from movemask.network.cache import Cache, CachedNetwork
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
@@ -16,9 +16,9 @@ from movemask.network.registry import Registry
 from movemask.pipeline import Events, Pipeline
 from movemask.serving import Serving
 from movemask.settings import Settings
-from movemask.store.figures import Figures
+from movemask.store.reader import Figures
 from movemask.store.recorder import Recorder
-from movemask.store.store import Store
+from movemask.store.writer import Store
 
 
 class RuntimeEvents(Events):
@@ -30,8 +30,8 @@ class RuntimeEvents(Events):
     def audit_waits(self, waiting: int, dropped: int) -> None:
         """The audit backlog changed: `waiting` records are not written yet, `dropped` were just lost."""
 
-    def audited(self, records: Sequence[AuditRecord]) -> None:
-        """Audit records were made of answered batches."""
+    def audited(self, table: AuditTable) -> None:
+        """Answered positions of one network were audited."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def running(
         flush_seconds=settings.audit_flush_seconds,
         max_waiting=settings.audit_buffer,
         on_waiting=events.audit_waits,
-        on_records=events.audited,
+        on_table=events.audited,
     )
     cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
     serving: Serving | None = None
@@ -129,10 +129,11 @@ def running(
 def audit_plan(settings: Settings) -> Plan:
     """What is measured by these settings. Raises SettingsError for an unknown kind."""
     named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
-    chosen = set(KINDS) if named == ["all"] else {*named, *ALWAYS}
+    chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
     unknown = sorted(chosen - set(KINDS))
     if unknown:
         known = ", ".join(KINDS)
         raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
-    always = tuple(kind for kind in KINDS if kind in chosen)
+    sources = {DERIVED.get(kind, kind) for kind in chosen}
+    always = tuple(kind for kind in MEASURED if kind in sources)
     return Plan(always, settings.audit_share, settings.audit_cause_threshold)

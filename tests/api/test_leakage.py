@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask import evaluation
+from movemask import pipeline
 from movemask.api.app import create_app
 from movemask.api.routers.leakage import By
 from movemask.api.services import Services
@@ -202,7 +202,7 @@ def test_figures_by_group(client: TestClient) -> None:
     for by, groups in expected.items():
         model = client.get("/v1/leakage", params={"by": by}).json()["models"]["fake"]
         assert {group: found["positions"] for group, found in model["by"][by].items()} == groups
-        assert set(next(iter(model["by"][by].values()))["kinds"]) == {"raw", "multiplied", "served"}
+        assert set(next(iter(model["by"][by].values()))["kinds"]) == {"raw", "multiplied", "unnormalised", "served"}
     assert "by" not in client.get("/v1/leakage", params={"by": "model"}).json()["models"]["fake"]
 
 
@@ -367,7 +367,7 @@ def mistaken_policies(codes: Index, logits: Float, indptr: Index, rules: Sequenc
 
 
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "policies", mistaken_policies)
+    monkeypatch.setattr(pipeline, "policies", mistaken_policies)
     answer = client.post("/v1/policy", json={"moves": []})
     assert answer.status_code == 500
     assert answer.json()["type"] == "urn:movemask:problem:served-leakage"

@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.errors import StoreError
-from movemask.store.figures import Figures
+from movemask.store.reader import Figures
 from tests.conftest import Serve
 from tests.networks import write_fake
 

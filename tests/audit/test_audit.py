@@ -19,13 +19,13 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
+from movemask.audit.cells import QUANTILES
 from movemask.board.position import Elo, Position
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.settings import shipped_models
-from movemask.store.cells import QUANTILES
 from tests.audit.audits import GAMES, MAIA, audited, fens, run, summarised, table_of
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from movemask.audit.cells import QUANTILES
 from movemask.audit.summary import Threshold
 from movemask.errors import AuditError
-from movemask.store.cells import QUANTILES
 from tests.audit.audits import GAMES, audited, fens, run, summarised, table_of
 from tests.networks import write_fake
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.encoding.vocabulary import Vocabulary
-from movemask.leakage.audited import Audited, records_of
-from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.record import Leakage
+from movemask.leakage.causes import Cause
+from movemask.leakage.explain import IllegalMass
+from movemask.leakage.measure import Figure, LogitBatch, measure
+from movemask.leakage.table import Audited
 
 
 def audited(
@@ -31,7 +33,7 @@ def audited(
     assert not refused.any()
     unmasked = LogitBatch(logits, slots, legal.indptr)
     return Audited(
-        times=[1_000.0 + row for row in range(len(positions))],
+        times=np.arange(len(positions), dtype=np.float64),
         model=model,
         digest="sha256:" + "0" * 64,
         trained_with_mask=False,
@@ -43,8 +45,25 @@ def audited(
         indptr=legal.indptr,
         measured=measure(kinds, unmasked, words, boards.black),
         heavy=unmasked.heavy(least),
-        elos=[None] * len(positions),
+        elos=np.full(len(positions), np.nan),
     )
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What is recorded of one position."""
+
+    figures: dict[str, Figure]
+    illegal: tuple[IllegalMass, ...]
+    causes: dict[Cause, float]
+
+    @property
+    def raw(self) -> float | None:
+        return self.figures["raw"].leaked
+
+    @property
+    def multiplied(self) -> float | None:
+        return self.figures["multiplied"].leaked
 
 
 def leakages(
@@ -56,4 +75,8 @@ def leakages(
     least: float = 1e-3,
 ) -> list[Leakage]:
     """What is recorded of each position."""
-    return [record.leakage for record in records_of(audited(positions, words, logits, kinds=kinds, least=least))]
+    columns = audited(positions, words, logits, kinds=kinds, least=least).table().columns
+    return [
+        Leakage({kind: one.figure(row) for kind, one in columns.measured.items()}, *columns.explained.of(row))
+        for row in range(len(positions))
+    ]

@@ -14,12 +14,11 @@ from scipy.special import softmax
 
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
-from movemask.leakage import measure
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
-from movemask.leakage.measure import LogitBatch
-from movemask.leakage.record import Figure
+from movemask.leakage.measure import Figure, LogitBatch, measure
 from movemask.numeric.gather import ragged_of_mask
+from movemask.numeric.ragged import Float, Index
 from tests.leakage.batches import leakages
 from tests.leakage.counterfactual import multiplied_softmax
 
@@ -50,30 +49,36 @@ def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied:
     return shares
 
 
+def raw(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
+    return LogitBatch(logits, slots, indptr).raw().leaked
+
+
+def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
+    return LogitBatch(logits, slots, indptr).multiplied().leaked
+
+
 @given(batches())
 def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     logits, mask = batch
     slots, indptr = ragged_of_mask(mask)
-    np.testing.assert_allclose(measure.raw(logits, slots, indptr), exactly(*batch, multiplied=False), rtol=1e-11)
-    np.testing.assert_allclose(measure.multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
+    np.testing.assert_allclose(raw(logits, slots, indptr), exactly(*batch, multiplied=False), rtol=1e-11)
+    np.testing.assert_allclose(multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
 
 
 @given(batches(), st.floats(-100, 100))
 def test_a_constant_changes_multiplied_but_not_raw(batch: Batch, constant: float) -> None:
     logits, mask = batch
     slots, indptr = ragged_of_mask(mask)
-    np.testing.assert_allclose(
-        measure.raw(logits + constant, slots, indptr), measure.raw(logits, slots, indptr), rtol=1e-9
-    )
+    np.testing.assert_allclose(raw(logits + constant, slots, indptr), raw(logits, slots, indptr), rtol=1e-9)
     if (~mask).any() and constant >= 1:
-        assert (measure.multiplied(logits + constant, slots, indptr) <= measure.multiplied(logits, slots, indptr)).all()
+        assert (multiplied(logits + constant, slots, indptr) <= multiplied(logits, slots, indptr)).all()
 
 
 def test_the_known_mistake() -> None:
     logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
     mask = np.array([[True, False, True, True, False]])
     slots, indptr = ragged_of_mask(mask)
-    assert measure.multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
+    assert multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
     mistaken = multiplied_softmax(logits, mask)
     np.testing.assert_allclose(mistaken, [[0.5080, 0.1477, 0.0763, 0.1203, 0.1477]], atol=5e-5)
 
@@ -83,17 +88,17 @@ def test_multiplied_is_what_the_mistaken_policy_puts_on_illegal_slots(batch: Bat
     logits, mask = batch
     slots, indptr = ragged_of_mask(mask)
     on_illegal = np.where(mask, 0.0, multiplied_softmax(logits, mask)).sum(axis=1)
-    np.testing.assert_allclose(measure.multiplied(logits, slots, indptr), on_illegal, rtol=1e-10)
+    np.testing.assert_allclose(multiplied(logits, slots, indptr), on_illegal, rtol=1e-10)
 
 
 def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
     mask = np.array([[True, True]])
     slots, indptr = ragged_of_mask(mask)
-    assert measure.raw(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
-    assert measure.multiplied(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
+    assert raw(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
+    assert multiplied(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
     half = np.array([[0.0, -np.inf]])
     slots, indptr = ragged_of_mask(np.array([[True, False]]))
-    assert measure.raw(half, slots, indptr).tolist() == [0.0]
+    assert raw(half, slots, indptr).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -116,7 +121,7 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
 def test_float16_logits_are_summed_in_float64() -> None:
     logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
     slots, indptr = np.arange(20), np.array([0, 20])
-    assert measure.raw(logits, slots, indptr)[0] == pytest.approx(1860 / 1880, rel=1e-12)
+    assert raw(logits, slots, indptr)[0] == pytest.approx(1860 / 1880, rel=1e-12)
 
 
 def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:
@@ -247,9 +252,7 @@ def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    found = measure.measure(
-        ["unmirrored"], LogitBatch(logits, slots, np.array([0, len(slots)])), words, np.array([True])
-    )
+    found = measure(["unmirrored"], LogitBatch(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
     assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
     assert found["unmirrored"].flipped[0] == flipped
@@ -260,8 +263,8 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
         logits = np.zeros((1, len(words)))
-        found = measure.measure(["unmirrored"], LogitBatch(logits, slots, np.array([0, 20])), words, np.array([False]))
-        assert found["unmirrored"].figures() == [Figure(leaked, False, None if leaked is None else 0.0)]
+        found = measure(["unmirrored"], LogitBatch(logits, slots, np.array([0, 20])), words, np.array([False]))
+        assert found["unmirrored"].figure(0) == Figure(leaked, False, None if leaked is None else 0.0)
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
@@ -293,6 +296,6 @@ def test_every_kind_can_be_measured_at_once_and_a_batch_is_its_rows() -> None:
         for kind in KINDS:
             one, other = together[row].figures[kind], alone[0].figures[kind]
             assert one.leaked == pytest.approx(other.leaked, rel=1e-12, abs=0)
-            assert (one.flipped, one.infinite) == (other.flipped, other.infinite)
+            assert (one.flipped, one.kl is None) == (other.flipped, other.kl is None)
     with pytest.raises(ValueError, match="no 'other'"):
         leakages(positions, words, logits, kinds=["other"])

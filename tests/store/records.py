@@ -1,13 +1,26 @@
-"""Audit records for tests."""
+"""Audited positions for tests: as tables for the store, and as batches for the recorder."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
 
-from movemask.board.boards import Phase
-from movemask.leakage.causes import Cause
-from movemask.leakage.record import AuditRecord, Figure, IllegalMass, Leakage
-from movemask.leakage.traits import Traits
+import chess
+import numpy as np
+
+from movemask.board.boards import PHASES, Phase
+from movemask.board.position import Position
+from movemask.encoding.vocabularies import vocabulary
+from movemask.leakage.causes import CAUSES, Cause
+from movemask.leakage.explain import Explained
+from movemask.leakage.measure import Figure, Measured
+from movemask.leakage.table import Audited, AuditTable, LeakageColumns
+from movemask.store.writer import Store
+from tests.leakage import batches
 
 
 def record(
@@ -25,21 +38,96 @@ def record(
     elo: float | None = None,
     causes: dict[Cause, float] | None = None,
     more: dict[str, Figure] | None = None,
-) -> AuditRecord:
-    """A record with the given leakage."""
+) -> AuditTable:
+    """A table of one position with the given leakage."""
     figures = {
         "raw": Figure(raw, flipped=raw is not None and raw > 0.5, kl=None if raw is None else raw),
         "multiplied": Figure(multiplied),
         **(more or {}),
-        "served": Figure(0.0),
     }
-    return AuditRecord(
-        time=time.time() if at is None else at,
-        model=model,
-        digest=digest,
-        trained_with_mask=trained_with_mask,
-        fen=fen,
-        chess960=False,
-        traits=Traits(turn, False, phase, legal_moves, elo),
-        leakage=Leakage(figures, (IllegalMass("e2e5", 0.25, Cause.WRONG_GEOMETRY),), causes or {}),
+    masses = [(causes or {}).get(cause, 0.0) for cause in CAUSES]
+    named = np.array([0, 1]), ["e2e5"], np.array([0.25]), np.array([CAUSES.index(Cause.WRONG_GEOMETRY)])
+    return AuditTable(
+        model,
+        digest,
+        trained_with_mask,
+        times=np.array([time.time() if at is None else at]),
+        fens=[fen],
+        chess960=np.array([False]),
+        elos=np.array([math.nan if elo is None else elo]),
+        columns=LeakageColumns(
+            {kind: _measured(figure) for kind, figure in figures.items()},
+            Explained(np.array([masses]), *named),
+            phases=np.array([PHASES.index(phase)]),
+            black=np.array([turn == "black"]),
+            in_check=np.array([False]),
+            legal_moves=np.array([legal_moves]),
+        ),
     )
+
+
+def _measured(figure: Figure) -> Measured:
+    unknown = math.nan if figure.leaked is None else math.inf
+    leaked, kl = (
+        math.nan if figure.leaked is None else figure.leaked,
+        unknown if figure.kl is None else figure.kl,
+    )
+    return Measured(np.array([leaked]), np.array([figure.flipped]), np.array([kl]))
+
+
+def joined(records: Iterable[AuditTable]) -> list[AuditTable]:
+    """Tables of the same network and kinds as one."""
+    groups: dict[Any, list[AuditTable]] = defaultdict(list)
+    for one in records:
+        groups[one.model, one.digest, tuple(one.columns.measured)].append(one)
+    return [_joined(group) for group in groups.values()]
+
+
+def _joined(parts: Sequence[AuditTable]) -> AuditTable:
+    columns = [part.columns for part in parts]
+    explained = [one.explained for one in columns]
+    return replace(
+        parts[-1],
+        times=np.concatenate([part.times for part in parts]),
+        fens=[fen for part in parts for fen in part.fens],
+        chess960=np.concatenate([part.chess960 for part in parts]),
+        elos=np.concatenate([part.elos for part in parts]),
+        columns=LeakageColumns(
+            {kind: Measured.joined([one.measured[kind] for one in columns]) for kind in columns[0].measured},
+            Explained(
+                np.concatenate([one.by_cause for one in explained]),
+                np.arange(len(parts) + 1),
+                [move for one in explained for move in one.moves],
+                np.concatenate([one.masses for one in explained]),
+                np.concatenate([one.causes for one in explained]),
+            ),
+            *(
+                np.concatenate([getattr(one, name) for one in columns])
+                for name in ("phases", "black", "in_check", "legal_moves")
+            ),
+        ),
+    )
+
+
+def write(store: Store, records: Iterable[AuditTable]) -> None:
+    """Writes records, those of one network and kinds in one transaction."""
+    for table in joined(records):
+        store.write(table)
+
+
+def numbered(number: int) -> str:
+    """The FEN of the position that `audited` makes of a number."""
+    return f"{chess.STARTING_FEN[:-1]}{number}"
+
+
+def audited(numbers: Sequence[int], *, model: str = "net", raw: float = 0.1, at: float | None = None) -> Audited:
+    """An answered batch of the start position at these move numbers, all with the same leakage."""
+    boards = [chess.Board() for _ in numbers]
+    for board, number in zip(boards, numbers, strict=True):
+        board.fullmove_number = number
+    words = vocabulary("movemask-1880")
+    positions, logits = [Position(board) for board in boards], np.zeros((len(boards), len(words)), dtype=np.float32)
+    made = batches.audited(positions, words, logits, kinds=("raw", "multiplied"), least=1.0, model=model)
+    same = Measured(np.full(len(boards), raw), np.zeros(len(boards), dtype=np.bool_), np.full(len(boards), raw))
+    times = np.full(len(boards), time.time() if at is None else at)
+    return replace(made, times=times, measured={kind: same for kind in made.measured})

@@ -11,11 +11,10 @@ from click.testing import CliRunner
 
 from movemask.cli.main import main
 from movemask.errors import StoreError
-from movemask.store.deletion import Deleted, delete
-from movemask.store.figures import Figures
-from movemask.store.store import Store
+from movemask.store.reader import Figures
+from movemask.store.writer import Deleted, Store, delete
 from tests.conftest import Serve
-from tests.store.records import record
+from tests.store.records import record, write
 
 DAY = 86_400
 
@@ -29,10 +28,10 @@ def store(database_url: str) -> Iterator[Store]:
     """Three positions of `old` and two of `net`, half of them a month old."""
     store = opened(database_url)
     now = time.time()
-    store.write(
-        [record(fen=f"old {days}", model="old", digest="sha256:b", at=now - days * DAY) for days in (1, 30, 40)]
+    write(
+        store, [record(fen=f"old {days}", model="old", digest="sha256:b", at=now - days * DAY) for days in (1, 30, 40)]
     )
-    store.write([record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
+    write(store, [record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
     yield store
     store.close()
 
@@ -67,7 +66,7 @@ def test_a_models_figures_are_deleted_when_asked(store: Store) -> None:
     assert deleted.figures > 0
     assert counts(store).get("old", 0) == 0
     assert counts(store)["net"] == 2
-    store.write([record(fen="again", model="old", digest="sha256:b")])
+    write(store, [record(fen="again", model="old", digest="sha256:b")])
     assert counts(store)["old"] == 1
 
 
@@ -78,7 +77,7 @@ def test_an_unknown_model_is_named(store: Store) -> None:
 
 def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
     store = opened(f"sqlite:///{tmp_path}/a.db")
-    store.write([record(fen=f"secret-{number}") for number in range(100)])
+    write(store, [record(fen=f"secret-{number}") for number in range(100)])
     assert not delete(store.database, before=None, model=None).traces
     store.close()
     for file in tmp_path.iterdir():
@@ -87,7 +86,7 @@ def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
 
 def test_off_keeps_figures_alone(database_url: str) -> None:
     store = opened(database_url, positions=False)
-    store.write([record(fen="kept nowhere") for _ in range(3)])
+    write(store, [record(fen="kept nowhere") for _ in range(3)])
     assert left(store) == set()
     assert counts(store) == {"net": 3}
     store.close()
@@ -107,7 +106,7 @@ def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> 
 def test_the_command_says_what_it_deletes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
     store = opened(url)
-    store.write([record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
+    write(store, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
     store.close()
 
     def run(*arguments: str) -> tuple[int, str]:

@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,12 +21,13 @@ import pytest
 from movemask.board.boards import Phase
 from movemask.errors import StoreError
 from movemask.leakage.causes import Cause
-from movemask.leakage.record import Figure
-from movemask.leakage.traits import DIMENSIONS
-from movemask.store.cells import ALL, Cell
-from movemask.store.figures import Figures, Illegal, ModelFigures, Span
-from movemask.store.store import Store
-from tests.store.records import record
+from movemask.leakage.measure import Figure
+from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.store.cells import ALL
+from movemask.store.reader import Figures, Illegal, ModelFigures, Span
+from movemask.store.schema import VERSION
+from movemask.store.writer import Store
+from tests.store.records import record, write
 
 Open = Callable[..., Store]
 
@@ -71,8 +73,9 @@ def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store)
     raws, multiplieds = 10 ** rng.uniform(-9, 0, 5000), 10 ** rng.uniform(-6, -1, 5000)
     for start in range(0, 5000, 1234):
         span = slice(start, start + 1234)
-        store.write(
-            [record(r, m, fen=str(r)) for r, m in zip(raws[span].tolist(), multiplieds[span].tolist(), strict=True)]
+        write(
+            store,
+            [record(r, m, fen=str(r)) for r, m in zip(raws[span].tolist(), multiplieds[span].tolist(), strict=True)],
         )
     (figures,) = models(store)
     assert figures.positions == 5000
@@ -81,18 +84,18 @@ def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store)
         assert found.count == 5000
         assert found.max == values.max()
         assert found.mean == pytest.approx(values.mean(), rel=1e-12)
-        for name, q in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)):
+        for q in (0.5, 0.95, 0.99, 0.999):
             true = np.quantile(values, q, method="inverted_cdf")
-            assert true <= (found.quantiles()[name] or 0) <= min(1.0203 * true, values.max())
+            assert true <= (found.quantile(q) or 0) <= min(1.0203 * true, values.max())
     assert figures.kinds["raw"].flips == (raws > 0.5).sum()
-    assert figures.kinds["raw"].mean_kl == pytest.approx(raws.mean())
+    assert figures.kinds["raw"].figures()["mean_kl"] == pytest.approx(raws.mean())
     assert figures.kinds["served"].max == 0.0
 
 
 def test_a_restart_keeps_everything(reopened: Open) -> None:
     for value in (0.1, 0.3):
         store = reopened()
-        store.write([record(value, fen=str(value))])
+        write(store, [record(value, fen=str(value))])
         store.close()
     store = reopened()
     (figures,) = models(store)
@@ -102,31 +105,31 @@ def test_a_restart_keeps_everything(reopened: Open) -> None:
 
 
 def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(store: Store) -> None:
-    store.write([record(None, fen="a"), record(0.5, fen="b")])
+    write(store, [record(None, fen="a"), record(0.5, fen="b")])
     (figures,) = models(store)
     assert figures.positions == 2
     assert (figures.kinds["raw"].count, figures.kinds["raw"].unmeasured) == (1, 1)
     assert figures.kinds["raw"].mean == 0.5
-    store.write([record(None, model="silent")])
-    silent = models(store, "silent")[0].kinds["raw"]
-    assert (silent.mean, silent.highest, silent.quantiles()["p99"], silent.mean_kl) == (None, None, None, None)
+    write(store, [record(None, model="silent")])
+    silent = models(store, "silent")[0].kinds["raw"].figures()
+    assert {silent[name] for name in ("mean", "max", "p50", "p999", "mean_kl")} == {None}
 
 
 def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(store: Store) -> None:
-    store.write([record(0.9, digest="sha256:old", at=1000.0)])
-    store.write([record(0.1, digest="sha256:new", at=2000.0)])
+    write(store, [record(0.9, digest="sha256:old", at=1000.0)])
+    write(store, [record(0.1, digest="sha256:new", at=2000.0)])
     (figures,) = models(store)
     assert (figures.digest, figures.kinds["raw"].mean) == ("sha256:new", 0.1)
-    store.write([record(0.9, digest="sha256:old", at=3000.0)])
+    write(store, [record(0.9, digest="sha256:old", at=3000.0)])
     assert models(store)[0].digest == "sha256:old"
     assert models(store)[0].kinds["raw"].count == 2
 
 
 def test_kinds_of_a_share_of_the_requests_have_counts_of_their_own(store: Store) -> None:
     more = {"rounded": Figure(0.0002, kl=None), "unmirrored": Figure(None, kl=None)}
-    store.write([record(fen="a"), record(fen="b", more=more)])
+    write(store, [record(fen="a"), record(fen="b", more=more)])
     (figures,) = models(store)
-    assert list(figures.kinds) == ["raw", "multiplied", "unmirrored", "rounded", "served"]
+    assert list(figures.kinds) == ["raw", "multiplied", "unnormalised", "unmirrored", "rounded", "served"]
     assert (figures.positions, figures.kinds["rounded"].count, figures.kinds["rounded"].infinite) == (2, 1, 1)
     assert (figures.kinds["unmirrored"].count, figures.kinds["unmirrored"].unmeasured) == (0, 1)
     assert [position.fen for position in read(store).worst("rounded", 5)] == ["b"]
@@ -147,8 +150,8 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
         )
         for n in range(300)
     ]
-    store.write(written[:100])
-    store.write(written[100:])
+    write(store, written[:100])
+    write(store, written[100:])
     for by in ("phase", "side", "in_check", "legal_moves", "elo"):
         (figures,) = models(store, by=by)
         assert figures.groups is not None
@@ -156,11 +159,13 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
         assert sum(part.count for part in parts) == 300
         assert sum(part.sum for part in parts) == pytest.approx(figures.kinds["raw"].sum)
         for group, kinds in figures.groups.items():
-            own = [one.leakage.raw or 0.0 for one in written if one.traits.groups[DIMENSIONS.index(by)] == group]
+            place, dimension = groups(by).index(group), DIMENSIONS.index(by)
+            of_group = [one for one in written if one.columns.groups(one.elos)[dimension, 0] == place]
+            own = [float(one.columns.measured["raw"].leaked[0]) for one in of_group]
             assert kinds["raw"].count == len(own)
             assert kinds["raw"].max == max(own)
             true = np.quantile(own, 0.95, method="inverted_cdf")
-            assert true <= (kinds["raw"].quantiles()["p95"] or 0) <= 1.0203 * true
+            assert true <= (kinds["raw"].quantile(0.95) or 0) <= 1.0203 * true
     assert list(models(store, by="phase")[0].groups or {}) == ["opening", "middlegame", "endgame"]
     assert next(iter(models(store, by="elo")[0].groups or {})) == "0-999"
     (figures,) = models(store, by="cause")
@@ -172,15 +177,16 @@ def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
 
 def test_spans_of_time_are_counted_alone_and_together_they_are_all(store: Store) -> None:
     for hour in range(30):
-        store.write([record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
+        write(store, [record(0.01 * hour, fen=str(hour), at=NOON + 3600 * hour)])
     (day,) = models(store, span=Span(NOON + 3600 * 10, NOON + 3600 * 20))
     assert day.kinds["raw"].count == 10
     assert day.kinds["raw"].mean == pytest.approx(0.145)
     assert day.covered == (NOON + 3600 * 10, NOON + 3600 * 19 + 600)
     before, after = (models(store, span=span)[0].kinds["raw"] for span in (Span(until=NOON + 7200), Span(NOON + 7200)))
-    together, all_time = Cell.merged([before, after]), models(store)[0].kinds["raw"]
-    assert (together.count, together.max) == (all_time.count, all_time.max)
-    assert together.sketch.to_bytes() == all_time.sketch.to_bytes()
+    all_time = models(store)[0].kinds["raw"]
+    assert (before.count + after.count, max(before.max, after.max)) == (all_time.count, all_time.max)
+    tallies = [Counter(dict(zip(one.bins, one.tallies, strict=True))) for one in (before, after, all_time)]
+    assert tallies[0] + tallies[1] == tallies[2]
     assert models(store, span=Span(since=NOON + 1e6)) == []
 
 
@@ -188,7 +194,7 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(store: Store) -> None:
     now = time.time()
     ages = [60, 7200, 30 * 3600, 5 * 86400, 40 * 86400, 41 * 86400]
     for age in ages:
-        store.write([record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
+        write(store, [record(0.1, fen=str(age), at=now - age, causes={Cause.BLOCKED: 0.1})])
     before = read(store).history(None, Span(), 600)[0][1]
     store.prune()
     store.prune()  # nothing more to do
@@ -208,7 +214,7 @@ def test_old_spans_become_longer_ones_and_nothing_is_lost(store: Store) -> None:
 def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> None:
     store = reopened(keep_worst=3)
     for value in (0.1, 0.5, 0.3, 0.2, 0.4, 0.5):
-        store.write([record(value, 1 - value, fen=f"fen {value}")])
+        write(store, [record(value, 1 - value, fen=f"fen {value}")])
     assert [position.fen for position in read(store).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
     assert [position.fen for position in read(store).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
     worst = read(store).worst("raw", 1)[0]
@@ -217,14 +223,14 @@ def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> 
 
 
 def test_a_position_that_leaks_more_the_second_time_moves_up(store: Store) -> None:
-    store.write([record(0.2, fen="a"), record(0.3, fen="b")])
-    store.write([record(0.4, fen="a"), record(0.1, fen="b")])
+    write(store, [record(0.2, fen="a"), record(0.3, fen="b")])
+    write(store, [record(0.4, fen="a"), record(0.1, fen="b")])
     assert [(position.fen, position.raw) for position in read(store).worst("raw", 5)] == [("a", 0.4), ("b", 0.3)]
 
 
 def test_single_positions_are_forgotten_after_their_time_but_the_figures_stay(reopened: Open) -> None:
     store = reopened(keep_seconds=60)
-    store.write([record(fen="old", at=time.time() - 61), record(fen="new")])
+    write(store, [record(fen="old", at=time.time() - 61), record(fen="new")])
     store.prune()
     assert fens(store) == ["new"]
     assert models(store)[0].positions == 2
@@ -233,19 +239,19 @@ def test_single_positions_are_forgotten_after_their_time_but_the_figures_stay(re
 def test_only_so_many_single_positions_are_kept_the_newest(reopened: Open) -> None:
     store = reopened(keep_positions=3)
     store.prune()
-    store.write([record(fen=str(number)) for number in range(10)])
+    write(store, [record(fen=str(number)) for number in range(10)])
     store.prune()
     assert fens(store) == ["7", "8", "9"]
 
 
 def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
-    store.write([record(fen=str(number)) for number in range(25)])
+    write(store, [record(fen=str(number)) for number in range(25)])
     seen: list[str] = []
     before = None
     while page := read(store).positions(10, before=before):
         seen += [position.fen for position in page]
         before = page[-1].id
-        store.write([record(fen=f"new {len(seen)} {number}") for number in range(7)])
+        write(store, [record(fen=f"new {len(seen)} {number}") for number in range(7)])
     assert seen == [str(number) for number in range(24, -1, -1)]
 
 
@@ -259,7 +265,7 @@ def test_a_single_position_is_given_back_whole(store: Store) -> None:
         causes={Cause.CASTLING_PATH: 0.25},
         more={"rounded": Figure(0.1, kl=None)},
     )
-    store.write([written])
+    write(store, [written])
     (found,) = read(store).positions(5)
     assert (found.fen, found.time, found.trained_with_mask, found.elo, found.phase) == (
         "f",
@@ -277,7 +283,7 @@ def test_a_single_position_is_given_back_whole(store: Store) -> None:
 def write_many(url: str, name: str) -> None:
     store = Store(url, keep_seconds=1e12, keep_positions=10_000, keep_worst=100)
     for value in range(100):
-        store.write([record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)])
+        write(store, [record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)])
         if value % 40 == 0:
             store.prune()
     store.close()
@@ -294,7 +300,7 @@ def test_several_processes_write_to_one_database_and_nothing_is_lost(database_ur
     figures = models(store)
     assert [one.positions for one in figures] == [150, 150]
     assert sum(one.kinds["raw"].sum for one in figures) == pytest.approx(3 * sum(0.001 * value for value in range(100)))
-    assert sum(one.kinds["raw"].sketch.total for one in models(store, span=Span(since=0))) == 300
+    assert sum(one.kinds["raw"].tallies.sum() for one in models(store, span=Span(since=0))) == 300
     assert len(fens(store)) == 300
     if database_url.startswith("sqlite"):
         with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
@@ -304,7 +310,7 @@ def test_several_processes_write_to_one_database_and_nothing_is_lost(database_ur
 
 
 def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
-    store.write([record()])
+    write(store, [record()])
     with store.database.writing() as connection:
         connection.exec_driver_sql("UPDATE model SET last_time = 0")
         found: list[int] = []
@@ -362,7 +368,7 @@ def test_a_server_that_does_not_answer_is_told_without_its_password_and_does_not
     assert store.unreachable is not None
     assert "'postgresql://u:***@127.0.0.1:1/d' cannot be opened" in store.unreachable
     with pytest.raises(StoreError, match="the audit store cannot be written: "):
-        store.write([record()])
+        write(store, [record()])
     store.close()
 
 
@@ -372,11 +378,26 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=1, keep_positions=1, keep_worst=1)
 
 
-def test_tables_of_a_newer_version_are_refused(reopened: Open) -> None:
+def test_tables_of_another_version_are_refused_with_what_to_do(reopened: Open) -> None:
     with reopened().database.writing() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '99'")
-    with pytest.raises(StoreError, match="has tables of version 99, this service of 2; it is older"):
+        connection.exec_driver_sql("UPDATE schema_version SET version = 99")
+    with pytest.raises(
+        StoreError, match=f"has tables of version 99, this movemask of {VERSION}: name another database"
+    ):
         reopened()
+
+
+@pytest.mark.parametrize("tables", ["schema_version (version INTEGER)", "alembic_version (version_num TEXT)"])
+def test_databases_of_earlier_services_are_left_alone(tables: str, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "audit.db") as connection:
+        connection.execute(f"CREATE TABLE {tables}")
+        connection.execute(f"INSERT INTO {tables.split()[0]} VALUES ('1')")
+        connection.execute("CREATE TABLE cell (count INTEGER)")
+    connection.close()
+    before = (tmp_path / "audit.db").read_bytes()
+    with pytest.raises(StoreError, match=rf"has tables of version [12], this movemask of {VERSION}: name another"):
+        Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=1, keep_positions=1, keep_worst=1)
+    assert (tmp_path / "audit.db").read_bytes()[100:] == before[100:]  # but for the journal's mode in the header
 
 
 def test_all_is_the_dimension_of_everything() -> None:

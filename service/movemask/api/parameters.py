@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from movemask.api.problems import shown
 from movemask.errors import InvalidParameter
-from movemask.store.figures import Span
+from movemask.store.reader import Span
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"

@@ -10,7 +10,7 @@ from itertools import islice
 from movemask.api.schemas.leakage import AuditedOut, rfc3339
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
-from movemask.store.figures import StoredPosition
+from movemask.store.reader import StoredPosition
 
 _PLAIN = (
     *("time", "time_utc", "model", "digest", "trained_with_mask"),

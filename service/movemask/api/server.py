@@ -33,7 +33,7 @@ from movemask.processes import Report, end_with_parent, supervise
 from movemask.service import audit_plan
 from movemask.serving import LOADING
 from movemask.settings import Settings
-from movemask.store.store import Store
+from movemask.store.writer import Store
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from movemask.audit.cells import Members
 from movemask.leakage.traits import DIMENSIONS, elo_group, legal_moves_group
 from movemask.numeric.ragged import Float
-from movemask.store.cells import Members
 
 #: For each of DIMENSIONS: its column, and the group of a value.
 _GROUPS: dict[str, tuple[str, Callable[[Any], str]]] = {

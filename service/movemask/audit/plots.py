@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from movemask.audit.cells import CAUSE
 from movemask.audit.summary import ModelSummary
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import RAW
 from movemask.leakage.traits import DIMENSIONS
-from movemask.store.cells import CAUSE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from movemask.audit.cells import ALL, CAUSE, QUANTILES, Cell, Key
 from movemask.audit.columns import GROUP_COLUMNS, floats, members_of_table
 from movemask.audit.files import Folder
 from movemask.audit.parts import read_table
+from movemask.audit.sketch import rank_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RAW
 from movemask.numeric.ragged import Float
-from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key
-from movemask.store.sketch import rank_of
 
 #: Most values within the bounds of a rank that are told one by one.
 FEW = 2048

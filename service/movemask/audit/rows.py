@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from movemask.audit.samples import Choice, Sample, Skipped
-from movemask.board.boards import Phase, phases_of
+from movemask.board.boards import PHASES, Phase
 from movemask.board.moves import uci_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import measure
-from movemask.leakage.reasons import explained
 from movemask.leakage.served import check_answer
+from movemask.leakage.table import columns_of
 from movemask.network.batch import Batch
 from movemask.network.model import Model
 from movemask.pipeline import evaluate
@@ -93,24 +93,21 @@ def _add(
     unmasked, boards, policies = evaluated.unmasked, batch.boards, evaluated.policies
     measured = measure(choice.kinds, unmasked, model.vocabulary, boards.black)
     legal = [batch.codes[batch.legal(row)] for row in range(len(batch))]
-    reasons = explained(unmasked.heavy(choice.least), boards, model.vocabulary, legal, _MOVES_KEPT)
+    heavy = unmasked.heavy(choice.least)
+    leakage = columns_of(
+        boards, batch.in_check, batch.codes, batch.indptr, measured, heavy, model.vocabulary, named=_MOVES_KEPT
+    )
     codes, probabilities, indptr, abstention = policies.lists
     for kind in choice.kinds:
-        if kind == SERVED:
-            continue
         values = measured[kind]
         columns[kind] += [None if np.isnan(value) else value for value in values.leaked.tolist()]
         columns[f"{kind}_flipped"] += values.flipped.tolist()
         columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in values.kl.tolist()]
-    phases = phases_of(boards)
     for row, sample in enumerate(samples):
         kept = slice(indptr[row], indptr[row + 1])
         if SERVED in choice.kinds:
             check_answer(sample.position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
-            columns[SERVED].append(0.0)
-            columns[f"{SERVED}_flipped"].append(False)
-            columns[f"{SERVED}_kl"].append(0.0)
-        illegal, causes = reasons[row]
+        illegal, causes = leakage.explained.of(row)
         for cause in Cause:
             columns[f"cause_{cause.value}"].append(causes.get(cause, 0.0))
         columns["illegal"].append(
@@ -118,7 +115,7 @@ def _add(
         )
         best = list(zip(uci_of(policies.codes[kept][:_MOVES_KEPT]), probabilities[kept][:_MOVES_KEPT], strict=True))
         columns["legal"].append([{"uci": uci, "probability": p} for uci, p in best])
-        for name, value in _sample_columns(sample, model, phases[row]).items():
+        for name, value in _sample_columns(sample, model, PHASES[leakage.phases[row]]).items():
             columns[name].append(value)
         columns["in_check"].append(bool(batch.in_check[row]))
         columns["legal_moves"].append(len(legal[row]))

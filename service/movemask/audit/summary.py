@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from movemask.audit.cells import ALL, CAUSE, QUANTILES, Cell, Key
 from movemask.audit.files import Folder
 from movemask.audit.quantiles import Each, exact
 from movemask.audit.tally import Tally
 from movemask.errors import AuditError
 from movemask.leakage.kinds import KINDS, MASK_BLIND, RAW
 from movemask.leakage.traits import DIMENSIONS, groups
-from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from movemask.audit.cells import Cell, Key, grouped, merged, of_causes
 from movemask.audit.columns import floats, members_of_table
 from movemask.audit.files import Folder
 from movemask.audit.parts import read_table, skipped_in
 from movemask.audit.samples import Skipped
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MULTIPLIED, RAW
-from movemask.store.cells import Cell, Key, grouped, merged, of_causes
 
 #: Kinds whose worst positions are shown.
 SHOWN = (RAW, MULTIPLIED)

@@ -166,19 +166,19 @@ class Phase(Enum):
     ENDGAME = "endgame"  # at most six pieces besides kings and pawns
 
 
+#: Every phase, in order.
+PHASES = tuple(Phase)
+
+
 def phase_of(board: chess.Board) -> Phase:
     """The phase of a position; a FEN without move numbers counts as move one."""
-    return _phase((board.queens | board.rooks | board.bishops | board.knights).bit_count(), board.ply())
+    if (board.queens | board.rooks | board.bishops | board.knights).bit_count() <= ENDGAME_PIECES:
+        return Phase.ENDGAME
+    return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
 
 
-def phases_of(boards: Boards) -> list[Phase]:
-    """The phase of each position."""
+def phases_of(boards: Boards) -> Squares:
+    """The phase of each position, as its index in PHASES: intp `[B]`."""
     knights, bishops, rooks, queens = boards.kinds[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
-    return [_phase(count, ply) for count, ply in zip(pieces.tolist(), boards.ply.tolist(), strict=True)]
-
-
-def _phase(pieces: int, ply: int) -> Phase:
-    if pieces <= ENDGAME_PIECES:
-        return Phase.ENDGAME
-    return Phase.OPENING if ply < OPENING_PLIES else Phase.MIDDLEGAME
+    return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

@@ -60,7 +60,7 @@ def annotate(
     players: dict[str, SideReport] = {}
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        pipeline = Pipeline(chosen, lambda _: None, max_batch=64, max_waiting=1 << 20)
+        pipeline = Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)
         try:
             async for game in annotated(pipeline, lines, degrees, elo=elo, threshold=threshold):
                 write(f"{game}\n\n")

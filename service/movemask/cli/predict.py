@@ -17,7 +17,7 @@ from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
-from movemask.leakage.reasons import explained
+from movemask.leakage.explain import explained
 from movemask.network.model import Model
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import CALIBRATED, Normalisation, Normalizer
@@ -114,7 +114,7 @@ def predict(
 
 async def _evaluate(model: Model, query: Query, write: Callable[[Answer], str]) -> str:
     """`write(answer)` for a query, through the pipeline of the web service; nothing is recorded."""
-    pipeline = Pipeline(model, lambda _: None, max_batch=1, max_waiting=1)
+    pipeline = Pipeline(model, lambda *_: None, max_batch=1, max_waiting=1)
     try:
         (outcome,) = await pipeline.evaluate([query], write)
     finally:
@@ -159,7 +159,7 @@ def _table(answer: Answer, top: int) -> str:
     lines.append(f"leakage: raw {raw}{masked}, multiplied {answer.multiplied:.2e}, served 0")
     batch = evaluated.batch
     heavy = evaluated.unmasked.heavy(_SHOWN_ILLEGAL)
-    ((illegal, _),) = explained(heavy, batch.boards, model.vocabulary, [batch.codes], named=3)
+    illegal, _ = explained(heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, named=3).of(0)
     lines += [f"  illegal {move.uci:<6} {100 * move.probability:6.2f} % of plain softmax" for move in illegal]
     return "\n".join(lines)
 
@@ -172,7 +172,7 @@ def _sweep(
     with ExitStack() as stack:
         parts = []
         for model in models:
-            pipeline = stack.enter_context(closing(Pipeline(model, lambda _: None, max_batch=64, max_waiting=1)))
+            pipeline = stack.enter_context(closing(Pipeline(model, lambda *_: None, max_batch=64, max_waiting=1)))
             if len(models) > 1:
                 parts.append(Part(pipeline, [query.elo]))
             else:

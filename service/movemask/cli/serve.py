@@ -13,7 +13,7 @@ from movemask.api.parameters import time_of
 from movemask.errors import InvalidParameter, KeysError, SettingsError
 from movemask.settings import PREFIX, Settings
 from movemask.store.database import Database
-from movemask.store.deletion import delete
+from movemask.store.writer import delete
 
 
 def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:

@@ -19,11 +19,10 @@ from movemask.encoding.forms import Castling
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
+from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import KINDS, RAW, SERVED
-from movemask.leakage.measure import LogitBatch, measure
+from movemask.leakage.measure import Figure, HeavySlots, LogitBatch, measure
 from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped_moves, swapped_slots
-from movemask.leakage.reasons import HeavySlots, explained
-from movemask.leakage.record import Figure, IllegalMass
 from movemask.numeric.ragged import Float
 
 #: The kind of leakage of outputs that are probabilities.
@@ -73,7 +72,7 @@ def audited_logits(
     black = np.array([position.black])
     kinds = [kind for kind in KINDS if kind != SERVED]
     measured = measure(kinds, LogitBatch(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
-    figures = {kind: columns.figures()[0] for kind, columns in measured.items()}
+    figures = {kind: columns.figure(0) for kind, columns in measured.items()}
     share = np.zeros(len(z))
     if figures[RAW].leaked is not None:
         share = np.exp(z - z.max())
@@ -112,9 +111,9 @@ def _verdict(
     reached = np.flatnonzero(illegal & (share > 0))
     reached = reached[np.lexsort((reached, -share[reached]))]
     heavy = HeavySlots(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
-    ((heaviest, causes),) = explained(
-        heavy, boards_of([position]), vocabulary, [codes_of(list(position.board.legal_moves))], named
-    )
+    legal = codes_of(list(position.board.legal_moves))
+    indptr = np.array([0, len(legal)])
+    heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
     return Verdict(
         figures=figures,
         total=total,

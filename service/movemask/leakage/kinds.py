@@ -58,6 +58,13 @@ ALWAYS = (RAW, MULTIPLIED, SERVED)
 #: All kinds in display order.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
 
+#: Kinds that are neither measured nor stored, but read from another's figures: `unnormalised` leaks what `raw` does,
+#: -1e9 is the same number as -1e8 in float16, and `served` is 0, since an answer that leaks is withheld.
+DERIVED = {"filled_1e9_float16": "filled_1e8_float16", UNNORMALISED: RAW, SERVED: SERVED}
+
+#: Kinds that are measured, in display order.
+MEASURED = tuple(kind for kind in KINDS if kind not in DERIVED)
+
 #: One line on each kind, for people.
 MEANINGS = {
     RAW: "what plain softmax, without any mask, gives to illegal moves",
@@ -88,11 +95,10 @@ class Plan:
     least : plain softmax probability from which an illegal move is named and its cause determined
     """
 
-    always: tuple[str, ...] = ALWAYS
+    always: tuple[str, ...] = (RAW, MULTIPLIED)
     share: float = 0.0
     least: float = 1e-3
 
     def drawn(self, draw: float) -> tuple[str, ...]:
         """The kinds of a batch, where `draw` is uniform in [0, 1)."""
-
-        return KINDS if draw < self.share else self.always
+        return MEASURED if draw < self.share else self.always

@@ -6,17 +6,16 @@ numbers (`1 - x`) is taken, so a leakage of 1e-300 is as precise as one of 0.5.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from movemask.encoding.vocabulary import Vocabulary
-from movemask.leakage.kinds import MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
-from movemask.leakage.reasons import HeavySlots
-from movemask.leakage.record import Figure
+from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, ROUNDED, SERVED, UNMIRRORED, UNNORMALISED, Fill, fills
 from movemask.numeric.ragged import Float, Index, joined_indptr, row_max, row_of_each, row_sum
 from movemask.numeric.softmax import log_softmax, logsumexp
 
@@ -28,6 +27,20 @@ _SLACK = 0.1
 
 #: `rounded` rounds each probability to a multiple of 1 / this: 4 decimal places.
 _ROUNDING_STEPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One kind for one position.
+
+    leaked : None where it cannot be measured: an illegal logit is NaN or +inf, or the vocabulary rules the mistake out
+    flipped : whether the mistake changes the top move
+    kl : divergence of the mistaken policy from the right one in nats; None where it is infinite or not measured
+    """
+
+    leaked: float | None
+    flipped: bool = False
+    kl: float | None = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +57,34 @@ class Measured:
     flipped: NDArray[np.bool_]
     kl: Float
 
-    def figures(self) -> list[Figure]:
-        """The figure of each row."""
-        columns = (np.isnan(self.leaked), self.leaked, self.flipped, self.kl, np.isfinite(self.kl))
-        return [
-            _UNMEASURED if unmeasured else Figure(leaked, flipped, kl if finite else None)
-            for unmeasured, leaked, flipped, kl, finite in zip(*(column.tolist() for column in columns), strict=True)
-        ]
+    def figure(self, row: int) -> Figure:
+        """One position's figure."""
+        leaked, kl = float(self.leaked[row]), float(self.kl[row])
+        if math.isnan(leaked):
+            return Figure(None, False, None)
+        return Figure(leaked, bool(self.flipped[row]), kl if math.isfinite(kl) else None)
+
+    def rows(self, keep: slice | Index) -> Measured:
+        """Those of some positions."""
+        return Measured(self.leaked[keep], self.flipped[keep], self.kl[keep])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Measured]) -> Measured:
+        """Those of all parts."""
+        return cls(
+            np.concatenate([part.leaked for part in parts]),
+            np.concatenate([part.flipped for part in parts]),
+            np.concatenate([part.kl for part in parts]),
+        )
 
 
-_UNMEASURED = Figure(None, False, None)
+@dataclass(frozen=True, slots=True)
+class HeavySlots:
+    """Illegal slots with the probability that plain softmax gives them, in order of row, all `[K]`."""
+
+    rows: Index
+    slots: Index
+    masses: Float
 
 
 class LogitBatch:
@@ -240,42 +271,36 @@ class LogitBatch:
         return np.maximum(row_sum(terms, self.indptr), 0.0)
 
 
-def raw(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What leaks by `raw`, `[B]`; shapes as in `LogitBatch`."""
-    return LogitBatch(logits, slots, indptr).raw().leaked
-
-
-def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    """What leaks by `multiplied`, `[B]`; shapes as in `LogitBatch`."""
-    return LogitBatch(logits, slots, indptr).multiplied().leaked
-
-
 def measure(
     kinds: Collection[str], batch: LogitBatch, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
-    """These kinds, except `served`, of a whole batch; `black` bool `[B]` says where Black is to move.
+    """These kinds of a whole batch; `black` bool `[B]` says where Black is to move.
 
-    `unmirrored` is NaN for a vocabulary that is not mirrored: the mistake cannot be made there.
+    `unmirrored` is NaN for a vocabulary that is not mirrored: the mistake cannot be made there. DERIVED kinds are the
+    arrays of the kind that they copy; `served` is 0, since an answer that leaks is not served.
     """
-    unflipped, unmeasured = np.zeros(len(black), dtype=np.bool_), np.full(len(black), np.nan)
+    unflipped, zeros = np.zeros(len(black), dtype=np.bool_), np.zeros(len(black))
     measured: dict[str, Measured] = {}
     for kind in kinds:
-        if kind == RAW:
-            measured[kind] = batch.raw()
-        elif kind == MULTIPLIED:
-            measured[kind] = batch.multiplied()
-        elif kind == UNNORMALISED:
-            # Never renormalised: as much is lost as `raw` leaks, and the order of the legal moves stays.
-            plain = measured.get(RAW) or batch.raw()
-            measured[kind] = Measured(plain.leaked, unflipped, plain.kl)
-        elif kind == UNMIRRORED and vocabulary.mirrored:
-            measured[kind] = batch.unmirrored(vocabulary.twins(), black)
-        elif kind == UNMIRRORED:
-            measured[kind] = Measured(unmeasured, unflipped, unmeasured)
-        elif kind == ROUNDED:
-            measured[kind] = batch.rounded()
-        elif kind in fills():
-            measured[kind] = batch.filled(fills()[kind])
-        elif kind != SERVED:
+        source = DERIVED.get(kind, kind)
+        if source in measured:
+            found = measured[source]
+        elif source == RAW:
+            found = batch.raw()
+        elif source == MULTIPLIED:
+            found = batch.multiplied()
+        elif source == UNMIRRORED and vocabulary.mirrored:
+            found = batch.unmirrored(vocabulary.twins(), black)
+        elif source == UNMIRRORED:
+            found = Measured(zeros + np.nan, unflipped, zeros + np.nan)
+        elif source == ROUNDED:
+            found = batch.rounded()
+        elif source == SERVED:
+            found = Measured(zeros, unflipped, zeros)
+        elif source in fills():
+            found = batch.filled(fills()[source])
+        else:
             raise ValueError(f"kind: no {kind!r}")
+        # Never renormalised: as much is lost as `raw` leaks, and the order of the legal moves stays.
+        measured[kind] = replace(found, flipped=unflipped) if kind == UNNORMALISED else found
     return measured

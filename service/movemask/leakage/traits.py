@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cache
 
+import numpy as np
+
 from movemask.board.boards import Phase
+from movemask.numeric.ragged import Float, Index
 
 #: Dimensions that figures are grouped by, besides `cause` and `model`; a position is in one group of each.
 DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
@@ -15,34 +17,7 @@ _MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
 _ELO_FROM = (0, *range(1000, 2500, 200))
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """Traits of one position; `elo` is the rating of the side to move, None if none was given."""
-
-    turn: str
-    in_check: bool
-    phase: Phase
-    legal_moves: int
-    elo: float | None
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        """The group of the position in each of DIMENSIONS."""
-        checked = "true" if self.in_check else "false"
-        return self.phase.value, self.turn, checked, legal_moves_group(self.legal_moves), elo_group(self.elo)
-
-
 @cache
-def legal_moves_group(legal_moves: int) -> str:
-    """The group of a number of legal moves, at least 1."""
-    return _band(legal_moves, _MOVES_FROM)
-
-
-def elo_group(elo: float | None) -> str:
-    """The group of a rating."""
-    return "unknown" if elo is None else _band(elo, _ELO_FROM)
-
-
 def groups(dimension: str) -> tuple[str, ...]:
     """Every group of a dimension, in natural order."""
     match dimension:
@@ -59,6 +34,28 @@ def groups(dimension: str) -> tuple[str, ...]:
     raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
 
 
+def legal_moves_places(legal_moves: Index) -> Index:
+    """For numbers of legal moves `[B]`, at least 1, the index of each's group."""
+    return np.searchsorted(_MOVES_FROM, legal_moves, side="right") - 1
+
+
+def elo_places(elos: Float) -> Index:
+    """For ratings `[B]`, NaN where none is known, the index of each's group."""
+    bands = np.searchsorted(_ELO_FROM, np.maximum(elos, 0.0), side="right") - 1
+    return np.where(np.isnan(elos), len(_ELO_FROM), bands)
+
+
+@cache
+def legal_moves_group(legal_moves: int) -> str:
+    """The group of a number of legal moves, at least 1."""
+    return _band(legal_moves, _MOVES_FROM)
+
+
+def elo_group(elo: float | None) -> str:
+    """The group of a rating."""
+    return "unknown" if elo is None else _band(elo, _ELO_FROM)
+
+
 def _band(value: float, starts: tuple[int, ...]) -> str:
     """The band of whole numbers that holds a value, such as `10-19`; the last one is open."""
     index = bisect_right(starts, value) - 1
@@ -68,5 +65,4 @@ def _band(value: float, starts: tuple[int, ...]) -> str:
     if index == len(starts) - 1:
         return f"{start}+"
     last = starts[index + 1] - 1
-
     return str(start) if last == start else f"{start}-{last}"

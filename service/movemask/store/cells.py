@@ -1,22 +1,22 @@
-"""Cells: figures of one kind over one group of positions, which merge across time, processes and machines."""
+"""Cells: figures of one kind over one group of positions. They add up across time, processes and machines."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.leakage.kinds import KINDS, RAW
-from movemask.leakage.record import AuditRecord, Figure
-from movemask.leakage.traits import DIMENSIONS
-from movemask.numeric.ragged import Float, Index, indptr_of, restricted, row_lengths, row_max
-from movemask.store.sketch import Sketch, merged_sketches, sketches_of
+from movemask.leakage.causes import CAUSES
+from movemask.leakage.kinds import DERIVED, KINDS, RAW, SERVED, UNNORMALISED
+from movemask.leakage.table import AuditTable
+from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.numeric.ragged import Index
 
 #: The dimension with a single group, which holds every position.
 ALL = "all"
@@ -25,6 +25,23 @@ ALL = "all"
 CAUSE = "cause"
 
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+#: Values below this count as zero; no probability so small changes a decision.
+SMALLEST = 1e-15
+
+_RATIO = 1.02
+
+#: Upper bounds of the bins of a histogram: a bin holds the values above the bound before its own, up to its own.
+BOUNDS = np.array(
+    [
+        np.nextafter(SMALLEST, 0),
+        *(SMALLEST * _RATIO ** np.arange(math.ceil(-math.log(SMALLEST, _RATIO)) + 1)).tolist(),
+        np.inf,
+    ]
+)
+
+#: A bin and its count as one number in the database: the bin in the high 16 bits.
+_COUNT_BITS = 48
 
 
 class Key(NamedTuple):
@@ -35,36 +52,32 @@ class Key(NamedTuple):
     group: str
 
 
+#: The groups of a position: that of everything, then those of each dimension, in the order of `LeakageColumns.groups`.
+_GROUPS = [(ALL, ""), *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension))]
+_FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:-1])])
+_CAUSES = [Key(RAW, CAUSE, cause.value) for cause in CAUSES]
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Figures of one kind; all but `sketch` are exact.
+    """Figures of one kind; all but the quantiles are exact.
 
     count, unmeasured : positions that were measured, and that could not be
     flips, infinite : measured positions where the mistake changes the top move, and where the divergence is infinite
     sum, max : of what leaked
     kl : sum of the finite divergences, in nats
-    exact : exact quantiles by name, if known
+    bins, tallies : the bins (indices into BOUNDS, rising) that hold measured positions, and how many each
     """
 
-    count: int = 0
-    unmeasured: int = 0
-    flips: int = 0
-    infinite: int = 0
-    sum: float = 0.0
-    max: float = 0.0
-    kl: float = 0.0
-    sketch: Sketch = field(default_factory=lambda: Sketch.of([]))
-    exact: Mapping[str, float | None] | None = None
-
-    @classmethod
-    def of(cls, leaked: Float, flipped: NDArray[np.bool_], kl: Float) -> Cell:
-        """The cell of positions `[N]`; `leaked` is NaN where not measured, `kl` inf where infinite."""
-        return cells_of_rows(leaked, flipped, kl, np.array([0, len(leaked)], dtype=np.intp))[0]
-
-    @classmethod
-    def merged(cls, cells: Iterable[Cell]) -> Cell:
-        """The cell of the positions of all these cells."""
-        return merged_each([list(cells)])[0]
+    count: int
+    unmeasured: int
+    flips: int
+    infinite: int
+    sum: float
+    kl: float
+    max: float
+    bins: Index
+    tallies: NDArray[np.int64]
 
     @property
     def positions(self) -> int:
@@ -75,163 +88,165 @@ class Cell:
     def mean(self) -> float | None:
         return self.sum / self.count if self.count else None
 
-    @property
-    def highest(self) -> float | None:
-        """The maximum; None if nothing was measured."""
-        return self.max if self.count else None
-
-    @property
-    def mean_kl(self) -> float | None:
-        """Mean of the finite divergences; None if there are none."""
-        finite = self.count - self.infinite
-        return self.kl / finite if finite else None
-
-    def quantiles(self) -> dict[str, float | None]:
-        """Exact where they are known; else never below the value at their rank, at most 2 % above it, and none above
-        the maximum."""
-        if self.exact is not None:
-            return dict(self.exact)
-        bounds = {name: self.sketch.quantile(q) for name, q in QUANTILES.items()}
-        return {name: None if value is None else float(np.minimum(value, self.max)) for name, value in bounds.items()}
+    def quantile(self, q: float) -> float | None:
+        """The upper bound of the bin that holds the value at `rank_of(q)`: at most 2 % above it, and not above the
+        maximum. Never below it: the error can fail a check against a threshold, but not pass it. None for no value."""
+        if not self.count:
+            return None
+        place = int(self.bins[np.searchsorted(np.cumsum(self.tallies), rank_of(q, self.count))])
+        return min(float(BOUNDS[place]), self.max) if place else 0.0
 
     def mass_figures(self) -> dict[str, Any]:
         """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
-        return {"count": self.count, "mean": self.mean, "max": self.highest, **self.quantiles()}
+        return {
+            "count": self.count,
+            "mean": self.mean,
+            "max": self.max if self.count else None,
+            **{name: self.quantile(q) for name, q in QUANTILES.items()},
+        }
 
     def figures(self) -> dict[str, Any]:
         """Figures by name, as reported."""
+        finite = self.count - self.infinite
         return {
             "count": self.count,
             "unmeasured": self.unmeasured,
             **self.mass_figures(),
             "flips": self.flips,
-            "mean_kl": self.mean_kl,
+            "mean_kl": self.kl / finite if finite else None,
             "infinite_kl": self.infinite,
         }
 
 
-def cells_of_rows(leaked: Float, flipped: NDArray[np.bool_], kl: Float, indptr: Index) -> list[Cell]:
-    """The cell of each row of positions `[N]`, `indptr` `[C + 1]`; arguments as in `Cell.of`."""
-    known, finite = ~np.isnan(leaked), np.isfinite(kl)
-    measured, bounds, kl_bounds = leaked[known], restricted(indptr, known), restricted(indptr, finite)
-    columns = (
-        row_lengths(bounds).tolist(),
-        row_lengths(indptr - bounds).tolist(),
-        row_lengths(restricted(indptr, flipped)).tolist(),
-        row_lengths(restricted(indptr, np.isinf(kl))).tolist(),
-        _row_fsum(measured, bounds),
-        np.maximum(row_max(measured, bounds), 0.0).tolist(),
-        _row_fsum(kl[finite], kl_bounds),
-        sketches_of(measured, bounds),
-    )
-    return [Cell(*fields) for fields in zip(*columns, strict=True)]
+def with_derived(cells: dict[str, Cell]) -> dict[str, Cell]:
+    """Cells by kind in display order, those of the kinds that are not stored among them."""
+    found = dict(cells)
+    for kind, source in DERIVED.items():
+        if kind == SERVED and RAW in cells:
+            positions = cells[RAW].positions
+            found[kind] = Cell(positions, 0, 0, 0, 0.0, 0.0, 0.0, np.array([0]), np.array([positions]))
+        elif source in cells:
+            found[kind] = replace(cells[source], flips=0) if kind == UNNORMALISED else cells[source]
+    return {kind: found[kind] for kind in KINDS if kind in found}
 
 
-def merged_each(groups: Sequence[Sequence[Cell]]) -> list[Cell]:
-    """The merged cell of each group, all at once."""
-    several = [parts for parts in groups if len(parts) != 1]
-    sketches = iter(merged_sketches([[part.sketch for part in parts] for parts in several]))
-    return [parts[0] if len(parts) == 1 else _merged(parts, next(sketches)) for parts in groups]
+def rank_of(q: float, total: int) -> int:
+    """The rank, from 1, of the `q` quantile among `total` sorted values: nearest rank, rounded up."""
+    return max(1, math.ceil(Fraction(str(q)) * total))  # exact: 0.07 * 100 is more than 7 in floats
 
 
-def _merged(parts: Sequence[Cell], merged_sketch: Sketch) -> Cell:
-    return Cell(
-        count=sum([part.count for part in parts]),
-        unmeasured=sum([part.unmeasured for part in parts]),
-        flips=sum([part.flips for part in parts]),
-        infinite=sum([part.infinite for part in parts]),
-        sum=math.fsum([part.sum for part in parts]),
-        max=max([part.max for part in parts], default=0.0),
-        kl=math.fsum([part.kl for part in parts]),
-        sketch=merged_sketch,
-    )
+class Cells:
+    """C cells by their keys, as arrays.
+
+    counts : int64 `[C, 4]`: count, unmeasured, flips, infinite
+    sums : float64 `[C, 2]`: sum, kl
+    max : float64 `[C]`
+    bins, tallies : those of all cells, `place of the cell * len(BOUNDS) + bin`, rising
+    """
+
+    #: The columns of a stored cell, in the order of `of_rows` and `rows`.
+    COLUMNS = (*Key._fields, "count", "unmeasured", "flips", "infinite", "sum", "kl", "max", "histogram")
+
+    def __init__(self, keys: Iterable[Key]) -> None:
+        self.places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        size = len(self.places)
+        self.counts = np.zeros((size, 4), dtype=np.int64)
+        self.sums = np.zeros((size, 2))
+        self.max = np.zeros(size)
+        self.bins = np.zeros(0, dtype=np.intp)
+        self.tallies = np.zeros(0, dtype=np.int64)
+
+    def __getitem__(self, key: Key) -> Cell:
+        place = self.places[key]
+        count, unmeasured, flips, infinite = self.counts[place].tolist()
+        total, kl = self.sums[place].tolist()
+        own = slice(*np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)]).tolist())
+        bins = self.bins[own] - place * len(BOUNDS)
+        return Cell(count, unmeasured, flips, infinite, total, kl, float(self.max[place]), bins, self.tallies[own])
+
+    def _tally(self, bins: Index, tallies: NDArray[np.int64]) -> None:
+        """Sets the bins, which come in any order and may repeat."""
+        self.bins, places = np.unique(bins, return_inverse=True)
+        self.tallies = np.bincount(places, tallies, len(self.bins)).astype(np.int64)
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:
+        """The cells of rows of the database, by COLUMNS; rows of the same key are added up."""
+        keys = [Key(*row[:3]) for row in rows]
+        cells = cls(keys)
+        if rows:
+            owners = np.array([cells.places[key] for key in keys])
+            np.add.at(cells.counts, owners, np.array([row[3:7] for row in rows], dtype=np.int64))
+            np.add.at(cells.sums, owners, np.array([row[7:9] for row in rows]))
+            np.maximum.at(cells.max, owners, np.array([row[9] for row in rows]))
+            packed = np.frombuffer(b"".join([row[10] for row in rows]), dtype="<u8")
+            owners = np.repeat(owners, [len(row[10]) // 8 for row in rows])
+            bins, counts = packed >> _COUNT_BITS, packed & ((1 << _COUNT_BITS) - 1)
+            cells._tally(owners * len(BOUNDS) + bins.astype(np.intp), counts.astype(np.int64))
+        return cells
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows of the database, by COLUMNS."""
+        packed = (self.bins % len(BOUNDS)).astype("<u8") << _COUNT_BITS | self.tallies.astype("<u8")
+        ends = np.searchsorted(self.bins, np.arange(len(self.max) + 1) * len(BOUNDS)).tolist()
+        numbers = zip(self.counts.tolist(), self.sums.tolist(), self.max.tolist(), pairwise(ends), strict=True)
+        return [
+            (*key, *counts, *sums, highest, packed[start:end].tobytes())
+            for key, (counts, sums, highest, (start, end)) in zip(self.places, numbers, strict=True)
+        ]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Cells]) -> Cells:
+        """The cells of the positions of all parts."""
+        cells = cls([key for part in parts for key in part.places])
+        bins = []
+        for part in parts:
+            places = np.array([cells.places[key] for key in part.places], dtype=np.intp)  # each once
+            cells.counts[places] += part.counts
+            cells.sums[places] += part.sums
+            cells.max[places] = np.maximum(cells.max[places], part.max)
+            owners, own = np.divmod(part.bins, len(BOUNDS))
+            bins.append(places[owners] * len(BOUNDS) + own)
+        cells._tally(np.concatenate(bins), np.concatenate([part.tallies for part in parts]))
+        return cells
 
 
-def _row_fsum(values: Float, indptr: Index) -> list[float]:
-    every = values.tolist()
-    return [math.fsum(every[start:end]) for start, end in pairwise(indptr.tolist())]
+def cells_of(table: AuditTable) -> Cells:
+    """The cells of a table's positions. ValueError for a figure that is no probability."""
+    columns = table.columns
+    measured, by_cause = columns.measured, columns.explained.by_cause
+    leaked = np.stack([one.leaked for one in measured.values()])  # [K, B]
+    flipped = np.stack([one.flipped for one in measured.values()])
+    kl = np.stack([one.kl for one in measured.values()])
+    known = ~np.isnan(leaked)
+    sound = (leaked[known] >= 0) & (leaked[known] < np.inf) & ~np.isnan(kl[known])
+    if not (sound.all() and np.isfinite(by_cause).all()):
+        raise ValueError("a figure is no probability, or a divergence no number")
+    groups_of = np.concatenate([np.zeros((1, len(table)), np.intp), columns.groups(table.elos) + _FIRST_OF[:, None]])
+    cell = np.arange(len(measured))[:, None, None] * len(_GROUPS) + groups_of  # [K, 1 + len(DIMENSIONS), B]
+    rows, causes = np.nonzero(by_cause)
+    masses = by_cause[rows, causes]
 
+    keys = [*(Key(kind, *group) for kind in measured for group in _GROUPS), *_CAUSES]
+    cell = np.concatenate([cell.ravel(), len(keys) - len(_CAUSES) + causes])
+    used = np.flatnonzero(np.bincount(cell, minlength=len(keys)))
+    cells = Cells(keys[place] for place in used.tolist())
+    cell, size = np.searchsorted(used, cell), len(used)
 
-def cells_of(records: Sequence[AuditRecord]) -> dict[Key, Cell]:
-    """The cells of these positions."""
-    kinds_of: dict[tuple[int, ...], list[str]] = defaultdict(list)  # most kinds are measured for the same few records
-    for kind in KINDS:
-        if rows := tuple(row for row, record in enumerate(records) if kind in record.leakage.figures):
-            kinds_of[rows].append(kind)
-    groups = [record.traits.groups for record in records]
-    cells: dict[Key, Cell] = {}
-    for rows, kinds in kinds_of.items():
-        members = members_of([groups[row] for row in rows])
-        for kind in kinds:
-            cells |= grouped(kind, _columns([records[row].leakage.figures[kind] for row in rows]), members)
-    masses: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        for cause, mass in record.leakage.causes.items():
-            masses[cause.value].append(mass)
-    if any(math.isnan(mass) for of_cause in masses.values() for mass in of_cause):
-        raise ValueError("a cause's mass is NaN")
-    return cells | of_causes({group: np.array(mass) for group, mass in masses.items()})
+    def each(values: NDArray[Any], of_causes: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of positions `[K, B]` and of the causes' masses, once for each cell that they belong to."""
+        spread = np.broadcast_to(values[:, None], (len(measured), len(groups_of), len(table)))
+        return np.concatenate([spread.ravel(), of_causes])
 
-
-#: Of positions `[N]`: what leaked, whether the top move changed, the divergence; the arguments of `Cell.of`.
-Columns = tuple[Float, NDArray[np.bool_], Float]
-
-#: By dimension and group, the rows of its positions.
-Members = Mapping[str, Mapping[str, NDArray[np.intp]]]
-
-
-def members_of(groups: Sequence[Sequence[str]]) -> Members:
-    """The members of each group; `groups` holds, for each position, its group in each of DIMENSIONS."""
-    members = {}
-    for dimension, group_of_row in zip(DIMENSIONS, zip(*groups, strict=True), strict=True):
-        rows_of: dict[str, list[int]] = defaultdict(list)
-        for row, group in enumerate(group_of_row):
-            rows_of[group].append(row)
-        members[dimension] = {group: np.array(rows, dtype=np.intp) for group, rows in rows_of.items()}
-    return members
-
-
-def grouped(kind: str, columns: Columns, members: Members) -> dict[Key, Cell]:
-    """The cells of one kind: of all positions `[N]`, and of each group."""
-    groups = [
-        (Key(kind, dimension, group), rows)
-        for dimension, of_group in members.items()
-        for group, rows in of_group.items()
-        if len(rows)
-    ]
-    leaked, flipped, kl = columns
-    everything = np.arange(len(leaked), dtype=np.intp)
-    rows = np.concatenate([everything, *(rows for _, rows in groups)])
-    indptr = indptr_of([len(everything), *(len(rows) for _, rows in groups)])
-    keys = [Key(kind, ALL, ""), *(key for key, _ in groups)]
-    return dict(zip(keys, cells_of_rows(leaked[rows], flipped[rows], kl[rows], indptr), strict=True))
-
-
-def of_causes(masses: Mapping[str, Float]) -> dict[Key, Cell]:
-    """The cells of causes; `masses` holds, by cause, the mass `[N]` in each position where it is above 0."""
-    cells = {}
-    for group, mass in masses.items():
-        if len(mass):
-            zeros = np.zeros(len(mass))
-            cells[Key(RAW, CAUSE, group)] = Cell.of(mass, zeros.astype(np.bool_), zeros)
+    none = np.zeros(len(masses))
+    bins = each(np.searchsorted(BOUNDS, leaked), np.searchsorted(BOUNDS, masses))
+    known, leaked, kl = each(known, none == 0), each(leaked, masses), each(kl, none)
+    flags = known, ~known, each(flipped, none > 0), np.isinf(kl)
+    cells.counts[:] = np.stack([np.bincount(cell[flag], minlength=size) for flag in flags], axis=1)
+    finite = np.isfinite(kl)
+    cells.sums[:, 1] = np.bincount(cell[finite], kl[finite], size)
+    cell, leaked, bins = cell[known], leaked[known], bins[known]
+    cells.sums[:, 0] = np.bincount(cell, leaked, size)
+    np.maximum.at(cells.max, cell, leaked)
+    cells.bins, cells.tallies = np.unique(cell * len(BOUNDS) + bins, return_counts=True)
     return cells
-
-
-def _columns(figures: Sequence[Figure]) -> Columns:
-    """Single figures as the arguments of `Cell.of`."""
-    nan, inf = math.nan, math.inf
-    leaked = np.array([nan if figure.leaked is None else figure.leaked for figure in figures])
-    kl = np.array([(nan if f.leaked is None else inf) if f.kl is None else f.kl for f in figures])
-    unmeasured = sum(figure.leaked is None for figure in figures)
-    if np.isnan(leaked).sum() != unmeasured or np.isnan(kl).sum() > unmeasured:
-        raise ValueError("a figure is NaN; what is not measured is None")
-    return leaked, np.array([figure.flipped for figure in figures], dtype=np.bool_), kl
-
-
-def merged(parts: Iterable[Mapping[Key, Cell]]) -> dict[Key, Cell]:
-    """The merged cells of all parts, by key."""
-    groups: dict[Key, list[Cell]] = defaultdict(list)
-    for part in parts:
-        for key, cell in part.items():
-            groups[key].append(cell)
-    return dict(zip(groups, merged_each(list(groups.values())), strict=True))

@@ -1,4 +1,4 @@
-"""The database of the store, SQLite or PostgreSQL: connections, migrations, and recovery after an outage."""
+"""The database of the store, SQLite or PostgreSQL: connections, tables, and recovery after an outage."""
 
 from __future__ import annotations
 
@@ -25,18 +25,15 @@ from sqlalchemy.exc import (
 )
 
 from movemask.errors import StoreError, StoreUnreachable
-from movemask.store.schema import METADATA
+from movemask.store.schema import METADATA, SCHEMA_VERSION, VERSION
 
 log = logging.getLogger(__name__)
-
-#: The newest of `migrations/versions`; a test holds it to that.
-HEAD = "2"
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 _VARIABLE = "MOVEMASK_DATABASE_URL"
 _READING = "movemask_reading"
-_MIGRATING = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes the tables
+_CREATING = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes the tables
 
 #: Seconds that a connection, a lock and a statement may take before the database counts as failed.
 _CONNECT_SECONDS, _LOCK_SECONDS, _STATEMENT_SECONDS = 5, 5, 30
@@ -65,6 +62,7 @@ class Database:
             options = f"-c lock_timeout={_LOCK_SECONDS}s -c statement_timeout={_STATEMENT_SECONDS}s"
             self._engine = sa.create_engine(
                 parsed.set(drivername="postgresql+psycopg"),
+                paramstyle="format",  # parameters by place, as in SQLite
                 pool_pre_ping=True,  # a server that came back is a new server
                 pool_size=2,
                 max_overflow=6,
@@ -90,7 +88,7 @@ class Database:
             yield connection
 
     def open(self) -> None:
-        """Opens the database and migrates its tables. Raises StoreUnreachable for a server that does not answer,
+        """Opens the database and creates its tables. Raises StoreUnreachable for a server that does not answer,
         StoreError for any other failure."""
         try:
             self._prepared()
@@ -140,7 +138,7 @@ class Database:
                 log.error("%s was damaged: %s; it is now %s, and a new one begins", self.shown, error.__cause__, aside)
 
     def _prepared(self) -> sa.Engine:
-        """The engine, once the tables exist and are up to date."""
+        """The engine, once the tables exist. Raises StoreError for tables of another version."""
         if self._ready and self._inode == self._inode_now():
             return self._engine
         with self._lock:
@@ -148,9 +146,14 @@ class Database:
                 self._engine.dispose()  # open connections still write to the deleted file
             with self._engine.connect().execution_options(**{_READING: True}) as connection:
                 version = _version(connection)
-            if version != HEAD:
+            if version is None:
                 with self._engine.begin() as connection:
-                    _migrate(connection, self.shown)
+                    version = _created(connection)
+            if version != VERSION:
+                raise StoreError(
+                    f"{_VARIABLE}: {self.shown!r} has tables of version {version}, this movemask of {VERSION}: name "
+                    "another database, or move this one away; the figures then start anew"
+                )
             self._inode = self._inode_now()
             self._ready = True
         return self._engine
@@ -170,38 +173,22 @@ class Database:
             return -1
 
 
-def _version(connection: sa.Connection) -> str | None:
-    """The version of the existing tables, None if there are none. Version 1 kept it in a table of its own."""
+def _version(connection: sa.Connection) -> int | None:
+    """The version of the existing tables, None if there are none. Version 2 did not keep it where this one does."""
     tables = sa.inspect(connection).get_table_names()
-    if "alembic_version" in tables:
-        return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    if "schema_version" in tables:
-        return str(connection.execute(sa.text("SELECT max(version) FROM schema_version")).scalar())
-    return None
+    if SCHEMA_VERSION.name in tables and "alembic_version" not in tables:
+        return connection.execute(sa.select(sa.func.max(SCHEMA_VERSION.c.version))).scalar()
+    return 2 if set(tables) & set(METADATA.tables) else None
 
 
-def _migrate(connection: sa.Connection, shown: str) -> None:
-    """Makes the tables, or runs the missing migrations, in this transaction. alembic is imported only then."""
+def _created(connection: sa.Connection) -> int | None:
+    """The version of the tables, which are made in this transaction unless another process was first."""
     if connection.dialect.name == POSTGRESQL:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MIGRATING)))
-    version = _version(connection)
-    if version == HEAD:  # another process was first
-        return
-    if version is not None and (not version.isdigit() or int(version) > int(HEAD)):
-        raise StoreError(f"{_VARIABLE}: {shown!r} has tables of version {version}, this service of {HEAD}; it is older")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # else eleven lines at the first start
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
-    config.attributes["connection"] = connection
-    if version is None:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
+    if _version(connection) is None:
         METADATA.create_all(connection)
-        command.stamp(config, "head")
-    else:
-        command.upgrade(config, "head")
-    log.info("audit database %s: tables of version %s", shown, HEAD)
+        connection.execute(sa.insert(SCHEMA_VERSION).values(version=VERSION))
+    return _version(connection)
 
 
 #: PostgreSQL's error classes that the data is at fault for: a bad value, a constraint, a limit such as the size of an

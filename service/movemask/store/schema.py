@@ -1,4 +1,4 @@
-"""The store's tables. A change here needs a migration in `migrations/versions` for databases that exist."""
+"""The store's tables. A change here is a new VERSION: a database of another one is refused, with what to do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+#: The version of these tables; 1 and 2 were those of earlier services.
+VERSION = 3
+
 METADATA = sa.MetaData()
+
+SCHEMA_VERSION = sa.Table("schema_version", METADATA, sa.Column("version", sa.Integer, nullable=False))
 
 MODEL = sa.Table(
     "model",
@@ -23,38 +28,37 @@ MODEL = sa.Table(
 CELL = sa.Table(
     "cell",
     METADATA,
-    sa.Column("model", sa.ForeignKey(MODEL.c.id), primary_key=True),
-    sa.Column("tier", sa.Integer, primary_key=True),
-    sa.Column("start", sa.BigInteger, primary_key=True),
-    sa.Column("dimension", sa.Text, primary_key=True),
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("group", sa.Text, primary_key=True),
+    sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
+    sa.Column("tier", sa.Integer, nullable=False),
+    sa.Column("start", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("dimension", sa.Text, nullable=False),
+    sa.Column("group", sa.Text, nullable=False),
     sa.Column("count", sa.BigInteger, nullable=False),
     sa.Column("unmeasured", sa.BigInteger, nullable=False),
     sa.Column("flips", sa.BigInteger, nullable=False),
     sa.Column("infinite", sa.BigInteger, nullable=False),
     sa.Column("sum", sa.Double, nullable=False),
-    sa.Column("max", sa.Double, nullable=False),
     sa.Column("kl", sa.Double, nullable=False),
-    sa.Column("sketch", sa.LargeBinary, nullable=False),
+    sa.Column("max", sa.Double, nullable=False),
+    sa.Column("histogram", sa.LargeBinary, nullable=False),  # uint64, little-endian: bin << 48 | count
+    sa.PrimaryKeyConstraint("model", "tier", "start", "dimension", "kind", "group"),
 )
 
 
-def _record_columns() -> list[sa.Column[Any]]:
+def _position_columns() -> list[sa.Column[Any]]:
     return [
+        sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
         sa.Column("time", sa.Double, nullable=False),
+        sa.Column("fen", sa.Text, nullable=False),
         sa.Column("chess960", sa.Boolean, nullable=False),
         sa.Column("turn", sa.Text, nullable=False),
+        sa.Column("in_check", sa.Boolean, nullable=False),
+        sa.Column("phase", sa.Text, nullable=False),
         sa.Column("legal_moves", sa.Integer, nullable=False),
-        sa.Column("raw", sa.Double),
-        sa.Column("multiplied", sa.Double, nullable=False),
-        sa.Column("served", sa.Double, nullable=False),
-        sa.Column("illegal", sa.Text, nullable=False),  # JSON: [[uci, probability, cause], …]
-        sa.Column("in_check", sa.Boolean),  # from here on, null in rows of version 1
-        sa.Column("phase", sa.Text),
         sa.Column("elo", sa.Double),  # of the side to move; null if none was given
-        sa.Column("figures", sa.Text),  # JSON: {kind: [leaked, flipped, kl], …}
-        sa.Column("causes", sa.Text),  # JSON: {cause: mass, …}
+        # JSON: [{kind: [leaked, flipped, kl], …}, {cause: mass, …}, [[uci, probability, cause], …]]
+        sa.Column("leakage", sa.Text, nullable=False),
     ]
 
 
@@ -62,19 +66,16 @@ POSITION = sa.Table(
     "position",
     METADATA,
     sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
-    sa.Column("fen", sa.Text, nullable=False),
-    *_record_columns(),
+    *_position_columns(),
     sa.Index("position_time", "time"),
 )
 
 WORST = sa.Table(
     "worst",
     METADATA,
-    sa.Column("model", sa.ForeignKey(MODEL.c.id), primary_key=True),
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("fen", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
     sa.Column("value", sa.Double, nullable=False),
-    *_record_columns(),
+    *_position_columns(),
+    sa.PrimaryKeyConstraint("model", "kind", "fen"),
     sa.Index("worst_value", "model", "kind", "value"),
 )

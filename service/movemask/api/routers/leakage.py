@@ -33,7 +33,7 @@ from movemask.api.services import AppServices, Services
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.kinds import RANKED, RAW, SERVED, UNNORMALISED
 from movemask.store.cells import CAUSE
-from movemask.store.figures import Bucket, Kinds, ModelFigures, positions_of
+from movemask.store.reader import Bucket, Kinds, ModelFigures, positions_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}

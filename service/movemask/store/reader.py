@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
 import sqlalchemy as sa
 
-from movemask.leakage.kinds import KINDS
-from movemask.leakage.record import Figure
+from movemask.leakage.kinds import DERIVED, KINDS, MULTIPLIED, RAW, SERVED, UNNORMALISED
+from movemask.leakage.measure import Figure
 from movemask.leakage.traits import DIMENSIONS, groups
-from movemask.store.cells import ALL, CAUSE, Cell
+from movemask.store.cells import ALL, CAUSE, Cell, Cells, with_derived
 from movemask.store.database import Database
 from movemask.store.schema import CELL, MODEL, POSITION, WORST
-from movemask.store.sketch import Sketch
-from movemask.store.store import EVER
+from movemask.store.writer import EVER
 
 #: Dimensions that figures are grouped by.
 BY = (*DIMENSIONS, CAUSE)
@@ -75,16 +74,16 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Illegal:
-    """An illegal move, the probability that plain softmax gives it, and why it is illegal (None in old rows)."""
+    """An illegal move, the probability that plain softmax gives it, and why it is illegal."""
 
     uci: str
     probability: float
-    cause: str | None
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """A stored position; what version 1 did not keep is None or empty."""
+    """A stored position. `figures` holds DERIVED kinds too; `causes` is the `raw` mass by cause."""
 
     id: int | None
     fen: str
@@ -94,16 +93,25 @@ class StoredPosition:
     trained_with_mask: bool
     time: float
     turn: str
-    in_check: bool | None
-    phase: str | None
+    in_check: bool
+    phase: str
     legal_moves: int
     elo: float | None
-    raw: float | None
-    multiplied: float
-    served: float
     figures: dict[str, Figure]
     causes: dict[str, float]
     illegal: tuple[Illegal, ...]
+
+    @property
+    def raw(self) -> float | None:
+        return self.figures[RAW].leaked
+
+    @property
+    def multiplied(self) -> float | None:
+        return self.figures[MULTIPLIED].leaked
+
+    @property
+    def served(self) -> float | None:
+        return self.figures[SERVED].leaked
 
 
 class Figures:
@@ -135,21 +143,20 @@ class Figures:
         with self._database.reading() as connection:
             histories = []
             for row in connection.execute(_latest_models(model)).all():
-                parts: dict[tuple[int, int], dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+                parts: dict[tuple[int, int], list[Any]] = defaultdict(list)
                 query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *_CELL_COLUMNS)
                 for tier, start, *cell in connection.execute(query):
                     length = max(seconds, tier)
-                    parts[start // length * length, length][cell[1]].append(cell)
+                    parts[start // length * length, length].append(cell)
                 buckets = [
-                    Bucket(start, length, _by_kind({kind: _merged(cells) for kind, cells in kinds.items()}))
-                    for (start, length), kinds in sorted(parts.items())
+                    Bucket(start, length, _by_group(cells)[""]) for (start, length), cells in sorted(parts.items())
                 ]
                 histories.append((ModelFigures(row.name, row.digest, row.trained_with_mask, {}), buckets))
             return histories
 
     def worst(self, kind: str, limit: int, model: str | None = None, span: Span = Span()) -> list[StoredPosition]:
         """The positions with the most leakage of a kind, worst first; with a span, the kept ones in that span."""
-        query = _positions_of(WORST, model, span).where(WORST.c.kind == kind)
+        query = _positions_of(WORST, model, span).where(WORST.c.kind == DERIVED.get(kind, kind))
         return self._stored(query.order_by(WORST.c.value.desc(), WORST.c.fen).limit(limit))
 
     def positions(
@@ -204,24 +211,21 @@ def _cells(connection: sa.Connection, model: int, dimension: str, span: Span) ->
     query = _spans(model, dimension, span)
     if span.everything:
         query = sa.select(CELL).where(CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension)
-    parts: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for row in connection.execute(query.with_only_columns(*_CELL_COLUMNS)):
-        parts[row[0], row[1]].append(row)
-    cells: dict[str, Kinds] = defaultdict(dict)
-    for (group, kind), rows in parts.items():
-        cells[group][kind] = _merged(rows)
-    return {group: _by_kind(kinds) for group, kinds in cells.items()}
+    return _by_group(connection.execute(query.with_only_columns(*_CELL_COLUMNS)).all())
 
 
-#: The columns of a cell that are read, in the order that `_merged` expects.
-_CELL_COLUMNS = tuple(
-    CELL.c[name] for name in ("group", "kind", "count", "unmeasured", "flips", "infinite", "sum", "max", "kl", "sketch")
-)
+_CELL_COLUMNS = tuple(CELL.c[name] for name in Cells.COLUMNS)
 
 
-def _merged(rows: Sequence[Any]) -> Cell:
-    """The merged cell of these rows."""
-    return Cell.merged(Cell(*(*row[2:-1], Sketch.from_bytes(bytes(row[-1])))) for row in rows)
+def _by_group(rows: Sequence[Any]) -> dict[str, Kinds]:
+    """The cells of rows of one dimension, by group and kind, those of the same group and kind added up."""
+    cells = Cells.of_rows(rows)
+    found: dict[str, Kinds] = defaultdict(dict)
+    for key in cells.places:
+        found[key.group][key.kind] = cells[key]
+    if any(key.dimension == CAUSE for key in cells.places):  # `raw` alone
+        return found
+    return {group: with_derived(kinds) for group, kinds in found.items()}
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:
@@ -231,14 +235,10 @@ def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, in
     return None if start is None else (int(start), int(end))
 
 
-def _by_kind(cells: Kinds) -> Kinds:
-    return {kind: cells[kind] for kind in KINDS if kind in cells}
-
-
 def _in_order(by: str, cells: dict[str, Kinds]) -> Sequence[str]:
     """The groups in natural order; causes by mass."""
     if by == CAUSE:
-        return sorted(cells, key=lambda group: -max(cell.sum for cell in cells[group].values()))
+        return sorted(cells, key=lambda group: -cells[group][RAW].sum)
     return [group for group in groups(by) if group in cells]
 
 
@@ -253,8 +253,14 @@ def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[
 
 def _stored_position(row: Any) -> StoredPosition:
     values = {name: row.get(name) for name in StoredPosition.__slots__}
+    kinds, values["causes"], illegal = orjson.loads(row["leakage"])
+    found = {kind: Figure(*figure) for kind, figure in kinds.items()}
+    for kind, source in DERIVED.items():
+        if kind == SERVED:
+            found[kind] = Figure(0.0)
+        elif source in found:
+            found[kind] = replace(found[source], flipped=False) if kind == UNNORMALISED else found[source]
+    values["figures"] = {kind: found[kind] for kind in KINDS if kind in found}
     values["model"] = row["name"]
-    values["figures"] = {kind: Figure(*figure) for kind, figure in json.loads(row["figures"] or "{}").items()}
-    values["causes"] = json.loads(row["causes"] or "{}")
-    values["illegal"] = tuple(Illegal(uci, p, *(cause or [None])) for uci, p, *cause in json.loads(row["illegal"]))
+    values["illegal"] = tuple(Illegal(*move) for move in illegal)
     return StoredPosition(**values)

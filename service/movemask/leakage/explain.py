@@ -1,0 +1,90 @@
+"""The illegal mass of positions explained: the moves it is on, and the causes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from movemask.board.boards import Boards
+from movemask.board.moves import uci_of
+from movemask.encoding.vocabulary import Vocabulary
+from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
+from movemask.leakage.measure import HeavySlots
+from movemask.numeric.ragged import Float, Index, restricted, row_lengths
+
+#: Illegal moves named per position.
+NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class IllegalMass:
+    """An illegal slot: its move, the probability that plain softmax gives it, and why it is illegal."""
+
+    uci: str
+    probability: float
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The explanation of B positions, from their heavy slots.
+
+    by_cause : float64 `[B, len(CAUSES)]`, the mass of a position's heavy slots by cause
+    indptr : `[B + 1]`, the rows of what follows, a position's named illegal moves, heaviest first
+    moves : UCI, `[K]`
+    masses : float64 `[K]`, what plain softmax gives to each
+    causes : intp `[K]`, indices into CAUSES
+    """
+
+    by_cause: Float
+    indptr: Index
+    moves: list[str]
+    masses: Float
+    causes: Index
+
+    def of(self, row: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
+        """One position's named moves, and its mass by cause."""
+        named = range(self.indptr[row], self.indptr[row + 1])
+        by_cause = {CAUSES[place]: float(self.by_cause[row, place]) for place in np.flatnonzero(self.by_cause[row])}
+        return tuple(IllegalMass(self.moves[k], float(self.masses[k]), CAUSES[self.causes[k]]) for k in named), by_cause
+
+    def rows(self, keep: Index) -> Explained:
+        """The explanation of the positions `keep`, which are in rising order."""
+        kept = np.zeros(len(self.by_cause), dtype=np.bool_)
+        kept[keep] = True
+        named = np.repeat(kept, row_lengths(self.indptr))
+        starts = restricted(self.indptr, named)
+        return Explained(
+            self.by_cause[keep],
+            np.append(starts[keep], starts[-1]),
+            [self.moves[place] for place in np.flatnonzero(named).tolist()],
+            self.masses[named],
+            self.causes[named],
+        )
+
+
+def explained(
+    heavy: HeavySlots, boards: Boards, vocabulary: Vocabulary, codes: Index, indptr: Index, named: int = NAMED
+) -> Explained:
+    """The explanation of each position of a batch, from its heavy slots, of which `named` are named.
+
+    codes, indptr : the legal moves `[N]` (`move_codes`) in CSR form
+    """
+    count = len(boards)
+    if not len(heavy.rows):
+        empty = np.zeros(0, dtype=np.intp)
+        return Explained(np.zeros((count, len(CAUSES))), np.zeros(count + 1, np.intp), [], np.zeros(0), empty)
+    written = Written.of_slots(boards, heavy.rows, heavy.slots, vocabulary)
+    causes = causes_of(written, [codes[start:end] for start, end in pairwise(indptr.tolist())])
+    masses = np.bincount(heavy.rows * len(CAUSES) + causes, heavy.masses, minlength=count * len(CAUSES))
+    starts = np.searchsorted(heavy.rows, np.arange(count + 1))
+    first = np.flatnonzero(np.arange(len(heavy.rows)) - starts[heavy.rows] < named)
+    return Explained(
+        by_cause=masses.astype(np.float64, copy=False).reshape(count, len(CAUSES)),
+        indptr=np.searchsorted(heavy.rows[first], np.arange(count + 1)),
+        moves=uci_of(written.codes(vocabulary.bare_promotion)[first]),
+        masses=heavy.masses[first],
+        causes=causes[first],
+    )

@@ -1,0 +1,278 @@
+"""Writes the audit's store: cells of figures, whose size does not grow with the positions, the worst positions, and
+single positions for as long as they are kept. `reader` reads it.
+
+Several processes on several machines may share one database: a write adds to the existing rows, under a lock on the
+row of its model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise, repeat
+from typing import Any
+
+import numpy as np
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from movemask.board.boards import PHASES
+from movemask.errors import StoreError, StoreUnreachable
+from movemask.leakage.causes import CAUSES
+from movemask.leakage.kinds import RANKED
+from movemask.leakage.table import AuditTable
+from movemask.store.cells import Cells, Key, cells_of
+from movemask.store.database import POSTGRESQL, SQLITE, Database
+from movemask.store.schema import CELL, MODEL, POSITION, WORST
+
+#: Lengths in seconds of the spans that figures are kept by, finest first, which is the one written to, and how long a
+#: span is kept before it is merged into the next tier.
+TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
+
+#: The tier of all time.
+EVER = 0
+
+_PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in CAUSES]
+
+
+class Store:
+    """Opens the database of a URL and creates its tables if needed. Raises StoreError if it cannot.
+
+    A server that cannot be reached is not an error here: `unreachable` holds the reason, and writes work once it is
+    back.
+
+    Parameters
+    ----------
+    keep_seconds : how long single positions are kept; figures and the worst positions are kept for good
+    keep_positions : how many of the newest single positions are kept
+    keep_worst : how many of the worst positions are kept per model and kind
+    positions : whether positions are written at all, or figures alone
+    """
+
+    def __init__(
+        self, url: str, *, keep_seconds: float, keep_positions: int, keep_worst: int, positions: bool = True
+    ) -> None:
+        self._positions = positions
+        self._keep_seconds = keep_seconds
+        self._keep_positions = keep_positions
+        self._keep_worst = keep_worst
+        self.database = Database(url)
+        self.unreachable: str | None = None
+        try:
+            self.database.open()
+        except StoreUnreachable as error:
+            self.unreachable = str(error)
+        except StoreError:
+            self.database.close()
+            raise
+
+    def write(self, table: AuditTable) -> None:
+        """Adds positions in one transaction. After StoreError nothing was written, and a later attempt may succeed.
+
+        A position that can never be written is a bug: another error than StoreError then passes through.
+        """
+        with self.database.writing() as connection:
+            model = _locked_model(connection, table)
+            _add_cells(connection, model, table)
+            if self._positions:
+                _execute(connection, POSITION, _position_rows(model, table))
+                self._keep_the_worst(connection, model, table)
+
+    def prune(self) -> None:
+        """Deletes single positions beyond their age or number, and merges old spans into longer ones."""
+        now = time.time()
+        surplus = sa.select(sa.func.max(POSITION.c.id) - self._keep_positions).scalar_subquery()
+        with self.database.writing() as connection:
+            old = sa.or_(POSITION.c.time < now - self._keep_seconds, POSITION.c.id <= surplus)
+            connection.execute(sa.delete(POSITION).where(old))
+            models = connection.execute(sa.select(MODEL.c.id).order_by(MODEL.c.name, MODEL.c.digest).with_for_update())
+            for (model,) in models.all():
+                for (tier, keep_seconds), (longer, _) in pairwise(TIERS):
+                    assert keep_seconds is not None
+                    _roll_up(connection, model, tier, longer, before=int(now - keep_seconds) // longer * longer)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def _keep_the_worst(self, connection: sa.Connection, model: int, table: AuditTable) -> None:
+        """Adds the positions that are worse than the least of the kept, each position once, and deletes the surplus."""
+        query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(WORST.c.model == model)
+        kept = {kind: (count, least) for kind, count, least in connection.execute(query.group_by(WORST.c.kind))}
+        for kind, measured in table.columns.measured.items():
+            if kind not in RANKED:
+                continue
+            count, least = kept.get(kind, (0, 0.0))
+            worse = np.flatnonzero(measured.leaked > (least if count >= self._keep_worst else 0.0))
+            if not len(worse):
+                continue
+            worst: dict[str, int] = {}  # by FEN, the row where it leaks most
+            for row in worse[np.argsort(measured.leaked[worse], kind="stable")].tolist():
+                worst[table.fens[row]] = row
+            rows = np.array(list(worst.values()))
+            rows = np.sort(rows[np.argsort(-measured.leaked[rows], kind="stable")][: self._keep_worst])
+            values = [(kind, value) for value in measured.leaked[rows].tolist()]
+            found = _position_rows(model, table.rows(rows))
+            _execute(connection, WORST, [value + row for value, row in zip(values, found, strict=True)])
+            ranking = sa.and_(WORST.c.model == model, WORST.c.kind == kind)
+            order = WORST.c.value.desc(), WORST.c.fen
+            keep = sa.select(WORST.c.fen).where(ranking).order_by(*order).limit(self._keep_worst)
+            connection.execute(sa.delete(WORST).where(ranking, WORST.c.fen.not_in(keep)))
+
+
+def _locked_model(connection: sa.Connection, table: AuditTable) -> int:
+    """Id of a network's row, inserted or updated, and locked until the transaction ends."""
+    last_time = float(table.times.max())
+    newest = {"trained_with_mask": table.trained_with_mask, "last_time": last_time}
+    insert = _insert_into(connection.dialect, MODEL).values({"name": table.model, "digest": table.digest, **newest})
+    connection.execute(insert.on_conflict_do_nothing(index_elements=["name", "digest"]))
+    this = sa.and_(MODEL.c.name == table.model, MODEL.c.digest == table.digest)
+    row = connection.execute(sa.select(MODEL).where(this).with_for_update()).one()
+    if last_time >= row.last_time:
+        connection.execute(sa.update(MODEL).where(this).values(newest))
+    return int(row.id)
+
+
+def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
+    """The rows of POSITION without their id."""
+    columns = table.columns
+    figures = [
+        zip(one.leaked.tolist(), one.flipped.tolist(), one.kl.tolist(), strict=True)
+        for one in columns.measured.values()
+    ]
+    explained = columns.explained
+    causes: list[dict[str, float]] = [{} for _ in range(len(table))]
+    found = np.nonzero(explained.by_cause)
+    for row, place, mass in zip(*(one.tolist() for one in (*found, explained.by_cause[found])), strict=True):
+        causes[row][_CAUSES[place]] = mass
+    names = [_CAUSES[place] for place in explained.causes.tolist()]
+    illegal = list(zip(explained.moves, explained.masses.tolist(), names, strict=True))
+    kinds = tuple(columns.measured)
+    leakage = [
+        orjson.dumps((dict(zip(kinds, row, strict=True)), by_cause, illegal[start:end])).decode()  # NaN, inf: null
+        for row, by_cause, (start, end) in zip(
+            zip(*figures, strict=True), causes, pairwise(explained.indptr.tolist()), strict=True
+        )
+    ]
+    return list(
+        zip(
+            repeat(model, len(table)),
+            table.times.tolist(),
+            table.fens,
+            table.chess960.tolist(),
+            ["black" if black else "white" for black in columns.black.tolist()],
+            columns.in_check.tolist(),
+            [_PHASES[phase] for phase in columns.phases.tolist()],
+            columns.legal_moves.tolist(),
+            [None if elo != elo else elo for elo in table.elos.tolist()],
+            leakage,
+            strict=True,
+        )
+    )
+
+
+def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None:
+    """Adds positions to the figures of all time and to those of the span of each."""
+    length = TIERS[0][0]
+    starts = table.times.astype(np.int64) // length * length
+    parts = {start: cells_of(table.rows(np.flatnonzero(starts == start))) for start in np.unique(starts).tolist()}
+    for start, cells in parts.items():
+        _merge_into(connection, model, length, start, cells)
+    _merge_into(connection, model, EVER, 0, Cells.joined(list(parts.values())))
+
+
+def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, added: Cells) -> None:
+    """Adds cells to the stored ones of a span."""
+    here = CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start
+    kinds = sorted({key.kind for key in added.places})
+    stored = _cells_in(connection, sa.select(CELL).where(*here, CELL.c.kind.in_(kinds)), added.places)
+    _execute(connection, CELL, [(model, tier, start, *row) for row in Cells.joined([stored, added]).rows()])
+
+
+def _cells_in(connection: sa.Connection, query: sa.Select[Any], keys: Container[Key] | None = None) -> Cells:
+    """The cells of the rows that a query of the table finds, those of `keys` alone if given."""
+    rows = connection.execute(query.with_only_columns(*(CELL.c[name] for name in Cells.COLUMNS))).all()
+    return Cells.of_rows(rows if keys is None else [row for row in rows if row[:3] in keys])
+
+
+def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, before: int) -> None:
+    """Merges the spans of a tier that begin before a time into those of the next tier, and deletes them."""
+    old = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start < before)
+    starts = connection.execute(sa.select(CELL.c.start).where(old).distinct().order_by(CELL.c.start)).scalars().all()
+    for start in starts:
+        span = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start)
+        cells = _cells_in(connection, sa.select(CELL).where(span))
+        _merge_into(connection, model, longer, start // longer * longer, cells)
+        connection.execute(sa.delete(CELL).where(span))
+
+
+def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:
+    """An INSERT that can say what to do on conflict."""
+    return postgresql.insert(table) if dialect.name == POSTGRESQL else sqlite.insert(table)
+
+
+def _execute(connection: sa.Connection, table: sa.Table, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Adds rows to POSITION, adds or replaces rows of CELL, and of WORST where they are worse.
+
+    SQLAlchemy compiles the statement, once, but the rows go straight to the driver: they are most of what is written,
+    and SQLAlchemy's processing would be half of the cost.
+    """
+    if rows:
+        connection.exec_driver_sql(_compiled(connection.dialect, table), list(rows))
+
+
+@lru_cache(maxsize=8)
+def _compiled(dialect: sa.Dialect, table: sa.Table) -> str:
+    """The text of the statement, whose parameters are the table's columns in order, without the id that a row gets."""
+    insert = _insert_into(dialect, table)
+    names = [column.name for column in table.columns if column is not POSITION.c.id]
+    if table is not POSITION:
+        keys = [column.name for column in table.primary_key.columns]
+        values = {name: insert.excluded[name] for name in names if name not in keys}
+        worse = insert.excluded.value > WORST.c.value if table is WORST else None
+        insert = insert.on_conflict_do_update(index_elements=keys, set_=values, where=worse)
+    compiled = insert.compile(dialect=dialect, column_keys=names)
+    assert compiled.positiontup == names
+    return str(compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Rows deleted: single positions, entries of the lists of worst positions, and rows of figures. `traces` says that
+    SQLite's write-ahead log could not be emptied, and may hold what was deleted until it is written over."""
+
+    positions: int
+    worst: int
+    figures: int
+    traces: bool = False
+
+
+def delete(
+    database: Database, *, before: float | None, model: str | None, figures: bool = False, only_count: bool = False
+) -> Deleted:
+    """Deletes positions audited before a time (seconds since 1970; None for all) by a model (None for all).
+
+    `figures` deletes the model's figures too, which hold no positions; it takes a model, and no time. Raises StoreError
+    for a model that the database does not know. Content is overwritten in SQLite; in PostgreSQL it stays on disk until
+    vacuuming reuses its place.
+    """
+    assert not figures or (model is not None and before is None)
+    with database.writing() as connection:
+        known = {number: name for number, name in connection.execute(sa.select(MODEL.c.id, MODEL.c.name))}
+        ids = [number for number, name in known.items() if model in (None, name)]
+        if model is not None and not ids:
+            names = ", ".join(sorted(set(known.values()))) or "none"
+            raise StoreError(f"the audit has no model {model!r}; there are {names}")
+        counts: dict[str, int] = {}
+        for table in (POSITION, WORST, CELL) if figures else (POSITION, WORST):
+            chosen: list[sa.ColumnElement[bool]] = [table.c.model.in_(ids)]
+            if before is not None:
+                chosen.append(table.c.time < before)
+            query = sa.select(sa.func.count()).select_from(table).where(*chosen)
+            counts[table.name] = connection.execute(query).scalar_one()
+            if not only_count:
+                connection.execute(sa.delete(table).where(*chosen))
+    traces = not only_count and database.dialect == SQLITE and not database.checkpointed()
+    return Deleted(counts["position"], counts["worst"], counts.get("cell", 0), traces)

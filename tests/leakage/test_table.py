@@ -1,0 +1,141 @@
+"""What an operator would lose: records that are of their own position, in whatever company they were made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import chess
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from movemask.board.boards import PHASES, phase_of
+from movemask.board.position import Position
+from movemask.encoding.vocabularies import vocabulary
+from movemask.leakage.kinds import MEASURED, Plan
+from movemask.leakage.table import Audited, AuditTable
+from movemask.leakage.traits import DIMENSIONS, elo_group, groups, legal_moves_group
+from tests.ground_truth import perft, tricky
+from tests.leakage.batches import audited
+
+WORDS = ("movemask-1880", "lc0-1858")
+FEW = Plan().always
+
+
+def boards() -> list[chess.Board]:
+    """Standard and Chess960, with legal moves, in an order of no meaning."""
+    found = [board for fen, moves, _ in tricky() if moves and (board := chess.Board(fen)).is_valid()][::9]
+    found += [board for row in perft("chess960")[::60] if (board := chess.Board(row.fen, chess960=True)).is_valid()]
+    return [found[place] for place in np.random.default_rng(1).permutation(len(found))]
+
+
+BOARDS = boards()
+
+
+def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED) -> Audited:
+    words, rng = vocabulary(name), np.random.default_rng(seed)
+    logits = (rng.normal(size=(len(places), len(words))) * 3).astype(np.float32)
+    made = audited([Position(BOARDS[place]) for place in places], words, logits, kinds=kinds, least=1e-3)
+    elos = np.where(rng.random(len(places)) < 0.3, np.nan, np.round(3000 * rng.random(len(places))))
+    return replace(made, times=rng.random(len(places)), elos=elos)
+
+
+def positions(table: AuditTable) -> dict[float, Any]:
+    """Each position of a table by its time, which is drawn, and so tells the positions of a test apart."""
+    columns, found = table.columns, {}
+    groups = columns.groups(table.elos)
+    for row, moment in enumerate(table.times.tolist()):
+        figures = {kind: one.figure(row) for kind, one in columns.measured.items()}
+        own = table.model, table.fens[row], bool(table.chess960[row]), repr(table.elos[row]), groups[:, row].tolist()
+        found[moment] = (*own, figures, columns.explained.of(row))
+    return found
+
+
+def together(tables: Sequence[AuditTable]) -> dict[float, Any]:
+    return {moment: position for table in tables for moment, position in positions(table).items()}
+
+
+PLACES = st.lists(st.integers(0, len(BOARDS) - 1), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(PLACES, st.sampled_from(WORDS), st.booleans()), min_size=1, max_size=5), st.integers(0, 999))
+def test_batches_put_together_give_the_positions_of_each_alone(
+    parts: list[tuple[list[int], str, bool]], seed: int
+) -> None:
+    made = [
+        replace(batch(places, seed + number, name, MEASURED if every else FEW), model=name)
+        for number, (places, name, every) in enumerate(parts)
+    ]
+    joined = Audited.joined(made)
+    assert len(joined) == len({(name, every) for _, name, every in parts})
+    assert sum(map(len, joined)) == sum(map(len, made))
+    assert together([part.table() for part in joined]) == together([part.table() for part in made])
+
+
+@settings(max_examples=40, deadline=None)
+@given(PLACES, st.integers(0, 999), st.data())
+def test_some_rows_are_what_they_were_before_and_after_the_table_is_made(
+    places: list[int], seed: int, data: st.DataObject
+) -> None:
+    whole = batch(places, seed)
+    keep = np.array(sorted(data.draw(st.sets(st.integers(0, len(places) - 1)))), dtype=np.intp)
+    expected = {moment: one for moment, one in positions(whole.table()).items() if moment in whole.times[keep]}
+    assert positions(whole.rows(keep).table()) == expected
+    assert positions(whole.table().rows(keep)) == expected
+
+
+def test_networks_and_kinds_are_not_mixed() -> None:
+    one = batch([0, 1], 1)
+    others = [
+        replace(one, model="other"),
+        replace(one, digest="sha256:" + "1" * 64),
+        batch([0, 1], 1, kinds=FEW),
+        batch([0, 1], 1, "lc0-1858"),
+    ]
+    assert [len(part) for part in Audited.joined([one, *others, one])] == [4, 2, 2, 2, 2]
+    assert Audited.joined([]) == []
+
+
+def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
+    made = batch(list(range(len(BOARDS))), 3)
+    table = made.table()
+    columns = table.columns
+    assert len(table) == len(columns) == len(BOARDS)
+    for row, board in enumerate(BOARDS):
+        assert (table.fens[row], table.chess960[row]) == (board.fen(en_passant="fen"), board.chess960)
+        assert columns.black[row] == (not board.turn)
+        assert columns.in_check[row] == board.is_check()
+        assert columns.legal_moves[row] == board.legal_moves.count()
+        assert PHASES[columns.phases[row]] == phase_of(board)
+        named = [
+            groups(name)[place] for name, place in zip(DIMENSIONS, columns.groups(table.elos)[:, row], strict=True)
+        ]
+        elo = float(table.elos[row])
+        assert named == [
+            phase_of(board).value,
+            "white" if board.turn else "black",
+            "true" if board.is_check() else "false",
+            legal_moves_group(board.legal_moves.count()),
+            elo_group(None if math.isnan(elo) else elo),
+        ]
+        raw = columns.measured["raw"].leaked[row]
+        illegal, causes = columns.explained.of(row)
+        assert sum(causes.values()) <= raw * (1 + 1e-12)
+        assert sum(move.probability for move in illegal) <= raw * (1 + 1e-12)
+        legal = {move.uci() for move in board.legal_moves}
+        assert legal.isdisjoint(move.uci for move in illegal if not _castling_slot(move.uci, board))
+
+
+def _castling_slot(uci: str, board: chess.Board) -> bool:
+    """Whether a slot is one of a king that goes two squares, where this vocabulary writes castling otherwise."""
+    return not board.chess960 and bool(board.kings & chess.BB_SQUARES[chess.parse_square(uci[:2])])
+
+
+def test_the_mass_by_cause_is_the_heavy_slots_mass() -> None:
+    made = batch(list(range(12)), 4)
+    mass = np.bincount(made.heavy.rows, made.heavy.masses, minlength=12)
+    np.testing.assert_allclose(made.table().columns.explained.by_cause.sum(axis=1), mass, rtol=1e-12)

@@ -1,0 +1,101 @@
+"""What a user would lose: a p99 that is never below the truth and at most 2 % above it, however the positions were
+spread over processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.store.cells import BOUNDS, SMALLEST, Cell, Cells, Key, cells_of, rank_of
+from tests.store.records import joined, record
+
+EVERYTHING = Key("raw", "all", "")
+
+
+values = st.lists(st.floats(SMALLEST, 1.0) | st.just(0.0), min_size=1, max_size=200)
+quantiles = st.sampled_from([0.0, 0.5, 0.95, 0.99, 0.999, 1.0])
+
+
+def nearest_rank(sample: list[float], q: float) -> float:
+    """By its definition: the smallest value that at least the share `q` of all do not exceed."""
+    return min(
+        one for one in sample if Fraction(sum(other <= one for other in sample), len(sample)) >= Fraction(str(q))
+    )
+
+
+def cell(sample: Sequence[float]) -> Cell:
+    """The cell of all positions with these leakages."""
+    (table,) = joined([record(value) for value in sample])
+    return cells_of(table)[EVERYTHING]
+
+
+def told_safely(found: float | None, true: float) -> bool:
+    return found is not None and true <= found <= 1.02 * true * (1 + 1e-12)
+
+
+@given(values, quantiles)
+def test_quantiles_are_never_below_the_value_at_their_rank(sample: list[float], q: float) -> None:
+    assert told_safely(cell(sample).quantile(q), nearest_rank(sample, q))
+
+
+@given(st.lists(st.floats(SMALLEST, 1.0) | st.just(0.0), min_size=1, max_size=99))
+def test_the_p99_of_less_than_a_hundred_is_the_highest_of_them(sample: list[float]) -> None:
+    found = cell(sample).figures()
+    assert found["p99"] == found["p999"] == max(sample)
+
+
+def test_ranks_are_exact_where_floats_are_not() -> None:
+    assert [rank_of(q, 100) for q in (0.07, 0.29, 0.57, 0.99)] == [7, 29, 57, 99]  # 0.07 * 100 is above 7
+    assert [rank_of(0.99, total) for total in (1, 2, 14, 100, 101)] == [1, 2, 14, 99, 100]
+    assert rank_of(0.0, 5) == 1
+    assert rank_of(0.999, 10**12) == 999 * 10**9
+
+
+@given(st.lists(values, min_size=1, max_size=5), quantiles)
+def test_the_cells_of_the_parts_add_up_to_those_of_all_in_memory_and_as_rows(
+    parts: list[list[float]], q: float
+) -> None:
+    everything = [value for part in parts for value in part]
+    found = [cells_of(table) for part in parts for table in joined([record(value) for value in part])]
+    whole = cell(everything)
+    for merged in (Cells.joined(found), Cells.of_rows([row for one in found for row in one.rows()])):
+        one = merged[EVERYTHING]
+        assert (one.count, one.max, one.flips) == (whole.count, whole.max, whole.flips)
+        assert (one.bins.tolist(), one.tallies.tolist()) == (whole.bins.tolist(), whole.tallies.tolist())
+        assert one.sum == pytest.approx(sum(everything))
+        assert one.kl == pytest.approx(sum(everything))
+        assert told_safely(one.quantile(q), nearest_rank(everything, q))
+
+
+@given(values, st.integers(0, 40))
+def test_a_database_gives_back_what_it_was_given(sample: list[float], doublings: int) -> None:
+    (table,) = joined([record(value) for value in sample])
+    cells = cells_of(table)
+    for _ in range(doublings):
+        cells = Cells.joined([cells, cells])
+    again = Cells.of_rows(cells.rows())
+    assert again.rows() == cells.rows()
+    assert again[EVERYTHING].tallies.sum() == again[EVERYTHING].count == len(sample) * 2**doublings
+
+
+def test_the_bins_go_from_nothing_to_one_in_steps_of_two_percent() -> None:
+    assert (BOUNDS[1], BOUNDS[-1]) == (SMALLEST, np.inf)
+    assert 1 <= BOUNDS[-2] <= 1.02
+    assert (BOUNDS[1:-1] / BOUNDS[:-2]).max() <= 1.02 * (1 + 1e-12)
+    assert BOUNDS[1:-1].tolist() == sorted(set(BOUNDS[1:-1].tolist()))
+
+
+def test_nothing_zero_and_what_is_no_probability() -> None:
+    assert cell([0.0] * 3).quantile(0.99) == 0.0
+    assert cell([1e-300]).quantile(0.5) == 0.0
+    assert cell([1 + 1e-15]).quantile(0.5) == 1 + 1e-15  # the last digit of a sum
+    (table,) = joined([record(None)])
+    assert cells_of(table)[EVERYTHING].quantile(0.5) is None
+    for bad in (-1e-9, float("inf")):
+        with pytest.raises(ValueError, match="no probability"):
+            cell([0.5, bad])
