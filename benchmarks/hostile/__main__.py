@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 from benchmarks.hostile import clock, faults, fuzz, guided, load, postgres, slow, workers
+from benchmarks.hostile.clients import BEHIND_NGINX
 from benchmarks.hostile.trial import HEAD, Trial
 
 #: Each trial, given how many times as long as usual it may take.
@@ -39,10 +41,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("trials", nargs="*", metavar="TRIAL", help=", ".join(TRIALS))
     parser.add_argument("--times", type=int, default=1, metavar="N", help="N times as long as usual")
     parser.add_argument("--tally", type=Path, help="file to which fuzz adds its counts, for a trial in pieces")
+    parser.add_argument("--nginx", action="store_true", help="through nginx by deploy/proxies/nginx.conf, without TLS")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.trials if name not in TRIALS]
     if unknown:
         parser.error(f"no trial {', '.join(unknown)}; there are {', '.join(TRIALS)}")
+    if given.nginx:
+        os.environ[BEHIND_NGINX] = "yes"
     print(HEAD)
     broken = 0
     for name in given.trials or TRIALS:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
+import re
 import signal
 import socket
 import statistics
@@ -16,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,11 +82,56 @@ def free_port() -> int:
         return port
 
 
+#: Set by `--nginx`: trials go through nginx by the shipped configuration.
+BEHIND_NGINX = "MOVEMASK_HOSTILE_NGINX"
+
+_opened = itertools.count()
+
+
+def source() -> tuple[str, int]:
+    """A loopback address for a client's socket, another one for every fifty: nginx takes 100 connections of each."""
+    return f"127.0.{next(_opened) // 50 % 250}.2", 0
+
+
+@contextmanager
+def _nginx(folder: Path, behind: int, settings: Mapping[str, str]) -> Iterator[int]:
+    """The port of nginx in front of a port, without TLS, and with the time limits of the trial's service."""
+    port, text = free_port(), (ROOT / "deploy" / "proxies" / "nginx.conf").read_text()
+    seconds = {"client_header": "head_seconds", "client_body": "body_seconds", "send": "read_seconds"}
+    for name, setting in seconds.items():
+        if setting in settings:
+            text = re.sub(rf"{name}_timeout \w+", f"{name}_timeout {settings[setting]}s", text)
+    text = re.sub(r" +ssl_\w+ .*\n", "", text).replace("443 ssl http2", f"127.0.0.1:{port}")
+    text = text.replace("127.0.0.1:8000", f"127.0.0.1:{behind}").replace("auto;", "1;")
+    text = text.replace("/run/nginx.pid", f"{folder}/nginx.pid").replace("/var/log/nginx/error.log", f"{folder}/e.log")
+    (folder / "nginx.conf").write_text(text)
+    command = ["nginx", "-c", f"{folder}/nginx.conf", "-p", str(folder), "-g", "daemon off;"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        try:
+            _ready(process, port, "nginx")
+            yield port
+        finally:
+            process.terminate()
+
+
+def _ready(process: subprocess.Popen[bytes], port: int, said: str) -> None:
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+                return
+        except OSError as error:
+            if process.poll() is not None:
+                raise RuntimeError(said) from error
+            time.sleep(0.1)
+
+
 @contextmanager
 def service(environment: Mapping[str, str] | None = None, **settings: str) -> Iterator[Service]:
     """A running service with these settings (MOVEMASK_…, in lower case without the prefix) and other variables."""
     with tempfile.TemporaryDirectory(prefix="movemask-hostile-") as folder:
-        port = free_port()
+        port, behind = free_port(), bool(os.environ.get(BEHIND_NGINX))
+        if behind:
+            settings = {"proxies": "1", "keep_alive_seconds": "75", **settings}
         variables = {f"MOVEMASK_{name.upper()}": value for name, value in settings.items()}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
         ours = {"PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port)}
@@ -94,15 +141,9 @@ def service(environment: Mapping[str, str] | None = None, **settings: str) -> It
                 command, cwd=folder, env={**kept, **ours, **variables, **(environment or {})}, stdout=log, stderr=log
             )
         try:
-            for _ in range(300):
-                try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-                        break
-                except OSError as error:
-                    if process.poll() is not None:
-                        raise RuntimeError((Path(folder) / "log.txt").read_text()) from error
-                    time.sleep(0.1)
-            yield Service(process, port, Path(folder), _cpu_seconds(process.pid))
+            _ready(process, port, f"see {folder}/log.txt")
+            with nullcontext(port) if not behind else _nginx(Path(folder), port, settings) as asked:
+                yield Service(process, asked, Path(folder), _cpu_seconds(process.pid))
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
@@ -163,7 +204,7 @@ class Connection:
     async def ask(self, raw: bytes, *, head: bool = False) -> tuple[int, bytes]:
         """Status and body of the answer; `head` if the answer has none."""
         if self._streams is None:
-            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20, local_addr=source())
         reader, writer = self._streams
         try:
             writer.write(raw)

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from benchmarks.hostile.clients import Times
+from benchmarks.hostile.clients import Times, source
 
 _PROBE_SECONDS = 0.05
 
@@ -33,7 +33,7 @@ class _Client:
     """A connection with at most one request under way."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket = socket.create_connection(("127.0.0.1", port), source_address=source())
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.received = b""
@@ -60,8 +60,8 @@ class _Client:
             end = self.received.find(b"\r\n\r\n")
             if end < 0:
                 return False
-            at = self.received.find(b"content-length: ", 0, end) + 16
-            self.length = end + 4 + int(self.received[at : self.received.find(b"\r", at)])
+            length = self.received[:end].lower().partition(b"content-length: ")[2].partition(b"\r")[0]
+            self.length = end + 4 + int(length)
         return len(self.received) >= self.length
 
     @property
@@ -70,7 +70,7 @@ class _Client:
 
     @property
     def closing(self) -> bool:
-        return b"connection: close" in self.received
+        return b"connection: close" in self.received.lower()
 
 
 def generate(

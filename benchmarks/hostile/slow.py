@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 
-from benchmarks.hostile.clients import Service, Times, positions, repeat, request, service
+from benchmarks.hostile.clients import Service, Times, positions, repeat, request, service, source
 from benchmarks.hostile.load import ALIVE, SINGLE
 from benchmarks.hostile.trial import Trial
 
@@ -65,7 +65,7 @@ KINDS: dict[str, Callable[[Streams], Awaitable[None]]] = {
 
 async def _behave(port: int, how: Callable[[Streams], Awaitable[None]]) -> float:
     """Seconds until the service ends the connection; infinite if it does not within 20."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=source())
     started = time.monotonic()
 
     async def act() -> None:
@@ -116,7 +116,7 @@ def unread(count: int) -> Iterator[Trial]:
         async def trial() -> tuple[float, int]:
             streams = []
             for _ in range(count):
-                streams.append(await asyncio.open_connection("127.0.0.1", tried.port, limit=1024))
+                streams.append(await asyncio.open_connection("127.0.0.1", tried.port, limit=1024, local_addr=source()))
                 await _unread(streams[-1])
             most, end = 0.0, time.monotonic() + 20
             while time.monotonic() < end:
@@ -142,7 +142,8 @@ def crowd(count: int) -> Iterator[Trial]:
 
         async def trial() -> tuple[int, Times]:
             opened = await asyncio.gather(
-                *(asyncio.open_connection("127.0.0.1", tried.port) for _ in range(count)), return_exceptions=True
+                *(asyncio.open_connection("127.0.0.1", tried.port, local_addr=source()) for _ in range(count)),
+                return_exceptions=True,
             )
             streams = [one for one in opened if not isinstance(one, BaseException)]
             await asyncio.sleep(1)
@@ -169,7 +170,7 @@ def heads(megabytes: int) -> Iterator[Trial]:
     with service() as tried:
 
         async def pour(piece: bytes) -> int:
-            reader, writer = await asyncio.open_connection("127.0.0.1", tried.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", tried.port, local_addr=source())
             sent = 0
             with suppress(OSError):
                 writer.write(b"GET / HTTP/1.1\r\nX: ")
@@ -194,7 +195,7 @@ def heads(megabytes: int) -> Iterator[Trial]:
 
 async def _poured(port: int, begin: bytes, piece: bytes, megabytes: float) -> int:
     """Bytes that the service takes until it ends the connection."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=source())
     reading = asyncio.create_task(reader.read())
     sent = 0
     with suppress(OSError):
@@ -252,7 +253,10 @@ def stopping() -> Iterator[Trial]:
     with service(drain_seconds="3") as tried:
 
         async def trial() -> float:
-            streams = [await asyncio.open_connection("127.0.0.1", tried.port, limit=1024) for _ in range(20)]
+            streams = [
+                await asyncio.open_connection("127.0.0.1", tried.port, limit=1024, local_addr=source())
+                for _ in range(20)
+            ]
             for index, one in enumerate(streams):
                 await (_unread if index % 2 else _half_body)(one)
             await asyncio.sleep(3)
