@@ -73,7 +73,8 @@ def overload(seconds: float) -> Iterator[Trial]:
                 f"answered, p50 {times.ms(200, 0.5):.0f}, p99 {times.ms(200, 0.99):.0f} ms; "
                 f"{times.count(503) / seconds:.0f}/s refused{refused}; {times.count(0)} failed; "
                 f"`/livez` p50 {alive.ms(200, 0.5):.0f}, p99 {alive.ms(200, 0.99):.0f} ms; "
-                f"{cpu:.0f} µs of CPU each; peak {tried.peak_mb:.0f} MB; the generator's rounds p99 {got.rounds.ms(0, 0.99):.0f} ms"
+                f"{cpu:.0f} µs of CPU each; peak {tried.peak_mb:.0f} MB; "
+                f"the generator's rounds p99 {got.rounds.ms(0, 0.99):.0f} ms"
             )
             kept = alive.ms(200, 0.99) < 150 and times.count(200) > 0.9 * rate * seconds
             promised = f"at least {0.9 * rate:.0f}/s answered; `/livez` p99 150 ms; none fails; 600 MB"
