@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from movemask.cli.diagnosis_text import diagnosis_table
 from movemask.cli.main import main
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.contract import Contract
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.tasks.diagnosis import CLEAR, alternatives, diagnose
+from movemask.network.session import Array
+from movemask.tasks.alternatives import Altered, Change, alternatives
+from movemask.tasks.diagnosis import CLEAR, diagnose
 from movemask.tasks.installation import import_lc0
 from movemask.tasks.probes import probes
 from tests.conftest import ROOT
@@ -66,8 +70,10 @@ def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
     assert found["castling_slot"].advice.endswith("add it to contract.variations")
     assert found["ratings swapped"].contract.inputs.elo_self == "b"
     assert found["value order loss_draw_win"].contract.outputs.value is not None
+    assert sum(name.startswith("value order ") for name in found) == 5
     for alternative in found.values():
-        assert Contract.model_validate(alternative.contract.model_dump(mode="json")) != declared
+        read = Contract.model_validate(alternative.contract.model_dump(mode="json"))
+        assert (read == declared) == bool(alternative.changes)
     wrong = contract("lc0-112", "lc0-1858")
     wrong = wrong.model_copy(update={"contract": wrong.contract.model_copy(update={"variations": ("clock_scale",)})})
     back = {alternative.name: alternative for alternative in alternatives(wrong)}["without clock_scale"]
@@ -123,6 +129,63 @@ def test_every_mistake_planted_in_every_maia_is_named_first_and_none_is_seen_whe
             assert found.better
 
 
+def in_the_network(model: Model, **changes: Change) -> Model:
+    """The same contract for a network with these mistakes in it, by the names of its inputs and outputs."""
+    return Model(model.name, model.digest, model.contract, Altered(model.session, changes))
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Model:
+    return open_model(HERE / "movemask-3.toml", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"logits": lambda z: z * 2}, "logits multiplied by "),
+        ({"planes": lambda x: x[:, [0, 2, 1, *range(3, 6), 6, 8, 7, *range(9, 18)]]}, "piece planes N and B exchanged"),
+        *(
+            pytest.param(changes, name, marks=pytest.mark.deep)
+            for changes, name in (
+                ({"logits": lambda z: np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)}, "logits probabilities"),
+                ({"value": lambda v: v[:, [1, 0, 2]]}, "value order draw_win_loss"),
+                ({"planes": lambda x: x.swapaxes(2, 3)}, "planes transposed"),
+                ({"elo_self": lambda r: 3000 - r, "elo_opponent": lambda r: 3000 - r}, "ratings inverted"),
+            )
+        ),
+    ],
+)
+def test_a_mistake_planted_in_our_own_network_is_named_first(
+    shipped: Model, changes: dict[str, Change], name: str
+) -> None:
+    found = diagnose(in_the_network(shipped, **changes))
+    assert found.better[0].name.startswith(name)
+    assert found.misread
+
+
+def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_advice(shipped: Model) -> None:
+    """Three piece planes moved round: every known change leaves it as bad as chance."""
+    found = diagnose(in_the_network(shipped, planes=lambda x: x[:, [0, 1, 3, 4, 2, 5, 6, 7, 9, 10, 8, *range(11, 18)]]))
+    assert found.misread
+    assert found.chance
+    assert not found.better, [finding.name for finding in found.better]
+    table = diagnosis_table(found)
+    assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in table
+    assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it")
+
+
+@needs_maia
+def test_a_history_that_the_network_reads_backwards_is_named_first(folder: Path) -> None:
+    """It was taken for `no_side_plane`, which left it hundreds of times as bad as it should be."""
+
+    def backwards(x: Array) -> Array:
+        blocks = x[:, :104].reshape(len(x), 8, 13, 8, 8)
+        return np.concatenate([blocks[:, ::-1].reshape(len(x), 104, 8, 8), x[:, 104:]], axis=1)
+
+    found = diagnose(in_the_network(open_model(folder / "maia-1500.toml", threads=1), **{"/input/planes": backwards}))
+    assert found.better[0].name == "history planes oldest first"
+
+
 @needs_maia
 def test_the_command_says_what_to_do_and_exits_with_1(folder: Path) -> None:
     text = (folder / "maia-1900.toml").read_text()
@@ -141,3 +204,12 @@ def test_a_network_trained_with_the_mask_is_judged_by_moves_alone(tmp_path: Path
     assert not found.uses_leakage
     assert all(finding.leakage is None for finding in found.findings)
     assert not found.better  # noise has no better way to be read
+    assert found.misread
+
+
+def test_the_command_exits_with_1_for_a_network_that_is_no_better_than_chance(tmp_path: Path) -> None:
+    write_fake(tmp_path)
+    result = CliRunner().invoke(main, ["models", "check", "fake", "--diagnose", "--models-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "READ WRONGLY" in result.output
+    assert "CLEARLY BETTER" not in result.output

@@ -203,7 +203,8 @@ def _show_step(line: str) -> None:
 def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> None:
     """Check NAME, or every model, against its contract.
 
-    Exits with 1 if a check fails, or, with --diagnose, if an alternative contract clearly fits better.
+    Exits with 1 if a check fails, or, with --diagnose, if the network is read wrongly: if it is no better than chance,
+    or if another way to read it clearly fits better.
     """
     settings = Settings.read(models_dir=models_dir)
     registry = registry_of(models_dir)
@@ -221,7 +222,7 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
             )
             result = diagnosis.diagnose(model, _show_progress)
             click.echo(diagnosis_table(result))
-            misread = misread or bool(result.better)
+            misread = misread or result.misread
     if misread or any(entry.model is None for entry in entries):
         sys.exit(1)
 

@@ -1,71 +1,49 @@
-"""Diagnosis: is a network read as it was trained? Compares its declared contract with alternatives that differ in one
-thing each, on positions of real games.
+"""Diagnosis: is a network read as it was trained? Judged by itself and against other ways to read it, on real games.
 
-Evidence, each a paired difference over the positions that an alternative concerns:
+By itself: a player who moves at random has a perplexity of about 24, and a random choice of slots puts 98 % on illegal
+ones. A network that is not far better than that is read wrongly, whether or not a known mistake explains it.
+
+Against others (`alternatives`), each a paired difference over the positions that an alternative concerns:
 - leakage: ln of raw leakage. A network with the right inputs, read from the right slots, puts less on illegal moves.
   Not used with `trained_with_mask`.
 - moves: ln of the probability of the moves that people played.
 - result: ln of the probability of the game's result, if the network has a value head.
 Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of these over the
-square root of their number (Stouffer); from `CLEAR` on it is significant.
+square root of their number (Stouffer); from `CLEAR` on it is significant. It is advice if the network, read like this,
+is far better than chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.moves import moves_of
 from movemask.board.position import Position
-from movemask.encoding.lc0 import HistoryFill
-from movemask.encoding.variations import variation, variation_names
-from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ModelError
-from movemask.network.contract import Contract
+from movemask.network.batch import Batch
 from movemask.network.model import Model
-from movemask.pipeline import evaluate_positions
+from movemask.numeric.calibration import fitted_temperature
+from movemask.numeric.ragged import Float, row_sum
+from movemask.numeric.softmax import log_softmax
+from movemask.pipeline import evaluate, evaluate_positions
+from movemask.policy import Normalisation
+from movemask.tasks.alternatives import Alternative, alternatives
 from movemask.tasks.probes import Probe, probes
 
 CLEAR = 5.0  # standard errors
+#: Beyond these a network is no better than chance: share of a random player's cross-entropy on the moves played, mean
+#: raw leakage, and ln probability of the result (or minus the squared error of a score, by its number of outputs).
+#: Networks that are read rightly stay below 0.7 in every kind of position, and below 0.25 in leakage.
+CHANCE, CHANCE_RAW, CHANCE_RESULT = 0.8, 0.5, {3: -np.log(3), 1: -0.25}
 _BATCH = 64
+_FEW = 128  # positions that are enough to see that an alternative is worse
 _CAP = 40.0  # largest |z| of one kind of evidence
 _LEAST = 1e-12  # probabilities are raised to this before their logarithm is taken
 
-Numbers = NDArray[np.float64]
-
-#: For each variation the tag of the probes that reveal it; few are enough for gross mistakes.
-_SHOWS_IN = {
-    "castling_slot": "castling",
-    "bare_promotion": "promotion",
-    "promotion_order": "promotion",
-    "slots_unmirrored": "general_black",
-    "slots_rotated": "general_black",
-    "planes_unmirrored": "general_black",
-    "planes_rotated": "general_black",
-    "castling_planes": "rights",
-    "clock_scale": "clock",
-    "no_side_plane": "opening_black",
-    "en_passant_unflipped": "en_passant",
-    "no_ones_plane": "general",
-    "no_history": "general",
-}
 KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """A contract that differs in one thing; `advice` says what to write if it fits better."""
-
-    name: str
-    contract: Contract
-    advice: str
-    shows_in: str | None
-    bare: bool = False  # evaluated on positions without their history
-    value_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,78 +57,131 @@ class Finding:
     leakage: float | None  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
     moves: float | None  # mean difference of ln probability of the moves played: above 0 is better
     result: float | None  # as `moves`, for the result of the game
-    impossible: str | None  # why the network cannot be read like this at all
+    chance: bool = False  # whether the network, read like this, is no better than chance
+    impossible: str | None = None  # why the network cannot be read like this at all
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, `undecided`, `same` or `impossible`."""
+        """`better`, `chance` (better than declared, but no cure), `worse`, `undecided`, `same` or `impossible`."""
         if self.impossible is not None:
             return "impossible"
         if self.leakage in (0, None) and self.moves in (0, None) and self.result in (0, None):
             return "same"
-        return "better" if self.z >= CLEAR else "worse" if self.z <= -CLEAR else "undecided"
+        if self.z >= CLEAR:
+            return "chance" if self.chance else "better"
+        return "worse" if self.z <= -CLEAR else "undecided"
 
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """Figures of the declared contract over one kind of position."""
+    """Figures of the declared contract over one kind of position; `chance` says why they are no better than chance."""
 
     name: str
     positions: int
     raw_mean: float
     raw_max: float
     perplexity: float | None  # of the moves played
+    at_random: float | None  # the perplexity of a player who moves at random
+    chance: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """All findings, best alternative first, and the figures of the declared contract by kind of position.
 
-    `unreadable` says why the network cannot be read by its declared contract; any alternative that works is then
-    better.
+    `chance` says where the declared contract is no better than chance. `unreadable` says why the network cannot be read
+    by it at all; any alternative that works is then better.
     """
 
     findings: tuple[Finding, ...]
     kinds: tuple[KindFigures, ...]
     uses_leakage: bool
+    chance: tuple[str, ...] = ()
     unreadable: str | None = None
 
     @property
     def better(self) -> tuple[Finding, ...]:
-        """Alternatives that are clearly better than the declared contract."""
+        """Alternatives that are clearly better than the declared contract, and than chance."""
         return tuple(finding for finding in self.findings if finding.verdict == "better")
+
+    @property
+    def misread(self) -> bool:
+        """Whether the network is read wrongly, whether or not an alternative cures it."""
+        return bool(self.better or self.chance or self.unreadable)
 
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """For each probe `[P]`: ln raw leakage, ln probability of the moves, and of the result (NaN: none)."""
+    """For each probe `[P]`: ln raw leakage, ln probability of the moves, and of the result (NaN: none).
 
-    leakage: Numbers
-    moves: Numbers
-    result: Numbers
+    random : ln probability of a random legal move; outputs : how many numbers the value has, 0 without
+    """
+
+    leakage: Float
+    moves: Float
+    result: Float
+    random: Float
+    outputs: int
+
+    def rows(self, chosen: Sequence[int] | NDArray[np.bool_]) -> _Evidence:
+        """The evidence of some of the probes."""
+        leakage, moves, result, random = (a[chosen] for a in (self.leakage, self.moves, self.result, self.random))
+        return _Evidence(leakage, moves, result, random, self.outputs)
+
+
+class _Part:
+    """Probes as batches of a contract, with the share of players who chose each legal move, and the results."""
+
+    def __init__(self, model: Model, part: Sequence[Probe]) -> None:
+        self.batches: list[Batch] = []
+        self.shares: list[Float] = []
+        self.known: list[NDArray[np.bool_]] = []
+        self.results: list[Float] = []
+        for start in range(0, len(part), _BATCH):
+            chunk = part[start : start + _BATCH]
+            batch = model.whole_batch([probe.position for probe in chunk], [probe.elo for probe in chunk])
+            shares = np.zeros(len(batch.codes))
+            for row, probe in enumerate(chunk):
+                for move, count in probe.played.items():
+                    place = int(batch.indptr[row]) + batch.place_of(row, move)
+                    shares[place] = count / sum(probe.played.values())
+            self.batches.append(batch)
+            self.shares.append(shares)
+            self.known.append(np.array([bool(probe.played) for probe in chunk]))
+            self.results.append(np.array([np.nan if p.result is None else p.result for p in chunk]))
 
 
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
-    """Evaluates the network by every alternative contract and compares; `progress` gets the name of each."""
+    """Evaluates the network by every alternative and compares; `progress` gets the name of each."""
     report = progress or (lambda _: None)
     every = probes()
     tags = [probe.tags for probe in every]
     report("as declared")
     try:
-        declared = _evidence(model, every)
+        declared = _evidence(model, _Part(model, every))
     except ModelError as error:
         return _readable(model, str(error))
+    kinds = tuple(_by_kind(tags, declared, model))
+    parts: dict[tuple[int, ...], _Part] = {}  # of the declared contract
     findings = []
-    for alternative in alternatives(model.contract):
+    for alternative in _alternatives(model):
         report(alternative.name)
         chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
-        part = [_bare(every[i]) if alternative.bare else every[i] for i in chosen]
-        base = _Evidence(declared.leakage[chosen], declared.moves[chosen], declared.result[chosen])
-        if alternative.bare:
-            base = _evidence(model, part)
-        findings.append(_finding(model, alternative, part, base))
+        for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
+            some = [_bare(every[i]) if alternative.bare else every[i] for i in rows]
+            base = _evidence(model, _Part(model, some)) if alternative.bare else declared.rows(rows)
+            part = None
+            if alternative.contract is model.contract and not alternative.bare:
+                part = parts[tuple(rows)] = parts.get(tuple(rows)) or _Part(model, some)
+            found = _finding(model, alternative, some, base, part)
+            if found.z <= -CLEAR or found.positions == len(chosen):
+                break
+        findings.append(found)
     findings.sort(key=_rank)
-    return Diagnosis(tuple(findings), tuple(_by_kind(tags, declared)), not model.trained_with_mask)
+    chance = [f"{kind.name}: {kind.chance}" for kind in kinds if kind.chance]
+    if _value_by_chance(declared):
+        chance.append("value: worse than a forecast that takes every result for equally likely")
+    return Diagnosis(tuple(findings), kinds, not model.trained_with_mask, tuple(chance))
 
 
 def _rank(finding: Finding) -> tuple[int, float]:
@@ -164,94 +195,67 @@ def _readable(model: Model, why: str) -> Diagnosis:
     """The diagnosis where the declared contract fails: the alternatives that work, best prediction of moves first."""
     ranked: list[tuple[float, Finding]] = []
     for alternative in alternatives(model.contract):
-        variant = Model(model.name, model.digest, alternative.contract, model.session)
+        found = Finding(alternative.name, alternative.advice, len(probes()), -_CAP, None, None, None)
         try:
-            moves = float(np.nanmean(_evidence(variant, probes()).moves))
+            reading = alternative.reading(model)
+            evidence = _evidence(reading, _Part(reading, probes()))
         except ModelError as error:
-            failed = Finding(alternative.name, alternative.advice, len(probes()), -_CAP, None, None, None, str(error))
-            ranked.append((-np.inf, failed))
+            ranked.append((-np.inf, replace(found, impossible=str(error))))
         else:
-            better = Finding(alternative.name, alternative.advice, len(probes()), _CAP, None, moves, None, None)
-            ranked.append((moves, better))
+            moves, chance = float(np.nanmean(evidence.moves)), _by_chance(evidence, model) is not None
+            ranked.append((moves, replace(found, z=_CAP, moves=moves, chance=chance)))
     ranked.sort(key=lambda entry: -entry[0])
-    return Diagnosis(tuple(finding for _, finding in ranked), (), not model.trained_with_mask, why)
+    return Diagnosis(tuple(finding for _, finding in ranked), (), not model.trained_with_mask, unreadable=why)
 
 
-def alternatives(contract: Contract) -> Iterator[Alternative]:
-    """Every contract that differs from this one in one thing."""
-    terms = contract.contract
-    for name in variation_names():
-        if variation(name).applies(terms.planes, vocabulary(terms.vocabulary)):
-            declared = name in terms.variations
-            names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
-            changed = _changed(contract, "contract", variations=names)
-            verb = "take it out of" if declared else "add it to"
-            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {verb} contract.variations"
-            yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
-    if terms.planes == "lc0-112":
-        for fill in HistoryFill:
-            if fill is not terms.history_fill:
-                changed = _changed(contract, "contract", history_fill=fill)
-                name = f"history_fill = {fill.value}"
-                yield Alternative(name, changed, f'write contract.history_fill = "{fill.value}"', "general", bare=True)
-    yield from _value_alternatives(contract)
-    inputs = contract.inputs
-    if inputs.elo_self is not None and inputs.elo_opponent is not None:
-        changed = _changed(contract, "inputs", elo_self=inputs.elo_opponent, elo_opponent=inputs.elo_self)
-        yield Alternative("ratings swapped", changed, "swap inputs.elo_self and inputs.elo_opponent", "ratings")
+def _alternatives(model: Model) -> Iterator[Alternative]:
+    """The alternatives, with what they have to know of the network's logits."""
+    part = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
+    evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
+    logits, batch = evaluated.unmasked.logits, evaluated.batch
+    played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(part)]
+    low = not np.isfinite(evaluated.unmasked.legal).all()
+    scale = 1.0 if low else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
+    probabilities = bool((logits >= 0).all() and (logits.sum(axis=1) < 1.01).all())
+    return alternatives(model.contract, scale, probabilities=probabilities)
 
 
-def _changed(contract: Contract, section: str, **update: object) -> Contract:
-    return contract.model_copy(update={section: getattr(contract, section).model_copy(update=update)})
-
-
-def _value_alternatives(contract: Contract) -> Iterator[Alternative]:
-    value = contract.outputs.value
-    if value is None:
-        return
-
-    def changed(**update: object) -> Contract:
-        return _changed(contract, "outputs", value=value.model_copy(update=update))
-
-    if value.order != "score":
-        order = "loss_draw_win" if value.order == "win_draw_loss" else "win_draw_loss"
-        advice = f'write outputs.value.order = "{order}"'
-        yield Alternative(f"value order {order}", changed(order=order), advice, None, value_only=True)
-        softmaxed = not value.softmaxed
-        advice = f"write outputs.value.softmaxed = {str(softmaxed).lower()}"
-        name = "value as probabilities" if softmaxed else "value as logits"
-        yield Alternative(name, changed(softmaxed=softmaxed), advice, None, value_only=True)
-    view = "white" if value.point_of_view == "side_to_move" else "side_to_move"
-    advice = f'write outputs.value.point_of_view = "{view}"'
-    yield Alternative(f"value for {view}", changed(point_of_view=view), advice, "general_black", value_only=True)
-
-
-def _finding(model: Model, alternative: Alternative, part: Sequence[Probe], base: _Evidence) -> Finding:
-    variant = Model(model.name, model.digest, alternative.contract, model.session)
+def _finding(
+    model: Model, alternative: Alternative, some: Sequence[Probe], base: _Evidence, part: _Part | None
+) -> Finding:
+    found = Finding(alternative.name, alternative.advice, len(some), -_CAP, None, None, None)
+    reading = alternative.reading(model)
     try:
-        evidence = _evidence(variant, part)
+        evidence = _evidence(reading, part or _Part(reading, some))
     except ModelError as error:
-        return Finding(alternative.name, alternative.advice, len(part), -_CAP, None, None, None, str(error))
+        return replace(found, impossible=str(error))
     differences = {
-        "leakage": evidence.leakage - base.leakage if not model.trained_with_mask else np.full(len(part), np.nan),
+        "leakage": evidence.leakage - base.leakage if not model.trained_with_mask else np.full(len(some), np.nan),
         "moves": evidence.moves - base.moves,
         "result": evidence.result - base.result,
     }
-    if alternative.value_only:
-        differences = {"result": differences["result"]}
-    means: dict[str, float | None] = {"leakage": None, "moves": None, "result": None}
+    means: dict[str, float] = {}
     scores = []
-    for name, difference in differences.items():
-        known = difference[np.isfinite(difference)]
+    for name in alternative.judged_by:
+        known = differences[name][np.isfinite(differences[name])]
         if len(known):
             means[name] = float(known.mean())
             scores.append(_z(known) * (-1 if name == "leakage" else 1))
     nonzero = [score for score in scores if score != 0]
     z = sum(nonzero) / len(nonzero) ** 0.5 if nonzero else 0.0
-    return Finding(alternative.name, alternative.advice, len(part), z, **means, impossible=None)
+    value = alternative.judged_by == ("result",)
+    chance = _value_by_chance(evidence) if value else _by_chance(evidence, model) is not None
+    return replace(
+        found,
+        z=z,
+        leakage=means.get("leakage"),
+        moves=means.get("moves"),
+        result=means.get("result"),
+        chance=chance,
+    )
 
 
-def _z(differences: Numbers) -> float:
+def _z(differences: Float) -> float:
     """The mean in standard errors, capped at ±40; 0 if nothing differs."""
     error = differences.std() / len(differences) ** 0.5
     mean = differences.mean()
@@ -260,45 +264,65 @@ def _z(differences: Numbers) -> float:
     return float(np.clip(mean / error, -_CAP, _CAP))
 
 
-def _evidence(model: Model, part: Sequence[Probe]) -> _Evidence:
+def _by_chance(evidence: _Evidence, model: Model) -> str | None:
+    """Why the policies are no better than chance; None if they are."""
+    known = np.isfinite(evidence.moves)
+    if known.any() and evidence.moves[known].mean() <= CHANCE * evidence.random[known].mean():
+        own, random = _perplexity(evidence.moves[known]), _perplexity(evidence.random[known])
+        return f"the moves played have a perplexity of {own:.3g}, and {random:.3g} for a player who moves at random"
+    raw = float(np.exp(evidence.leakage).mean())
+    if raw >= CHANCE_RAW and not model.trained_with_mask:
+        return f"{raw:.0%} of the probability is on illegal moves"
+    return None
+
+
+def _value_by_chance(evidence: _Evidence) -> bool:
+    known = evidence.result[np.isfinite(evidence.result)]
+    return bool(len(known)) and float(known.mean()) <= CHANCE_RESULT[evidence.outputs]
+
+
+def _perplexity(logs: Float) -> float:
+    return float(np.exp(-logs.mean()))
+
+
+def _evidence(model: Model, part: _Part) -> _Evidence:
     """The evidence of these probes. Raises the model's error for the first probe that it rejects."""
-    leaked, moves, results = [], [], []
-    for start in range(0, len(part), _BATCH):
-        chunk = part[start : start + _BATCH]
-        evaluated = evaluate_positions(model, [probe.position for probe in chunk], [probe.elo for probe in chunk])
-        batch, legal = evaluated.batch, evaluated.unmasked.legal
+    leaked, moves, results, random, outputs = [], [], [], [], 0
+    for batch, shares, known, result in zip(part.batches, part.shares, part.known, part.results, strict=True):
+        evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
+        for error in evaluated.unusable.values():
+            raise error
+        logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
         leaked.append(np.log(np.maximum(evaluated.raw, _LEAST)))
-        for row, probe in enumerate(chunk):
-            span = batch.legal(row)
-            logs = legal[span] - np.logaddexp.reduce(legal[span])
-            moves.append(_played(dict(zip(moves_of(batch.codes[span]), logs.tolist(), strict=True)), probe))
-            results.append(_result(None if evaluated.value is None else evaluated.value[row], probe.result))
-    return _Evidence(np.concatenate(leaked), np.array(moves), np.array(results))
+        moves.append(np.where(known, row_sum(shares * logs, batch.indptr), np.nan))
+        random.append(-np.log(batch.counts))
+        results.append(_results(evaluated.value, result))
+        outputs = 0 if evaluated.value is None else evaluated.value.shape[1]
+    leakage, played, ended, chance = map(np.concatenate, (leaked, moves, results, random))
+    return _Evidence(leakage, played, ended, chance, outputs)
 
 
-def _played(logs: Mapping[chess.Move, float], probe: Probe) -> float:
-    """Mean ln probability of the moves played; NaN if none was."""
-    total = sum(probe.played.values())
-    return sum(count * logs[move] for move, count in probe.played.items()) / total if total else np.nan
-
-
-def _result(value: Numbers | None, result: int | None) -> float:
-    """ln probability of the result, or minus the squared error of a score; NaN where one is missing."""
-    if value is None or result is None:
-        return np.nan
-    if len(value) == 1:
-        return -float((value[0] - (1 - result / 2)) ** 2)
-    return float(np.log(max(value[result], _LEAST)))
+def _results(value: Float | None, results: Float) -> Float:
+    """ln probability of each result, or minus the squared error of a score; NaN where one is missing."""
+    if value is None:
+        return np.full(len(results), np.nan)
+    if value.shape[1] == 1:
+        return np.asarray(-((value[:, 0] - (1 - results / 2)) ** 2))
+    known = np.isfinite(results)
+    picked = value[np.arange(len(value)), np.where(known, results, 0).astype(np.intp)]
+    return np.where(known, np.log(np.maximum(picked, _LEAST)), np.nan)
 
 
 def _bare(probe: Probe) -> Probe:
     return replace(probe, position=Position(probe.position.board.copy(stack=False)))
 
 
-def _by_kind(tags: Sequence[frozenset[str]], evidence: _Evidence) -> Iterator[KindFigures]:
+def _by_kind(tags: Sequence[frozenset[str]], evidence: _Evidence, model: Model) -> Iterator[KindFigures]:
     for kind in KINDS:
         rows = np.array([kind in tags_of_probe for tags_of_probe in tags])
-        raw, moves = np.exp(evidence.leakage[rows]), evidence.moves[rows]
-        known = moves[np.isfinite(moves)]
-        perplexity = float(np.exp(-known.mean())) if len(known) else None
-        yield KindFigures(kind, int(rows.sum()), float(raw.mean()), float(raw.max()), perplexity)
+        part = evidence.rows(rows)
+        raw, known = np.exp(part.leakage), np.isfinite(part.moves)
+        own = _perplexity(part.moves[known]) if known.any() else None
+        random = _perplexity(part.random[known]) if known.any() else None
+        chance = _by_chance(part, model)
+        yield KindFigures(kind, int(rows.sum()), float(raw.mean()), float(raw.max()), own, random, chance)
