@@ -14,6 +14,7 @@ import logging
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -61,12 +62,14 @@ def nodes(
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Nodes]:
     """A cluster of so many nodes, the head included, with so many logical CPUs each; `variables` are environment
-    variables of all its processes, `dashboard` and `client` ports of the head for `serve deploy` and Ray Client."""
+    variables of all its processes, `dashboard` and `client` ports of the head for `serve deploy` and Ray Client. It
+    asks for a token, as Ray does by default; until it ends, the environment of this process has it."""
     command = [sys.executable, "-m", "benchmarks.ray_nodes", str(count), "--cpus", str(cpus)]
     for name, port in (("dashboard", dashboard), ("client", client)):
         if port is not None:
             command += [f"--{name}", str(port)]
-    of_nodes = {**environment(), **(variables or {})}
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+    of_nodes = {**environment(), **token, **(variables or {})}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=of_nodes, cwd=ROOT
     ) as process:
@@ -74,9 +77,12 @@ def nodes(
         line = process.stdout.readline()
         if not line:
             raise RuntimeError("the cluster could not be started")
+        os.environ.update(token)
         try:
             yield Nodes(process, json.loads(line)["address"])
         finally:
+            for name in token:
+                del os.environ[name]
             assert process.stdin is not None
             process.stdin.close()
             process.wait(60)

@@ -8,10 +8,10 @@ from movemask.errors import MissingExtra
 
 #: The modules of each extra, by the names they are imported by.
 EXTRAS = {
-    "audit": ("jinja2", "matplotlib", "pyarrow", "tqdm", "zstandard"),
+    "audit": ("duckdb", "jinja2", "matplotlib", "pyarrow", "tqdm"),
     "client": ("httpx2",),
     "import": ("onnx",),
-    "ray": ("fsspec", "ray"),
+    "ray": ("ray",),
 }
 
 

@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner, Result
 
 from movemask.audit.files import Folder
-from movemask.audit.parts import read_table
 from movemask.audit.rows import schema
 from movemask.audit.summary import ModelSummary
 from movemask.audit.summary import summarised as summary_of
-from movemask.audit.tally import Tally
 from movemask.cli.main import main
 from movemask.leakage.causes import Cause
 from tests.conftest import ROOT
@@ -59,6 +57,7 @@ def fens(count: int) -> list[str]:
 
 def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Sequence[int]) -> None:
     """A table with these values of each network as `raw` and as the mass of a cause, 1 in 7 not measured."""
+    file.parent.mkdir(exist_ok=True)
     writer = pq.ParquetWriter(file, schema(("raw", "served")))
     for name, raws in values.items():
         for start in range(0, len(raws), 997):
@@ -75,8 +74,7 @@ def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Seq
     writer.close()
 
 
-def summarised(*files: Path) -> list[ModelSummary]:
-    """The summary of tables, each a part."""
-    parts = [Folder(str(file)) for file in files]
-    tally = Tally.merged(Tally.of(read_table(part)) for part in parts)
-    return summary_of(tally, [[part] for part in parts], list(tally.models))
+def summarised(folder: Path) -> list[ModelSummary]:
+    """The summary of a folder of tables made by `table_of`."""
+    names = {name: None for file in folder.iterdir() for name in pq.read_table(file)["model"].to_pylist()}
+    return summary_of(("raw", "served"), list(names), Folder(str(folder)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,12 +39,18 @@ def done(folder: Path, arguments: Sequence[str], code: int = 0) -> str:
 
 
 def compared(folder: Path, *outs: str) -> None:
-    """The product's own comparison, and the rows of the tables."""
-    done(folder, [sys.executable, "-m", "movemask", "compare", *outs])
-    first, *others = (table(folder / out) for out in outs)
-    assert first.num_rows
+    """Every figure and every row is the same."""
+    first, *others = outs
+    assert table(folder / first).num_rows
     for other in others:
-        assert other.equals(first)
+        assert summary(folder / other) == summary(folder / first)
+        assert table(folder / other).equals(table(folder / first))
+
+
+def summary(out: Path) -> list[str]:
+    """The lines of a summary but for the command, as `diff` compares them."""
+    lines = (out / "summary.json").read_text().splitlines()
+    return [line for line in lines if not line.startswith(' "command"')]
 
 
 def rows(out: Path) -> list[dict[str, Any]]:

@@ -19,13 +19,13 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
-from movemask.audit.cells import QUANTILES
 from movemask.board.position import Elo, Position
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.settings import shipped_models
+from movemask.store.cells import QUANTILES
 from tests.audit.audits import GAMES, MAIA, audited, fens, run, summarised, table_of
 
 
@@ -161,8 +161,8 @@ def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path
     spread[::7] = [None] * len(spread[::7])
     lumps: list[float | None] = rng.choice([0.0, 1e-16, 0.1, 0.1000001, 0.5], 3000).tolist()
     made: dict[str, list[float | None]] = {"spread": spread, "lumps": lumps, "few": [0.167, 0.285]}
-    table_of(tmp_path / "t.parquet", made, [1, 7, 33])
-    for model in summarised(tmp_path / "t.parquet"):
+    table_of(tmp_path / "t" / "1.parquet", made, [1, 7, 33])
+    for model in summarised(tmp_path / "t"):
         measured = [(n, value) for n, value in enumerate(made[model.name]) if value is not None]
         groups = {
             ("all", ""): [value for _, value in measured],
@@ -172,13 +172,13 @@ def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path
             ("cause", "blocked"): [value / 2 for _, value in measured if value > 0],
         }
         for (dimension, group), values in groups.items():
-            found = model.of("raw", dimension, group).quantiles() if values else {}
+            found = model.of("raw", dimension, group).quantiles if values else {}
             for name, q in QUANTILES.items() if values else ():
                 share = Fraction(str(q)) * len(values)
                 ordered = np.sort(values)
                 true = next(one for one in ordered if np.searchsorted(ordered, one, side="right") >= share)
                 assert found[name] == true, (model.name, dimension, group, name)
-        assert set(model.of("served").quantiles().values()) == {0.0}
+        assert set(model.of("served").quantiles.values()) == {0.0}
 
 
 def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:

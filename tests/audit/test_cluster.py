@@ -25,8 +25,7 @@ from tests.processes import environment, started, until
 
 pytestmark = [pytest.mark.ray, needs_ray]
 
-#: Small splits, so that several readers share a file, and chunks are few games long.
-CUT = ("--split-mb", "0.004", "--kinds", "raw,multiplied,served", "--every", "3")
+CUT = ("--kinds", "raw,multiplied,served", "--every", "3")
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "m").mkdir()
     (folder / "m" / "net.toml").write_text(ONNX_TOML)
     write_onnx(folder / "m" / "net.onnx")
-    text = [game(number) for number in range(120)]
-    (folder / "a.pgn").write_text("".join(text[:60]))
-    frames = ["".join(text[at : at + 6]).encode() for at in range(60, 120, 6)]
+    text = [game(number) for number in range(1200)]
+    (folder / "a.pgn").write_text("".join(text[:800]))
+    frames = ["".join(text[at : at + 6]).encode() for at in range(800, 1200, 6)]
     (folder / "b.pgn.zst").write_bytes(b"".join(map(zstandard.compress, frames)))
     (folder / "cut.pgn.zst").write_bytes(zstandard.compress("".join(text[:80]).encode())[:-50])
     (folder / "noise.pgn").write_bytes(bytes(range(256)) * 10)
@@ -95,26 +94,26 @@ def test_a_cluster_comes_to_what_one_machine_comes_to(folder: Path, cluster: Nod
     assert "noise.pgn: binary data" in said
     progress = [json.loads(line) for line in said.splitlines() if line.startswith('{"file"')]
     assert progress[-1]["positions"] == len(rows(folder / "ray-all"))
-    assert len({(one["file"], one["split"], one["chunk"]) for one in progress}) == len(progress)
-    done(folder, command("local-limit", "--limit", "75"))
-    done(folder, command("ray-limit", "--ray", cluster.address, "--limit", "75"))
+    assert len({(one["file"], one["chunk"]) for one in progress}) == len(progress)
+    done(folder, command("local-limit", "--limit", "875"))
+    done(folder, command("ray-limit", "--ray", cluster.address, "--limit", "875"))
     compared(folder, "local-limit", "ray-limit")
 
 
 def test_a_worker_that_is_killed_is_replaced(folder: Path, cluster: Nodes, local: str) -> None:
     with begun(folder, cluster, "worker") as process:
-        for pid in actors():
+        for pid in working():
             os.kill(pid, signal.SIGKILL)
         ended(process)
     compared(folder, local, "worker")
 
 
-def actors() -> list[int]:
-    """The processes that hold the networks."""
+def working() -> list[int]:
+    """The processes that evaluate chunks at this moment."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"Auditor" in file.read_bytes():
+            if b"ray::_part" in file.read_bytes():
                 found.append(int(file.parent.name))
         except OSError:
             continue
@@ -184,11 +183,19 @@ def test_what_a_cluster_cannot_do_is_told_in_a_line(folder: Path) -> None:
         said = done(folder, command("none", *options), 1)
         assert words in said
         assert "Traceback" not in said
-    said = done(folder, command("none", "--ray", "local", files=["-"]), 1)
-    assert "-: the workers of a cluster cannot read standard input" in said
+
+
+def test_a_cluster_that_asks_for_a_token_is_told(
+    folder: Path, cluster: Nodes, client_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    for address in (cluster.address, f"ray://127.0.0.1:{client_port}"):
+        said = done(folder, command("none", "--ray", address), 1)
+        assert "set RAY_AUTH_MODE=token" in said
+        assert "Traceback" not in said
 
 
 def test_the_extra_is_named_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("movemask.extras.find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"--ray needs fsspec, ray: pip install 'movemask\[ray\]'"):
+    with pytest.raises(MissingExtra, match=r"--ray needs ray: pip install 'movemask\[ray\]'"):
         require("ray", "--ray")

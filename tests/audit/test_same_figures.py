@@ -23,7 +23,7 @@ import zstandard
 from benchmarks.ray_nodes import nodes
 from tests.audit.clusters import compared, done, game, needs_ray
 from tests.conftest import ROOT
-from tests.processes import environment, started, until
+from tests.processes import started, until
 
 pytestmark = [pytest.mark.ray, pytest.mark.deep, needs_ray]
 
@@ -35,8 +35,8 @@ COLLECTION = ROOT.parent / "shared" / "data" / "games_online.csv.zst"
 MOVEMASK = [sys.executable, "-m", "movemask"]
 
 #: The shipped network, every kind, every tenth position: what takes the time of every position, reading the games and
-#: playing through them, is done in full, and the network a tenth as often. Small splits, for several readers.
-AUDIT = [*MOVEMASK, "audit", "games.pgn", "--every", "10", "--split-mb", "0.5", "--progress", "json"]
+#: playing through them, is done in full, and the network a tenth as often.
+AUDIT = [*MOVEMASK, "audit", "games.pgn", "--every", "10", "--progress", "json"]
 
 
 def games() -> Iterator[str]:
@@ -84,17 +84,8 @@ def test_twenty_thousand_games_are_the_same_on_one_machine_one_node_and_three_of
                 said, _ = process.communicate()
                 assert process.returncode == 0, said
     compared(folder, "local", "one", "three")
-
-    summary = json.loads((local / "summary.json").read_text())
-    ((name, figures),) = summary["models"].items()
+    ((_, figures),) = json.loads((local / "summary.json").read_text())["models"].items()
     assert figures["positions"] > 2 * GAMES
-    (folder / "other").mkdir(exist_ok=True)
-    figures["kinds"]["raw"]["mean"] *= 1 + 1e-15
-    (folder / "other" / "summary.json").write_text(json.dumps(summary))
-    compare = [*MOVEMASK, "compare", "local", "three", "other"]
-    found = subprocess.run(compare, cwd=folder, env=environment(), capture_output=True, text=True)
-    assert (found.returncode, found.stderr.count("\n")) == (3, 1)
-    assert f"models.{name}.kinds.raw.mean: " in found.stderr
 
 
 def parts(out: Path) -> int:

@@ -1,23 +1,29 @@
-"""The report of an audit: one self-contained HTML page."""
+"""The report of an audit: one self-contained HTML page, with plots as inline SVG."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import chess
 import chess.svg
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from movemask import __version__
-from movemask.audit import plots
 from movemask.audit.samples import Skipped
-from movemask.audit.summary import ModelSummary, Threshold
-from movemask.audit.tally import SHOWN
+from movemask.audit.summary import SHOWN, ModelSummary, Threshold
+from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
+from movemask.leakage.traits import DIMENSIONS
+from movemask.store.cells import CAUSE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Boards shown per network and kind; few, so that the page opens quickly.
 _BOARDS = {RAW: 6, MULTIPLIED: 3}
@@ -47,13 +53,13 @@ def page(models: Sequence[ModelSummary], audited: AuditRun) -> str:
     environment = Environment(
         loader=PackageLoader("movemask.audit"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"figure": _figure, "count": _count, "percent": _percent}
+    environment.filters |= {"figure": _leakage, "count": _count, "percent": _percent}
     return environment.get_template("report.html.j2").render(
         version=__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         audited=audited,
         models=models,
-        colours={model.name: plots.colour_of(models, model) for model in models},
+        colours={model.name: colour_of(models, model) for model in models},
         kinds=[kind for kind in KINDS if kind in audited.kinds],
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
@@ -62,13 +68,13 @@ def page(models: Sequence[ModelSummary], audited: AuditRun) -> str:
             (
                 kind,
                 Markup(_ABOUT[kind]),
-                Markup(plots.distribution(models, kind)),
-                Markup(plots.by_group(models, kind)),
+                Markup(distribution(models, kind)),
+                Markup(by_group(models, kind)),
             )
             for kind in SHOWN
             if kind in audited.kinds
         ],
-        causes=Markup(plots.by_cause(models)),
+        causes=Markup(by_cause(models)),
         boards=[
             (kind, Markup(_ABOUT[kind]), [(model, _boards(model, kind)) for model in models])
             for kind in SHOWN
@@ -111,7 +117,7 @@ def _board(row: dict[str, Any]) -> str:
     )
 
 
-def _figure(value: float | None) -> str:
+def _leakage(value: float | None) -> str:
     """A leakage for people."""
     if value is None:
         return "-"
@@ -128,3 +134,174 @@ def _count(value: int) -> str:
 
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
+
+
+#: Okabe & Ito's palette, safe for colour-blind readers; in the order of the networks.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+_LEAST = -9  # smallest power of ten that is drawn; smaller values are drawn at the edge
+
+_TITLES = {
+    "phase": "Phase",
+    "side": "Side to move",
+    "in_check": "In check",
+    "legal_moves": "Legal moves",
+    "elo": "Mover's rating",
+}
+
+
+def distribution(models: Sequence[ModelSummary], kind: str) -> str:
+    """The histogram of leakage, by quarter powers of ten, and the share of positions with at least so much."""
+    figure, (histogram, exceedance) = _figure(1, 2, (9.6, 3.3))
+    edges = np.arange(_LEAST, 0.26, 0.25)
+    for model, colour in zip(models, _colours(models), strict=True):
+        if not model.of(kind).histogram:
+            continue
+        values, counts = np.array(model.of(kind).histogram).T
+        powers = np.log10(np.maximum(values, 10.0**_LEAST)).clip(_LEAST, 0)
+        share = counts / counts.sum()
+        heights, _ = np.histogram(powers, edges, weights=share)
+        histogram.stairs(heights, edges, color=colour, label=_label(model), linewidth=1.4)
+        order = np.argsort(powers)
+        exceedance.step(
+            powers[order], np.cumsum(share[order][::-1])[::-1], color=colour, label=_label(model), where="post"
+        )
+    histogram.set_ylabel("share of positions")
+    exceedance.set_ylabel("share with at least so much")
+    exceedance.set_yscale("log")
+    for axes in (histogram, exceedance):
+        axes.set_xlabel(f"{kind} leakage")
+        axes.set_xlim(_LEAST, 0)
+        ticks = range(_LEAST, 1, 2 if _LEAST % 2 else 3)
+        axes.set_xticks(list(ticks), [f"≤ 1e{power}" if power == _LEAST else _power(power) for power in ticks])
+    if len(models) > 1:
+        exceedance.legend(loc="lower left", fontsize=9)
+    return _svg(figure)
+
+
+def by_group(models: Sequence[ModelSummary], kind: str) -> str:
+    """Mean (filled) and 99th percentile (hollow) of each group, on a log scale."""
+    shown = [dimension for dimension in DIMENSIONS if any(len(model.groups(dimension)) > 1 for model in models)]
+    if not shown:
+        return ""
+    widths = [max(len(model.groups(dimension)) for model in models) + 1 for dimension in shown]
+    figure, grid = _figure(1, len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True)
+    axes_of = np.atleast_1d(np.asarray(grid))
+    for axes, dimension in zip(axes_of, shown, strict=True):
+        names = _groups(models, dimension)
+        for number, (model, colour) in enumerate(zip(models, _colours(models), strict=True)):
+            shift = (number - (len(models) - 1) / 2) * 0.7 / max(len(models), 2)
+            for place, name in enumerate(names):
+                cell = model.of(kind, dimension, name)
+                if cell.count:
+                    p99 = cell.quantiles["p99"] or 0.0
+                    axes.plot(place + shift, _drawn(cell.mean), "o", color=colour, markersize=4.5)
+                    axes.plot(place + shift, _drawn(p99), "o", color=colour, markersize=4.5, fillstyle="none")
+        axes.set_yscale("log")
+        slanted = sum(map(len, names)) > 12
+        axes.set_xticks(range(len(names)), names, rotation=60 if slanted else 0)
+        for label in axes.get_xticklabels() if slanted else []:
+            label.set(ha="right", rotation_mode="anchor")
+        axes.set_xlim(-0.6, len(names) - 0.4)
+        axes.set_title(_TITLES[dimension], fontsize=10)
+        axes.grid(axis="x", visible=False)
+    axes_of[0].set_ylabel(f"{kind} leakage")
+    return _svg(figure)
+
+
+def by_cause(models: Sequence[ModelSummary]) -> str:
+    """Each cause's share of all `raw` mass: one stacked bar per network."""
+    models = [model for model in models if model.of(RAW).sum > 0]
+    if not models:
+        return ""
+    figure, axes = _figure(1, 1, (9.6, 0.5 * len(models) + 1.7))
+    colours = {cause.value: _CAUSE_COLOURS[place] for place, cause in enumerate(Cause)}
+    labelled = set()
+    for place, model in enumerate(models):
+        left, total = 0.0, model.of(RAW).sum
+        for cause in (cause.value for cause in Cause):
+            share = model.of(RAW, CAUSE, cause).sum / total
+            label = cause if cause not in labelled and share > 0 else None
+            axes.barh(place, share, left=left, color=colours[cause], label=label, height=0.65)
+            labelled |= {cause} if share > 0 else set()
+            left += share
+        axes.barh(
+            place, max(0.0, 1 - left), left=left, color="#eeeeee", label="below the threshold" if not place else None
+        )
+    axes.set_yticks(range(len(models)), [_label(model) for model in models])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("part of all raw leakage")
+    figure.legend(ncols=5, fontsize=9, loc="outside lower center")
+    return _svg(figure)
+
+
+_CAUSE_COLOURS = (
+    *("#7f7f7f", "#bcbd22", "#e377c2", "#9467bd", "#1f77b4", "#17becf"),
+    *("#d62728", "#ff7f0e", "#ffbb78", "#2ca02c", "#8c564b"),
+)
+
+
+def colour_of(models: Sequence[ModelSummary], model: ModelSummary) -> str:
+    """The colour of a network."""
+    return COLOURS[[each.name for each in models].index(model.name) % len(COLOURS)]
+
+
+def _label(model: ModelSummary) -> str:
+    """The name escaped for matplotlib, where a dollar begins a formula and a leading underscore hides a label."""
+    name = model.name.replace("$", r"\$")
+    return f" {name}" if name.startswith("_") else name
+
+
+def _colours(models: Sequence[ModelSummary]) -> list[str]:
+    return [colour_of(models, model) for model in models]
+
+
+def _groups(models: Sequence[ModelSummary], dimension: str) -> list[str]:
+    """The groups of the network that has most, in natural order."""
+    return max((model.groups(dimension) for model in models), key=len)
+
+
+def _drawn(value: float | None) -> float:
+    return max(value or 0.0, 10.0**_LEAST)
+
+
+def _power(power: int) -> str:
+    return "1" if power == 0 else f"1e{power}"
+
+
+def _figure(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
+    """A figure without pyplot's global state."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    ratios = options.pop("width_ratios", None)
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasSVG(figure)
+        return figure, figure.subplots(rows, columns, width_ratios=ratios, **options)
+
+
+def _svg(figure: Figure) -> str:
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        # A fixed salt makes the output reproducible.
+        mpl.rcParams["svg.hashsalt"] = "movemask"
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]

@@ -1,42 +1,53 @@
-"""Runs an audit of files: chunk by chunk into parts, so that a stopped audit can be resumed; the parts into a summary.
+"""Runs an audit of files: chunk by chunk into parts, so that a stopped audit can be resumed; the parts into a table.
 
-How the work is spread, over processes in `local.py` or over a cluster in `cluster.py`, is the only thing that differs:
-both are a `Spread`, and what they spread is the functions of this module.
+This process reads the files. Where the chunks are evaluated is the only thing that differs: by processes of this
+machine (`LocalBackend`) or of a Ray cluster (`ray.RayBackend`).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import signal
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from itertools import islice
+from functools import cache, partial
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from movemask.audit.files import Folder
-from movemask.audit.parts import Finished, PartDone, join, part_file, write_part
+from movemask.audit.read import Chunk, Form, Key, read
 from movemask.audit.rows import rows, schema
 from movemask.audit.samples import Choice, Skipped, samples
-from movemask.audit.sources import Chunk, Form, Sizes
-from movemask.audit.summary import ModelSummary, summarised
-from movemask.audit.tally import Tally, tally
-from movemask.errors import AuditError
+from movemask.errors import AuditError, SourceError
 from movemask.network.model import Model
+from movemask.network.registry import open_model
+from movemask.processes import end_with_parent
 
-#: In the output folder while the audit runs: the folder of parts, the options that the parts belong to, and on a
-#: cluster copies of the networks and which chunks have been begun.
-PARTS, ASKED, NETWORKS, BEGUN = "parts", "asked.json", "networks", "begun"
+#: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
+PARTS, ASKED = "parts", "asked.json"
 
 #: The finished table: one file, or on a cluster a folder of them.
 POSITIONS, PARTITIONS = "positions.parquet", "positions"
 
 SUMMARY, REPORT = "summary.json", "report.html"
 
-#: Parts that are tallied, searched and joined at once.
-_GROUP = 64
+_OURS = (PARTS, ASKED, POSITIONS, PARTITIONS, SUMMARY, REPORT)
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # a file that a crash cut short
+
+_LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"  # in a part's metadata
+
+#: Parts in each file of a table that is a folder, and in each row group of one that is a file.
+_JOINED = 64
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,7 +67,6 @@ class Job:
     form: Form | None = None
     limit: int | None = None
     keep_going: bool = False
-    sizes: Sizes = field(default_factory=Sizes)
 
     @property
     def parts(self) -> Folder:
@@ -64,24 +74,65 @@ class Job:
 
     def asked(self, digests: dict[str, str]) -> dict[str, Any]:
         """What two runs must have in common for the parts of one to be used by the other."""
-        choice, sizes = json.loads(json.dumps([asdict(self.choice), asdict(self.sizes)]))
-        return {"version": 2, "models": digests, "choice": choice, "sizes": sizes}
+        return {"version": 3, "models": digests, "choice": json.loads(json.dumps(asdict(self.choice)))}
 
 
-class Spread(Protocol):
-    """Where an audit's work is done."""
+@dataclass(frozen=True, slots=True)
+class PartDone:
+    """A finished chunk; `fresh` unless an earlier run finished it, `size` as of the chunk."""
 
-    def evaluate(self, job: Job, done: Callable[[PartDone], None]) -> Finished:
-        """Makes the part of every chunk that has none yet; `done` is called for each chunk."""
-        ...
+    key: Key
+    positions: int
+    fresh: bool
+    size: int
+    skipped: Skipped
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """The function of each item, in any order. What it writes may be written again after a failure."""
-        ...
+
+@dataclass(slots=True)
+class Finished:
+    """What has been read of all files: the number of chunks of each, why one could not be read to its end, and what was
+    left out of the chunks."""
+
+    chunks: Counter[int] = field(default_factory=Counter)
+    unreadable: dict[int, str] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: list[tuple[Key, str]] = field(default_factory=list)
+
+    def add(self, part: PartDone) -> None:
+        self.reasons.update(part.skipped.reasons)
+        examples = self.examples + [(part.key, example) for example in part.skipped.examples]
+        self.examples = sorted(examples, key=lambda one: one[0])[:20]
+
+    def parts(self) -> Iterator[Key]:
+        """The keys of all chunks, in order."""
+        for file, count in sorted(self.chunks.items()):
+            yield from (Key(file, number) for number in range(count))
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was left out: files first, then reasons in alphabetical order with examples in that of the files."""
+        found = Skipped()
+        for file in sorted(self.unreadable):
+            found.add("file that cannot be read to its end", self.unreadable[file])
+        found.merge(Skipped(Counter(dict(sorted(self.reasons.items()))), [example for _, example in self.examples]))
+        return found
+
+
+class Backend(Protocol):
+    """Where chunks are evaluated."""
 
     @property
     def partitioned(self) -> bool:
         """Whether the table is written as several files."""
+        ...
+
+    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+        """The part of each chunk, in any order, with a bounded number of chunks under way. The flag says that there may
+        be a part of an earlier run."""
+        ...
+
+    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """The function of each item, in any order. What it writes may be written again after a failure."""
         ...
 
 
@@ -107,11 +158,6 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
     return bool(job.parts.names())
 
 
-_OURS = (PARTS, ASKED, NETWORKS, BEGUN, POSITIONS, PARTITIONS, SUMMARY, REPORT)
-
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # a file that a crash cut short
-
-
 def _read_asked(file: Folder) -> Any:
     try:
         return json.loads(file.read_text())
@@ -119,60 +165,158 @@ def _read_asked(file: Folder) -> Any:
         return None
 
 
-def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model]) -> PartDone:
-    """Evaluates a chunk by each network, and writes its part."""
+def evaluate(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
+    """Makes the part of every chunk that has none yet; `done` is called for each chunk. Raises AuditError if a worker
+    dies that cannot be replaced, and SourceError for a file that cannot be read."""
+    finished = Finished()
+    earlier = set(job.parts.names())
+    chunks = ((chunk, _part_name(chunk.key) in earlier) for chunk in _chunks(job, finished))
+    with closing(backend.parts(job, chunks)) as parts:
+        for part in parts:
+            finished.add(part)
+            done(part)
+    return finished
+
+
+def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
+    """The chunks of all files, in order."""
+    left = job.limit
+    for index, name in enumerate(job.files):
+        try:
+            for chunk in read(index, name, job.form, limit=left):
+                finished.chunks[index] += 1
+                left = None if left is None else left - len(chunk.items)
+                yield chunk
+        except SourceError as error:
+            if not job.keep_going:
+                raise
+            finished.unreadable[index] = str(error)
+
+
+class LocalBackend:
+    """Worker processes of this machine."""
+
+    partitioned = False
+
+    def __init__(self, contracts: Sequence[Path], jobs: int) -> None:
+        self._contracts, self._jobs = tuple(contracts), jobs
+
+    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        return map(function, items)
+
+    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+        with ProcessPoolExecutor(self._jobs, get_context("spawn"), _start) as pool:
+            pending: set[Future[PartDone]] = set()
+            try:
+                for chunk, earlier in chunks:
+                    pending.add(pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier))
+                    while len(pending) >= 2 * self._jobs:
+                        ready, pending = wait(pending, return_when=FIRST_COMPLETED)
+                        yield from (future.result() for future in ready)
+                while pending:
+                    ready, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in ready)
+            except BrokenProcessPool:
+                raise AuditError(
+                    "a worker process died, perhaps for want of memory: try fewer with --jobs; "
+                    "the same command goes on from here"
+                ) from None
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and stops the workers
+    end_with_parent()
+
+
+@cache
+def _opened(contract: Path) -> Model:
+    """A network, opened once per worker, with one thread: there is a worker per core."""
+    return open_model(contract, 1)
+
+
+def _part(contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chunk, earlier: bool) -> PartDone:
+    return make_part(parts, choice, chunk, [_opened(contract) for contract in contracts], earlier=earlier)
+
+
+def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model], *, earlier: bool) -> PartDone:
+    """Evaluates a chunk by each network and writes its part, unless there is one of an earlier run. Made twice, by a
+    worker that was thought dead, it is still one part."""
+    if earlier and (part := _earlier(parts, chunk)) is not None:
+        return part
     skipped = Skipped()
     positions = list(samples(chunk, choice, skipped))
     table = pa.concat_tables([rows(model, positions, choice, skipped) for model in models])
-    write_part(parts, chunk, table, len(positions), skipped)
-    return PartDone(chunk.key, len(positions), fresh=True, size=chunk.size)
+    return _write(parts, chunk, table, len(positions), skipped)
 
 
 def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartDone:
     """Writes an empty part for a chunk that cannot be evaluated; its games or lines are left out for this reason."""
     skipped = Skipped()
-    last = chunk.first + len(chunk.items) - 1
-    skipped.add(reason, f"{chunk.source}: {chunk.first} to {last}")
+    skipped.add(reason, f"{chunk.source}: {chunk.items[0][0]} to {chunk.items[-1][0]}")
     skipped.reasons[reason] = len(chunk.items)
-    write_part(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
-    return PartDone(chunk.key, 0, fresh=True, size=chunk.size)
+    return _write(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
 
 
-def conclude(job: Job, finished: Finished, names: Sequence[str], spread: Spread) -> tuple[list[ModelSummary], Skipped]:
-    """Summarises the parts by network, in the order of `names`, and joins them into the table. The parts stay, so that
-    a crash in here loses nothing."""
-    numbered = ((place, part_file(job.parts, key)) for place, key in enumerate(finished.keys()))
-    groups = list(iter(lambda: list(islice(numbered, _GROUP)), []))
-    total = Tally()
-    for one in spread.each(tally, groups):
-        total = Tally.merged([total, one])
-    files = [[file for _, file in group] for group in groups]
-    models = summarised(total, files, names, spread.each)
-    if spread.partitioned:
-        folder = job.out / PARTITIONS
-        folder.remove()
-        folder.make()
-        joins = [(group, folder / f"{number:05}.parquet") for number, group in enumerate(files)]
-    else:
-        joins = [([file for group in files for file in group], job.out / POSITIONS)]
-    for _ in spread.each(partial(_join, job.choice.kinds), joins):
+def _part_name(key: Key) -> str:
+    return f"{key.file:06}-{key.number:07}.parquet"
+
+
+def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped: Skipped) -> PartDone:
+    left_out = json.dumps({"reasons": skipped.reasons, "examples": skipped.examples})
+    metadata = {_DIGEST: chunk.digest, _LEFT_OUT: left_out, _COUNT: str(positions)}
+    with (parts / _part_name(chunk.key)).written() as (system, path):
+        pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system)
+    return PartDone(chunk.key, positions, fresh=True, size=chunk.size, skipped=skipped)
+
+
+def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
+    """The part of an earlier run with the same content; None if there is none."""
+    system, path = (parts / _part_name(chunk.key)).place
+    metadata = pq.read_schema(path, filesystem=system).metadata or {}
+    if metadata.get(_DIGEST) != chunk.digest.encode():
+        return None
+    left_out = json.loads(metadata[_LEFT_OUT])
+    skipped = Skipped(Counter(left_out["reasons"]), left_out["examples"])
+    return PartDone(chunk.key, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
+
+
+def join(job: Job, finished: Finished, backend: Backend) -> Folder:
+    """Joins the parts into the table. They stay, so that a crash before the summary loses nothing."""
+    files = [job.parts / _part_name(key) for key in finished.parts()]
+    table = job.out / (PARTITIONS if backend.partitioned else POSITIONS)
+    targets = [(files, table)]
+    if backend.partitioned:
+        table.remove()
+        table.make()
+        groups = [files[first : first + _JOINED] for first in range(0, max(1, len(files)), _JOINED)]
+        targets = [(group, table / f"{number:05}.parquet") for number, group in enumerate(groups)]
+    for _ in backend.each(partial(_joined, schema(job.choice.kinds)), targets):
         pass
-    skipped = finished.skipped()
-    skipped.merge(total.skipped)
-    return models, skipped
+    return table
 
 
-def _join(kinds: Sequence[str], files_and_target: tuple[Sequence[Folder], Folder]) -> None:
-    files, target = files_and_target
-    join(files, target, kinds)
+def _joined(wanted: pa.Schema, parts_and_target: tuple[Sequence[Folder], Folder]) -> None:
+    """Joins parts into one Parquet file; some of them at a time are in memory."""
+    parts, target = parts_and_target
+    with (
+        target.written() as (system, path),
+        pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,
+    ):
+        for first in range(0, len(parts), _JOINED):
+            tables = [_rows_of(part).cast(wanted) for part in parts[first : first + _JOINED]]
+            writer.write_table(pa.concat_tables(tables))
+
+
+def _rows_of(part: Folder) -> pa.Table:
+    system, path = part.place
+    with pq.ParquetFile(path, filesystem=system) as file:
+        return file.read()
 
 
 def end(job: Job) -> None:
     """Removes what only a run that goes on needs."""
-    for name in (PARTS, NETWORKS, BEGUN, ASKED):
+    for name in (PARTS, ASKED):
         (job.out / name).remove()
-
-
-def table_of(job: Job, spread: Spread) -> Folder:
-    """The finished table."""
-    return job.out / (PARTITIONS if spread.partitioned else POSITIONS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import chess
 
-from movemask.audit.sources import Chunk, Form
+from movemask.audit.read import Chunk, Form
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
@@ -68,7 +68,7 @@ class Skipped:
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     """The positions of a chunk; finished games and what cannot be read are skipped and counted."""
     read = _game_samples if chunk.form is Form.PGN else _line_samples
-    for number, text in enumerate(chunk.items, chunk.first):
+    for number, text in chunk.items:
         yield from read(text, chunk.source, number, choice, skipped)
 
 
@@ -84,8 +84,6 @@ def _game_samples(text: str, source: str, number: int, choice: Choice, skipped: 
 
 
 def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
-    if not text:
-        return
     try:
         position = Position.read(_fen_of(text), chess960=choice.chess960)
     except MovemaskError as error:

@@ -53,7 +53,7 @@ def annotate(
     Comments, glyphs and variations that are there stay. [%eval] is not written: the network's value is a forecast of
     the result between people, not an evaluation of the position. A summary goes to standard error.
     """
-    from movemask.audit.streams import LineReader, TextSource
+    from movemask.audit.read import TextSource
 
     chosen = registry_of(models_dir).get(model)
     threshold, degrees = Threshold(make, fall), CALIBRATED if calibrated else temperature
@@ -76,11 +76,11 @@ def annotate(
 
     with TextSource(games) as source:
         if out is None:
-            asyncio.run(write_all(LineReader(source), lambda text: click.echo(text, nl=False)))
+            asyncio.run(write_all(source, lambda text: click.echo(text, nl=False)))
         else:
             partial = out.with_name(out.name + ".part")
             with open(partial, "w", encoding="utf-8") as stream:
-                asyncio.run(write_all(LineReader(source), stream.write))
+                asyncio.run(write_all(source, stream.write))
             os.replace(partial, out)
     if players:
         click.echo(_table(players), err=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from movemask.network.registry import Registry, load_registry
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
-    from movemask.audit.run import Spread
+    from movemask.audit.run import Backend
 
 #: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
@@ -70,10 +71,6 @@ EXCEEDED = 3
     help="With --ray: GPUs per worker, such as 0.5; above 0, the networks run on them.",
 )  # fmt: skip
 @click.option(
-    "--split-mb", type=click.FloatRange(min=0, min_open=True), default=64, show_default=True,
-    help="Megabytes of a large file that one reader takes.",
-)  # fmt: skip
-@click.option(
     "--keep-going/--no-keep-going", default=None,
     help="Leave out files that cannot be read, and count them. [default: with --ray]",
 )  # fmt: skip
@@ -105,7 +102,6 @@ def audit(
     jobs: int | None,
     ray: str | None,
     gpus: float,
-    split_mb: float,
     keep_going: bool | None,
     progress: str,
     fail_above: tuple[str, ...],
@@ -122,10 +118,10 @@ def audit(
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.audit import run as running
     from movemask.audit.files import Folder
+    from movemask.audit.read import Form, check, total_bytes
     from movemask.audit.report import AuditRun, page
     from movemask.audit.samples import Choice
-    from movemask.audit.sources import Form, Sizes, check, total_bytes
-    from movemask.audit.summary import Threshold, checked
+    from movemask.audit.summary import Threshold, checked, summarised
     from movemask.board.position import Elo
 
     thresholds = [Threshold.read(text) for text in fail_above]
@@ -133,7 +129,7 @@ def audit(
     checked(thresholds, chosen)
     files += tuple(name for line in files_from or () if (name := line.strip()))
     keep_going = ray is not None if keep_going is None else keep_going
-    _check_files(files, on_ray=ray is not None)
+    _check_files(files)
     chosen_form = Form(form) if form else None
     if not keep_going:
         check(files, chosen_form)
@@ -145,22 +141,22 @@ def audit(
         chosen_form,
         limit,
         keep_going,
-        Sizes(split=math.ceil(split_mb * 2**20)),
     )
     # With --limit, the share of the bytes is unknown.
     total = total_bytes(files) if limit is None else None
     with _writing(out):
         if running.begin(job, digests, restart=restart):
             click.echo(f"{out}: resuming an earlier run", err=True)
-        with _spread(ray, contracts, jobs, gpus) as spread:
+        with _backend(ray, contracts, jobs, gpus) as backend:
             try:
                 with progress_on(progress, total) as done:
-                    finished = spread.evaluate(job, done)
-                models, skipped = running.conclude(job, finished, list(digests), spread)
+                    finished = running.evaluate(job, backend, done)
+                table = running.join(job, finished, backend)
+                (models,) = backend.each(partial(summarised, chosen, list(digests)), [table.absolute()])
             except KeyboardInterrupt:
                 click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)
-            table = running.table_of(job, spread)
+    skipped = finished.skipped
     show_skipped(skipped.reasons, skipped.examples)
     if not models:
         raise AuditError(f"{named(files)}: no position to audit")
@@ -232,10 +228,10 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
     return tuple(contracts), digests
 
 
-def _check_files(files: Sequence[str], *, on_ray: bool) -> None:
+def _check_files(files: Sequence[str]) -> None:
     """Raises SourceError for names that cannot be read, and UsageError for none."""
     from movemask.audit.files import is_uri
-    from movemask.audit.streams import STDIN
+    from movemask.audit.read import STDIN
 
     if not files:
         raise click.UsageError("Missing argument 'FILE…'.")
@@ -244,22 +240,20 @@ def _check_files(files: Sequence[str], *, on_ray: bool) -> None:
             raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
     if files.count(STDIN) > 1:
         raise SourceError("-: standard input can be read once")
-    if on_ray and STDIN in files:
-        raise SourceError("-: the workers of a cluster cannot read standard input; write it to a file")
 
 
 @contextmanager
-def _spread(ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float) -> Iterator[Spread]:
+def _backend(ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float) -> Iterator[Backend]:
     """The processes of this machine, or a Ray cluster."""
     if ray is None:
-        from movemask.audit.local import LocalSpread
+        from movemask.audit.run import LocalBackend
 
-        yield LocalSpread(contracts, jobs or available_cores())
+        yield LocalBackend(contracts, jobs or available_cores())
         return
-    from movemask.audit.cluster import connected
+    from movemask.audit.ray import connected
 
-    with connected(ray, contracts, jobs, available_cores(), gpus) as spread:
-        yield spread
+    with connected(ray, contracts, jobs, available_cores(), gpus) as backend:
+        yield backend
 
 
 @contextmanager
@@ -268,4 +262,6 @@ def _writing(out: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise AuditError(f"--out {out}: cannot be written: {error.strerror or error}") from None
+        raise AuditError(
+            f"--out {out}: cannot be written: {os.strerror(error.errno) if error.errno else error}"
+        ) from None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from movemask.audit.parts import PartDone
+    from movemask.audit.run import PartDone
     from movemask.audit.summary import ModelSummary, Threshold
 
 
@@ -35,8 +35,7 @@ def progress_on(how: str, total: int | None) -> Iterator[Callable[[PartDone], No
             size += part.size
             rate = fresh / max(time.monotonic() - started, 1e-9)
             if how == "json":
-                file, split, number = part.key
-                line: dict[str, Any] = {"file": file, "split": split, "chunk": number, "fresh": part.fresh}
+                line: dict[str, Any] = {"file": part.key.file, "chunk": part.key.number, "fresh": part.fresh}
                 line |= {"positions": positions, "bytes": size, "total_bytes": total, "positions_per_second": rate}
                 click.echo(json.dumps(line), err=True)
             bar.update(part.size if total is None else min(part.size, total - bar.n))
@@ -77,7 +76,7 @@ def figures(model: ModelSummary) -> str:
     parts = [f"{model.name}: {model.positions:,} positions"]
     for name, cell in (("raw", raw), ("multiplied", multiplied)):
         if cell.count:
-            parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles()['p99']:.3g}, max {cell.max:.3g}")
+            parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
     if model.trained_with_mask:
         parts.append("trained with the mask: raw means nothing")
     return "; ".join(parts)

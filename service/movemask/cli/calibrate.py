@@ -36,7 +36,7 @@ def calibrate(
     GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
     with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
     """
-    from movemask.audit.streams import LineReader, TextSource
+    from movemask.audit.read import TextSource
 
     own = None if dry_run else own_models_dir(models_dir)
     chosen = registry_of(models_dir).get(model)
@@ -49,9 +49,7 @@ def calibrate(
             click.echo(f"\r{positions} positions", nl=False, err=True)
 
     with TextSource(games) as source:
-        fitted = calibration.fitted(
-            chosen, LineReader(source), first_ply=first_ply, limit=limit, progress=show_progress
-        )
+        fitted = calibration.fitted(chosen, source, first_ply=first_ply, limit=limit, progress=show_progress)
     if sys.stderr.isatty():
         click.echo(err=True)
     for reason in fitted.left_out[:10]:

@@ -16,7 +16,6 @@ _COMMANDS = {
     "annotate": "annotate",
     "audit": "audit",
     "calibrate": "calibrate",
-    "compare": "compare",
     "keys": "serve",
     "models": "models",
     "positions": "serve",

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import chess
 
+from movemask.audit.read import check, read
 from movemask.audit.samples import Choice, Skipped, samples
-from movemask.audit.sources import Sizes, check, read
 from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
 from movemask.network.model import Model
@@ -94,7 +94,7 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Known]]:
     check(list(files), None)
     rng = random.Random(_SEED)
     games: dict[tuple[str, int], list[Known]] = {}
-    for chunk in chain.from_iterable(read(index, name, None, Sizes()) for index, name in enumerate(files)):
+    for chunk in chain.from_iterable(read(index, name, None) for index, name in enumerate(files)):
         found: dict[tuple[str, int], list[Known]] = {}
         for sample in samples(chunk, Choice(), skipped):
             played = {} if sample.played is None else {sample.played: 1}
