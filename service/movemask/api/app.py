@@ -18,13 +18,12 @@ from starlette.requests import ClientDisconnect
 from movemask import __version__, logs
 from movemask.api import headers, openapi, problems
 from movemask.api.admission import AdmissionControl
-from movemask.api.disconnect import ClientGone
 from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, games, leakage, models, operations, page, policy, sweep
 from movemask.api.routes import BEARER, operation_id
-from movemask.api.services import running_services
+from movemask.api.services import ClientGone, running_services
 from movemask.api.telemetry import RequestLog
 from movemask.network.model import Model
 from movemask.settings import Settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from contextlib import suppress
+from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -83,12 +84,16 @@ class SecurityHeaders:
 
 def headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     """The security headers of an answer; an answer's own header of the same name wins."""
-    path: str = scope["path"]
+    return _headers(scope["path"], scope["scheme"])
+
+
+@lru_cache(maxsize=256)
+def _headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
     policy = next((policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/")), NOTHING)
     found = [*_ALWAYS, (b"content-security-policy", policy.encode())]
     if path.startswith(("/v1", "/metrics")):
         found.append(_NO_STORE)
-    if scope["scheme"] == "https":
+    if scheme == "https":
         found.append(_STRICT)
     return found
 

@@ -165,19 +165,13 @@ def install(
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        details = error.errors()
-        if details and details[0]["type"] == "json_invalid":
-            reason = details[0].get("ctx", {}).get("error", "not JSON")
-            return answered(problem(MALFORMED_JSON, f"body: {reason} at character {details[0]['loc'][-1]}"))
-        return answered(invalid_request(details, skip=1))
+        return answered(invalid_request(error.errors(), skip=1))
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         if isinstance(error, ProblemError):
             return answered(error.problem)
         status = HTTPStatus(error.status_code)
-        if status is HTTPStatus.BAD_REQUEST:  # from FastAPI, for a body that json cannot decode
-            return answered(problem(MALFORMED_JSON, "body: cannot be read as JSON"))
         detail = f"{request.method} {request.url.path}: {status.phrase}"
         answer = answered(problem((status, status.phrase.lower().replace(" ", "-")), detail))
         answer.headers.update(error.headers or {})

@@ -87,7 +87,8 @@ class PostRoute(APIRoute):
             request = await to_thread.run_sync(
                 bodies.read, body, self._body, limits, settings, limiter=services.parsing
             )
-        refuse_parameters(http, self._body)
+        if scope["query_string"]:
+            refuse_parameters(http, self._body)
         context_of(scope).take(self._positions(request))
         response = await self._endpoint(request, http, services)
         await response(scope, receive, send)

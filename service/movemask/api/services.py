@@ -1,24 +1,73 @@
-"""`Services`: what the routes use, made in the app's lifespan."""
+"""What routes use: `Services`, made in the app's lifespan, and work that ends when its client disconnects."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from movemask.api.metrics import Metrics
-from movemask.api.readers import Readers
 from movemask.api.telemetry import context_of
+from movemask.errors import Overloaded
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline
 from movemask.service import Runtime, running
 from movemask.settings import Settings
 
+T = TypeVar("T")
+
 _PARSED_AT_ONCE = 2
+
+#: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
+_READING_THREADS = 2
+
+#: Seconds before listening for a disconnect. Most requests are done by then, and listening has a cost.
+_LISTEN_AFTER = 0.05
+
+
+class Readers:
+    """Threads that read the audit. At most `limit` reads run or wait; more are refused with Overloaded."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._executor = ThreadPoolExecutor(_READING_THREADS, thread_name_prefix="audit-reader")
+        self._under_way = 0
+
+    async def run(self, read: Callable[[], T]) -> T:
+        """The result of `read`, called on one of the threads."""
+        if self._under_way >= self._limit:
+            raise Overloaded(f"{self._under_way} requests for figures of the audit are under way", retry_after=1)
+        return await self._step(read)
+
+    async def stream(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
+        the response begins; later parts are never refused."""
+        first = await self.run(lambda: next(parts, None))
+
+        async def all_parts() -> AsyncIterator[bytes]:
+            part = first
+            while part is not None:
+                yield part
+                part = await self._step(lambda: next(parts, None))
+
+        return all_parts()
+
+    def close(self) -> None:
+        """Waits for running reads."""
+        self._executor.shutdown(cancel_futures=True)
+
+    async def _step(self, read: Callable[[], T]) -> T:
+        self._under_way += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, read)
+        finally:
+            self._under_way -= 1
 
 
 @dataclass(frozen=True)
@@ -60,3 +109,37 @@ async def services(request: Request) -> Services:
 
 
 AppServices = Annotated[Services, Depends(services)]
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its response was ready."""
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`; cancels it and raises ClientGone if the client disconnects first."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    listening: asyncio.Task[None] | None = None
+
+    def listen() -> None:
+        nonlocal listening
+        listening = loop.create_task(_cancelled_when_gone(request, task))
+
+    timer = loop.call_later(_LISTEN_AFTER, listen)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if listening is not None and listening.done() and not listening.cancelled() and task.uncancel() == 0:
+            raise ClientGone from None
+        raise
+    finally:
+        timer.cancel()
+        if listening is not None:
+            listening.cancel()
+
+
+async def _cancelled_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
+    """Cancels the task when the client disconnects. The body has been read, so no other message can arrive."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    task.cancel()

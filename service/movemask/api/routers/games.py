@@ -10,12 +10,11 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.bodies import games_limits
-from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON, error_out
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import GamesOut
 from movemask.api.schemas.requests import GamesIn
-from movemask.api.services import AppServices, Services
+from movemask.api.services import AppServices, Services, while_connected
 from movemask.api.writing import game_out
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline

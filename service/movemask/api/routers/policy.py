@@ -11,11 +11,10 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.bodies import batch_limits, position_limits
-from movemask.api.disconnect import while_connected
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, Problem
 from movemask.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
-from movemask.api.services import AppServices, Services
+from movemask.api.services import AppServices, Services, while_connected
 from movemask.api.writing import move_out, policy_out
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query

@@ -11,12 +11,11 @@ from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.bodies import sweep_limits
-from movemask.api.disconnect import while_connected
 from movemask.api.routers.policy import JSON
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import SweepOut
 from movemask.api.schemas.requests import SweepIn, query_of
-from movemask.api.services import AppServices
+from movemask.api.services import AppServices, while_connected
 from movemask.api.writing import point_of, sweep_out
 from movemask.board.position import Position
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep
