@@ -1,7 +1,7 @@
 """Which files of the package run between `accept` and the last byte of an answer: `python -m benchmarks.trace_request`.
 
 Serves the shipped network in this process as `movemask serve` does, warms it up, and traces every call in all threads
-(`sys.setprofile`) for one more `POST /v1/policy`. What the store's recorder does does not count.
+(`sys.setprofile`) for one more `POST /v1/policy`. What is recorded of earlier ones meanwhile does not count.
 """
 
 from __future__ import annotations
@@ -41,8 +41,17 @@ class Calls:
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         name = frame.f_code.co_filename
-        if self.counting and event == "call" and name.startswith(PACKAGE):
+        if self.counting and event == "call" and name.startswith(PACKAGE) and not _recording(frame):
             self.files[name.removeprefix(PACKAGE)] += 1
+
+
+def _recording(frame: FrameType | None) -> bool:
+    """Whether a call is of the store or of what follows the answers of earlier requests."""
+    while frame is not None:
+        if frame.f_code.co_name == "_follow_up" or frame.f_code.co_filename.startswith(PACKAGE + "store/"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def traced(models: Path) -> Counter[str]:
@@ -80,7 +89,7 @@ def traced(models: Path) -> Counter[str]:
             server.should_exit = True
             thread.join()
             threading.setprofile(None)
-    return Counter({name: count for name, count in calls.files.items() if not name.startswith("store/")})
+    return calls.files
 
 
 def _ask(port: int) -> None:
