@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 
 from benchmarks.sparse_rows import put
-from movemask.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
+from movemask.numeric.masking import (
+    Operations,
+    operations_of_gathering,
+    operations_of_log_mask,
+    operations_of_softmax_then_mask,
+)
 
 #: lc0's vocabulary; about the mean number of legal moves of a game, and the most that any position has.
 SLOTS, LEGAL = 1858, (31, 218)
@@ -16,9 +21,9 @@ def table() -> str:
     names = [field.name for field in fields(Operations)]
     lines = ["| way | " + " | ".join(names) + " | total |", "|---" * (len(names) + 2) + "|"]
     ways = {
-        "`z + log m`": log_mask(SLOTS, LEGAL[0]),
-        "softmax, mask, renormalise": softmax_then_mask(SLOTS, LEGAL[0]),
-        **{f"gather, L = {legal}": gathered(SLOTS, legal) for legal in LEGAL},
+        "`z + log m`": operations_of_log_mask(SLOTS, LEGAL[0]),
+        "softmax, mask, renormalise": operations_of_softmax_then_mask(SLOTS, LEGAL[0]),
+        **{f"gather, L = {legal}": operations_of_gathering(SLOTS, legal) for legal in LEGAL},
     }
     for way, found in ways.items():
         numbers = [getattr(found, name) for name in names] + [found.total]

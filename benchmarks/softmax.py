@@ -14,8 +14,7 @@ import scipy.special
 
 from benchmarks.sparse_rows import put
 from movemask.numeric.dense import masked_softmax
-from movemask.numeric.gather import gather_legal
-from movemask.numeric.softmax import softmax
+from movemask.numeric.softmax import gather_legal, softmax
 
 SLOTS, LEGAL = 1858, 31
 

@@ -18,7 +18,7 @@ import onnxruntime as ort
 import tomlkit
 import torch
 
-from movemask.numeric.calibration import fitted_temperature
+from movemask.numeric.losses import fitted_temperature
 from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run

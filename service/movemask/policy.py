@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.errors import InvalidRule
-from movemask.numeric import entmax, filters, softmax, statistics
+from movemask.numeric import distributions, entmax, softmax
 from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
 #: Stands for the model's fitted temperature in a `Normalisation`; `Pipeline` replaces it by the number.
@@ -94,11 +94,11 @@ class Policies:
         p = self._shares(row, temperature)
         bounds = np.array([0, len(p)])
         return Statistics(
-            entropy=float(statistics.entropy(p, bounds)[0]),
-            effective_moves=float(statistics.effective_number(p, bounds)[0]),
-            inverse_simpson=float(statistics.inverse_simpson(p, bounds)[0]),
-            gini=float(statistics.gini(p, bounds)[0]),
-            maximum=float(statistics.maximum(p, bounds)[0]),
+            entropy=float(distributions.entropy(p, bounds)[0]),
+            effective_moves=float(distributions.effective_number(p, bounds)[0]),
+            inverse_simpson=float(distributions.inverse_simpson(p, bounds)[0]),
+            gini=float(distributions.gini(p, bounds)[0]),
+            maximum=float(distributions.maximum(p, bounds)[0]),
         )
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
@@ -163,11 +163,11 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
     base = softmax.softmax(logits, indptr, rule.temperature)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
-        keep &= filters.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
+        keep &= distributions.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
     if rule.top_p is not None:
-        keep &= filters.top_p(base, indptr, rule.top_p)
+        keep &= distributions.top_p(base, indptr, rule.top_p)
     if rule.min_p:
-        keep &= filters.min_p(base, indptr, rule.min_p)
+        keep &= distributions.min_p(base, indptr, rule.min_p)
     return keep
 
 

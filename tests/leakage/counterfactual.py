@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from movemask.numeric import checks
+from movemask.numeric import ragged
 from movemask.numeric.ragged import Float
 
 
@@ -16,8 +16,8 @@ def multiplied_softmax(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
     for shapes that do not match.
 
     """
-    z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
-    mask = checks.legal_mask(legal_mask, z)
+    z = ragged.checked_floats("logits", logits, 2).astype(np.float64, copy=False)
+    mask = ragged.checked_mask(legal_mask, z)
     mistaken = np.where(mask, z, 0.0)
     weights = np.exp(mistaken - mistaken.max(axis=1, keepdims=True, initial=-np.inf))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -17,8 +17,8 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
 from movemask.leakage.measure import Figure, LogitBatch, measure
-from movemask.numeric.gather import ragged_of_mask
 from movemask.numeric.ragged import Float, Index
+from movemask.numeric.softmax import ragged_of_mask
 from tests.leakage.batches import leakages
 from tests.leakage.counterfactual import multiplied_softmax
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from movemask.numeric import dense, dense_losses
-from movemask.numeric.absolute import absolute, absolute_jvp, absolute_vjp
+from movemask.numeric import dense
+from movemask.numeric.gradients import absolute, absolute_jvp, absolute_vjp
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, slopes
 
@@ -62,11 +62,11 @@ def test_the_dense_forms_read_nothing_of_an_illegal_slot() -> None:
     v = np.random.default_rng(1).normal(size=mask.shape)
     z, indptr = logits[mask], [0, 2, 2, 5]
     for made, kernel in (
-        (dense_losses.masked_absolute_jvp, absolute_jvp),
-        (dense_losses.masked_absolute_vjp, absolute_vjp),
+        (dense.masked_absolute_jvp, absolute_jvp),
+        (dense.masked_absolute_vjp, absolute_vjp),
     ):
         found = made(logits, mask, v)
         np.testing.assert_array_equal(found[mask], kernel(z, indptr, v[mask]))
         assert not found[~mask].any()
     with pytest.raises(ValueError, match="vectors: expected shape"):
-        dense_losses.masked_absolute_vjp(logits, mask, v[:2])
+        dense.masked_absolute_vjp(logits, mask, v[:2])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import calibration, dense, dense_losses, entmax, gradients, losses, softmax, statistics
+from movemask.numeric import dense, distributions, entmax, gradients, losses, softmax
 from tests.numeric.batches import Ragged, ragged, wide
 
 Array = NDArray[Any]
@@ -77,7 +77,7 @@ def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
     rng = np.random.default_rng(1)
     logits, mask = rng.normal(size=(2, 5)), np.array([[True, False, True, True, False], [False] * 5])
     policy = dense.masked_softmax(logits, mask)
-    jacobians = dense_losses.softmax_jacobian(policy)
+    jacobians = dense.softmax_jacobian(policy)
     for row in range(2):
         by_hand = slopes(
             lambda z, row=row: dense.masked_softmax(np.where(np.arange(2)[:, None] == row, z, logits), mask)[row],  # type: ignore[misc]
@@ -85,8 +85,8 @@ def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
         )
         np.testing.assert_allclose(jacobians[row], by_hand, atol=1e-8)
     v = rng.normal(size=(2, 5))
-    np.testing.assert_allclose(dense_losses.softmax_jvp(policy, v), np.einsum("bij,bj->bi", jacobians, v), atol=1e-14)
-    np.testing.assert_allclose(dense_losses.entmax_jvp(policy, v, 1.0), dense_losses.softmax_jvp(policy, v), atol=1e-14)
+    np.testing.assert_allclose(dense.softmax_jvp(policy, v), np.einsum("bij,bj->bi", jacobians, v), atol=1e-14)
+    np.testing.assert_allclose(dense.entmax_jvp(policy, v, 1.0), dense.softmax_jvp(policy, v), atol=1e-14)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ class TestCalibration:
         indptr = np.arange(0, z.size + 1, 12)
         p = softmax.softmax(z.ravel(), indptr, truth).reshape(z.shape)
         targets = (np.cumsum(p, axis=1) < rng.random((len(z), 1))).sum(axis=1).clip(max=11)
-        found = calibration.fitted_temperature(z.ravel(), indptr, targets)
+        found = losses.fitted_temperature(z.ravel(), indptr, targets)
         assert found.temperature == pytest.approx(truth, rel=0.05)
         assert found.cross_entropy_after <= found.cross_entropy_before
         for near in (0.99, 1.01):
@@ -160,10 +160,10 @@ class TestCalibration:
 
     def test_always_the_best_move_goes_to_the_coldest_and_never_to_the_hottest(self) -> None:
         z, indptr = np.array([0.0, 5.0, 0.0, 5.0]), np.array([0, 2, 4])
-        coldest = calibration.fitted_temperature(z, indptr, [1, 1])
-        assert coldest.temperature == pytest.approx(calibration.COLDEST)
-        hottest = calibration.fitted_temperature(z, indptr, [0, 0])
-        assert hottest.temperature == pytest.approx(calibration.HOTTEST)
+        coldest = losses.fitted_temperature(z, indptr, [1, 1])
+        assert coldest.temperature == pytest.approx(losses.COLDEST)
+        hottest = losses.fitted_temperature(z, indptr, [0, 0])
+        assert hottest.temperature == pytest.approx(losses.HOTTEST)
         assert coldest.at_bound
         assert hottest.at_bound
 
@@ -177,7 +177,7 @@ class TestCalibration:
     @pytest.mark.parametrize("truth", [0.5, 1.0, 2.5])
     def test_the_standard_error_is_the_curvature_of_the_loss(self, truth: float) -> None:
         z, indptr, targets = self.drawn(2000, truth)
-        found = calibration.fitted_temperature(z, indptr, targets)
+        found = losses.fitted_temperature(z, indptr, targets)
         step = 1e-3 * found.temperature
 
         def loss(t: float) -> float:
@@ -190,27 +190,27 @@ class TestCalibration:
 
     def test_the_standard_error_is_how_far_fits_to_other_draws_lie_apart(self) -> None:
         z, indptr, targets = self.drawn(1000, 1.6)
-        found = calibration.fitted_temperature(z, indptr, targets)
+        found = losses.fitted_temperature(z, indptr, targets)
         rng, rows = np.random.default_rng(0), z.reshape(-1, 9)
         bootstrap = []
         for _ in range(300):
             again = rng.integers(0, 1000, 1000)
-            bootstrap.append(calibration.fitted_temperature(rows[again].ravel(), indptr, targets[again]).temperature)
+            bootstrap.append(losses.fitted_temperature(rows[again].ravel(), indptr, targets[again]).temperature)
         # The deviation of 300 draws is known to about 1 / sqrt(600) = 4 %.
         assert found.standard_error == pytest.approx(np.std(bootstrap), rel=0.15)
         assert abs(found.temperature - 1.6) < 4 * found.standard_error
 
     def test_moves_that_say_nothing_have_an_infinite_error(self) -> None:
-        alike = calibration.fitted_temperature(np.zeros(6), [0, 3, 6], [0, 2])
+        alike = losses.fitted_temperature(np.zeros(6), [0, 3, 6], [0, 2])
         assert alike.standard_error == np.inf
-        far = calibration.fitted_temperature(np.array([0.0, 500.0] * 3), [0, 2, 4, 6], [1, 1, 1])
+        far = losses.fitted_temperature(np.array([0.0, 500.0] * 3), [0, 2, 4, 6], [1, 1, 1])
         assert far.at_bound or far.standard_error > far.temperature
 
     def test_what_cannot_be_fitted_is_refused(self) -> None:
         with pytest.raises(ValueError, match="targets: nothing to fit"):
-            calibration.fitted_temperature(np.empty(0), [0], np.empty(0, dtype=int))
+            losses.fitted_temperature(np.empty(0), [0], np.empty(0, dtype=int))
         with pytest.raises(ValueError, match="the move played in row 0 is -inf"):
-            calibration.fitted_temperature(np.array([0.0, -np.inf]), [0, 2], [1])
+            losses.fitted_temperature(np.array([0.0, -np.inf]), [0, 2], [1])
 
 
 def test_wide_rows_have_slopes_too() -> None:
@@ -235,16 +235,16 @@ class TestDense:
         z = self.logits[self.mask]
         for made, values, gradient in (
             (
-                dense_losses.masked_cross_entropy(self.logits, self.mask, self.targets, 2.0),
+                dense.masked_cross_entropy(self.logits, self.mask, self.targets, 2.0),
                 losses.cross_entropy(z, self.indptr, self.places, 2.0),
                 losses.cross_entropy_gradient(z, self.indptr, self.places, 2.0),
             ),
             (
-                dense_losses.masked_fenchel_young(self.logits, self.mask, self.targets, 1.5),
+                dense.masked_fenchel_young(self.logits, self.mask, self.targets, 1.5),
                 *losses.fenchel_young(z, self.indptr, self.places, 1.5),
             ),
             (
-                dense_losses.masked_mean_cross_entropy(self.logits, self.mask, self.targets),
+                dense.masked_mean_cross_entropy(self.logits, self.mask, self.targets),
                 *losses.mean_cross_entropy(z, self.indptr, self.places),
             ),
         ):
@@ -255,20 +255,25 @@ class TestDense:
     @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
     def test_jacobians_of_entmax(self, alpha: float) -> None:
         policy = dense.masked_entmax(self.logits, self.mask, alpha)
-        jacobians = dense_losses.entmax_jacobian(policy, alpha)
+        jacobians = dense.entmax_jacobian(policy, alpha)
         v = self.rng.normal(size=policy.shape)
-        by_product = dense_losses.entmax_jvp(policy, v, alpha)
+        by_product = dense.entmax_jvp(policy, v, alpha)
         np.testing.assert_allclose(np.einsum("bij,bj->bi", jacobians, v), by_product, atol=1e-14)
 
     def test_logsumexp_statistics_and_distances(self) -> None:
         z = self.logits[self.mask]
         np.testing.assert_array_equal(dense.masked_logsumexp(self.logits, self.mask), softmax.logsumexp(z, self.indptr))
         p, q = dense.masked_softmax(self.logits, self.mask), dense.masked_softmax(-self.logits, self.mask)
-        for statistic in (statistics.entropy, statistics.gini, statistics.inverse_simpson, statistics.maximum):
+        for statistic in (
+            distributions.entropy,
+            distributions.gini,
+            distributions.inverse_simpson,
+            distributions.maximum,
+        ):
             np.testing.assert_array_equal(
                 dense.masked_statistic(statistic, p, self.mask), statistic(p[self.mask], self.indptr)
             )
-        for distance in (statistics.total_variation, statistics.kl_divergence, statistics.jensen_shannon):
+        for distance in (distributions.total_variation, distributions.kl_divergence, distributions.jensen_shannon):
             np.testing.assert_array_equal(
                 dense.masked_distance(distance, p, q, self.mask), distance(p[self.mask], q[self.mask], self.indptr)
             )
@@ -276,6 +281,6 @@ class TestDense:
     @pytest.mark.parametrize("bad", [[2, 5, 0], [3, 5, 6], [-1, 5, 0], [3, 5]])
     def test_targets_that_are_not_legal_are_refused_by_slot(self, bad: Any) -> None:
         with pytest.raises(ValueError, match="targets: "):
-            dense_losses.masked_cross_entropy(self.logits, self.mask, np.array(bad))
+            dense.masked_cross_entropy(self.logits, self.mask, np.array(bad))
         with pytest.raises(ValueError, match="targets: slot 0 in row 0 is not legal"):
-            dense_losses.masked_cross_entropy(self.logits[:1], np.zeros((1, 6), dtype=bool), [0])
+            dense.masked_cross_entropy(self.logits[:1], np.zeros((1, 6), dtype=bool), [0])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.numeric import dense, filters
+from movemask.numeric import dense, distributions
 from movemask.numeric.ragged import restricted
 from movemask.numeric.softmax import softmax
 from tests.numeric.batches import Ragged, ragged, wide
@@ -22,7 +22,7 @@ def policies(batch: Ragged) -> Any:
 @given(ragged(-5, 5), st.integers(1, 15))
 def test_top_k_keeps_the_k_most_probable(batch: Ragged, k: int) -> None:
     p = policies(batch)
-    for own, keep in zip(batch.split(p), batch.split(filters.top_k(p, batch.indptr, k)), strict=True):
+    for own, keep in zip(batch.split(p), batch.split(distributions.top_k(p, batch.indptr, k)), strict=True):
         assert keep.sum() == min(k, len(own))
         assert not len(own) or keep.all() or own[keep].min() >= own[~keep].max()
 
@@ -31,7 +31,7 @@ def test_top_k_keeps_the_k_most_probable(batch: Ragged, k: int) -> None:
 def test_top_p_keeps_the_fewest_that_hold_p(batch: Ragged, p: float) -> None:
     probabilities = policies(batch)
     for own, keep in zip(
-        batch.split(probabilities), batch.split(filters.top_p(probabilities, batch.indptr, p)), strict=True
+        batch.split(probabilities), batch.split(distributions.top_p(probabilities, batch.indptr, p)), strict=True
     ):
         if not len(own):
             continue
@@ -44,7 +44,7 @@ def test_top_p_keeps_the_fewest_that_hold_p(batch: Ragged, p: float) -> None:
 def test_min_p_keeps_those_within_p_of_the_best(batch: Ragged, p: float) -> None:
     probabilities = policies(batch)
     for own, keep in zip(
-        batch.split(probabilities), batch.split(filters.min_p(probabilities, batch.indptr, p)), strict=True
+        batch.split(probabilities), batch.split(distributions.min_p(probabilities, batch.indptr, p)), strict=True
     ):
         np.testing.assert_array_equal(keep, own >= p * own.max(initial=0))
 
@@ -52,9 +52,9 @@ def test_min_p_keeps_those_within_p_of_the_best(batch: Ragged, p: float) -> None
 @given(ragged(-5, 5, empty=False), st.integers(1, 5), st.floats(0.01, 1), st.floats(0.01, 1))
 def test_composed_they_never_empty_a_row(batch: Ragged, k: int, p: float, low: float) -> None:
     probabilities = policies(batch)
-    keep = filters.top_k(probabilities, batch.indptr, k)
-    keep &= filters.top_p(probabilities, batch.indptr, p)
-    keep &= filters.min_p(probabilities, batch.indptr, low)
+    keep = distributions.top_k(probabilities, batch.indptr, k)
+    keep &= distributions.top_p(probabilities, batch.indptr, p)
+    keep &= distributions.min_p(probabilities, batch.indptr, low)
     indptr = restricted(batch.indptr, keep)
     assert (np.diff(indptr) >= 1).all()
     assert indptr[-1] == keep.sum()
@@ -64,16 +64,16 @@ def test_composed_they_never_empty_a_row(batch: Ragged, k: int, p: float, low: f
 
 def test_ties_keep_the_earlier() -> None:
     p, indptr = np.full(4, 0.25), np.array([0, 4])
-    assert filters.top_k(p, indptr, 2).tolist() == [True, True, False, False]
-    assert filters.top_p(p, indptr, 0.5).tolist() == [True, True, False, False]
-    assert filters.top_p(p, indptr, 0.51).tolist() == [True, True, True, False]
-    assert filters.min_p(p, indptr, 1.0).all()
+    assert distributions.top_k(p, indptr, 2).tolist() == [True, True, False, False]
+    assert distributions.top_p(p, indptr, 0.5).tolist() == [True, True, False, False]
+    assert distributions.top_p(p, indptr, 0.51).tolist() == [True, True, True, False]
+    assert distributions.min_p(p, indptr, 1.0).all()
 
 
 def test_p_of_1_keeps_all_zeros_too_and_218_moves() -> None:
-    assert filters.top_p(np.array([1.0, 0.0]), np.array([0, 2]), 1.0).all()
+    assert distributions.top_p(np.array([1.0, 0.0]), np.array([0, 2]), 1.0).all()
     batch = wide()
-    assert filters.top_p(policies(batch), batch.indptr, 1.0).all()
+    assert distributions.top_p(policies(batch), batch.indptr, 1.0).all()
 
 
 def test_dense_is_ragged() -> None:
@@ -83,9 +83,9 @@ def test_dense_is_ragged() -> None:
     policy = dense.masked_softmax(rng.normal(size=(5, 20)), mask)
     indptr = np.cumsum([0, *mask.sum(axis=1)])
     for made, ragged_way in (
-        (dense.masked_top_k(policy, mask, 3), filters.top_k(policy[mask], indptr, 3)),
-        (dense.masked_top_p(policy, mask, 0.7), filters.top_p(policy[mask], indptr, 0.7)),
-        (dense.masked_min_p(policy, mask, 0.2), filters.min_p(policy[mask], indptr, 0.2)),
+        (dense.masked_top_k(policy, mask, 3), distributions.top_k(policy[mask], indptr, 3)),
+        (dense.masked_top_p(policy, mask, 0.7), distributions.top_p(policy[mask], indptr, 0.7)),
+        (dense.masked_min_p(policy, mask, 0.2), distributions.min_p(policy[mask], indptr, 0.2)),
     ):
         np.testing.assert_array_equal(made[mask], ragged_way)
         assert not made[~mask].any()
@@ -94,11 +94,11 @@ def test_dense_is_ragged() -> None:
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, None])
 def test_a_k_that_cannot_be_is_refused_by_name(k: Any) -> None:
     with pytest.raises(ValueError, match="k: must be an integer of at least 1, got"):
-        filters.top_k(np.ones(1), [0, 1], k)
+        distributions.top_k(np.ones(1), [0, 1], k)
 
 
 @pytest.mark.parametrize("p", [0.0, -0.5, 1.0001, np.nan])
 def test_a_p_outside_is_refused_by_name(p: float) -> None:
-    for filtering in (filters.top_p, filters.min_p):
+    for filtering in (distributions.top_p, distributions.min_p):
         with pytest.raises(ValueError, match="p: must be above 0 and at most 1, got"):
             filtering(np.ones(1), [0, 1], p)

@@ -13,7 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from movemask.numeric import dense, masking
-from movemask.numeric.operations import Operations, gathered, log_mask, softmax_then_mask
+from movemask.numeric.masking import (
+    Operations,
+    operations_of_gathering,
+    operations_of_log_mask,
+    operations_of_softmax_then_mask,
+)
 
 
 class Counted:
@@ -85,9 +90,9 @@ Way = Callable[[Sequence[Counted], Sequence[bool]], list[Counted]]
 @pytest.mark.parametrize(
     ("way", "counts", "kernel"),
     [
-        (by_log_mask, log_mask, masking.log_mask_softmax),
-        (by_masking_after, softmax_then_mask, masking.softmax_then_mask),
-        (by_gathering, gathered, dense.masked_softmax),
+        (by_log_mask, operations_of_log_mask, masking.log_mask_softmax),
+        (by_masking_after, operations_of_softmax_then_mask, masking.softmax_then_mask),
+        (by_gathering, operations_of_gathering, dense.masked_softmax),
     ],
 )
 @pytest.mark.parametrize(("slots", "legal"), [(1, 1), (7, 7), (12, 1), (1858, 31), (40, 17)])
@@ -111,7 +116,7 @@ def test_the_counts_are_those_of_numbers_that_count_and_the_result_is_the_kernel
 
 
 @pytest.mark.parametrize("legal", [0, 5, -1])
-@pytest.mark.parametrize("counts", [log_mask, softmax_then_mask, gathered])
+@pytest.mark.parametrize("counts", [operations_of_log_mask, operations_of_softmax_then_mask, operations_of_gathering])
 def test_more_legal_slots_than_there_are_is_refused(counts: Callable[[int, int], Operations], legal: int) -> None:
     with pytest.raises(ValueError, match=f"legal: must be between 1 and the 4 slots, got {legal}"):
         counts(4, legal)

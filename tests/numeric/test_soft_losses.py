@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import calibration, dense, dense_losses, gradients, losses, soft_losses, softmax
+from movemask.numeric import dense, gradients, losses, softmax
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, FULL, slopes
 
@@ -32,7 +32,7 @@ def test_soft_cross_entropy_is_what_scipy_makes_of_it(batch: Ragged, seed: int, 
         -(target * scipy.special.log_softmax(row / temperature)).sum() if len(row) else 0.0
         for row, target in zip(batch.rows, batch.split(q), strict=True)
     ]
-    found = soft_losses.soft_cross_entropy(batch.values, batch.indptr, q, temperature)
+    found = losses.soft_cross_entropy(batch.values, batch.indptr, q, temperature)
     np.testing.assert_allclose(found, by_hand, atol=1e-9)
 
 
@@ -41,52 +41,52 @@ def test_its_gradient_by_the_logits_is_its_slope(temperature: Any) -> None:
     q = drawn(BATCH)
 
     def total(z: Array) -> Array:
-        return np.array([soft_losses.soft_cross_entropy(z, BATCH.indptr, q, temperature).sum()])
+        return np.array([losses.soft_cross_entropy(z, BATCH.indptr, q, temperature).sum()])
 
-    gradient = soft_losses.soft_cross_entropy_gradient(BATCH.values, BATCH.indptr, q, temperature)
+    gradient = losses.soft_cross_entropy_gradient(BATCH.values, BATCH.indptr, q, temperature)
     np.testing.assert_allclose(gradient, slopes(total, BATCH.values)[0], atol=1e-8)
-    mean, mean_gradient = soft_losses.mean_soft_cross_entropy(BATCH.values, BATCH.indptr, q, temperature)
+    mean, mean_gradient = losses.mean_soft_cross_entropy(BATCH.values, BATCH.indptr, q, temperature)
     assert mean == pytest.approx(total(BATCH.values)[0] / 4)
     np.testing.assert_allclose(mean_gradient, gradient / 4)
 
 
 def test_a_played_move_is_the_distribution_of_that_move() -> None:
     targets = np.array([2, 0, 3])
-    y = soft_losses.one_hot(targets, FULL.indptr)
+    y = losses.one_hot(targets, FULL.indptr)
     np.testing.assert_array_equal(y, [0, 0, 1, 1, 0, 0, 0, 1])
     np.testing.assert_allclose(
-        soft_losses.soft_cross_entropy(FULL.values, FULL.indptr, y, 2.0),
+        losses.soft_cross_entropy(FULL.values, FULL.indptr, y, 2.0),
         losses.cross_entropy(FULL.values, FULL.indptr, targets, 2.0),
     )
     np.testing.assert_allclose(
-        soft_losses.soft_cross_entropy_gradient(FULL.values, FULL.indptr, y, 2.0),
+        losses.soft_cross_entropy_gradient(FULL.values, FULL.indptr, y, 2.0),
         losses.cross_entropy_gradient(FULL.values, FULL.indptr, targets, 2.0),
         atol=1e-15,
     )
     with pytest.raises(ValueError, match="targets: 3 in row 0, which has 3 entries"):
-        soft_losses.one_hot([3, 0, 0], FULL.indptr)
+        losses.one_hot([3, 0, 0], FULL.indptr)
 
 
 def test_the_gradient_by_the_probabilities_is_the_slope_of_the_logarithm() -> None:
     p = np.asarray(softmax.softmax(BATCH.values, BATCH.indptr))
     q = drawn(BATCH)
-    gradient = soft_losses.probability_gradient(p, BATCH.indptr, q)
+    gradient = losses.probability_gradient(p, BATCH.indptr, q)
     np.testing.assert_allclose(gradient, slopes(lambda s: np.array([-(q * np.log(s)).sum()]), p)[0], rtol=1e-6)
-    np.testing.assert_allclose(soft_losses.mean_probability_gradient(p, BATCH.indptr, q), gradient / 4)
+    np.testing.assert_allclose(losses.mean_probability_gradient(p, BATCH.indptr, q), gradient / 4)
 
 
 @given(ragged(-10, 10), st.integers(0, 99))
 def test_through_the_jacobian_it_is_the_gradient_by_the_logits(batch: Ragged, seed: int) -> None:
     p, q = np.asarray(softmax.softmax(batch.values, batch.indptr)), drawn(batch, seed)
-    by_probabilities = soft_losses.probability_gradient(p, batch.indptr, q)
+    by_probabilities = losses.probability_gradient(p, batch.indptr, q)
     np.testing.assert_allclose(gradients.softmax_vjp(p, batch.indptr, by_probabilities), p - q, atol=1e-9)
 
 
 def test_a_played_moves_gradient_is_minus_one_over_its_probability_and_nothing_else() -> None:
     p, indptr = np.array([0.25, 0.75, 1.0, 0.0, 0.0, 1.0]), np.array([0, 2, 4, 6])
-    y = soft_losses.one_hot([0, 0, 0], indptr)
-    assert soft_losses.probability_gradient(p, indptr, y).tolist() == [-4, 0, -1, 0, -np.inf, 0]
-    np.testing.assert_allclose(soft_losses.mean_probability_gradient(p[:4], indptr[:3], y[:4]), [-2, 0, -0.5, 0])
+    y = losses.one_hot([0, 0, 0], indptr)
+    assert losses.probability_gradient(p, indptr, y).tolist() == [-4, 0, -1, 0, -np.inf, 0]
+    np.testing.assert_allclose(losses.mean_probability_gradient(p[:4], indptr[:3], y[:4]), [-2, 0, -0.5, 0])
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5, np.array([0.5, 1.0, 2.0, 4.0])])
@@ -94,9 +94,9 @@ def test_the_derivatives_by_the_temperature_are_slopes(temperature: Any) -> None
     q = drawn(BATCH)
 
     def loss(t: Any) -> Array:
-        return soft_losses.soft_cross_entropy(BATCH.values, BATCH.indptr, q, t)
+        return losses.soft_cross_entropy(BATCH.values, BATCH.indptr, q, t)
 
-    found = soft_losses.temperature_loss(BATCH.values, BATCH.indptr, q, temperature)
+    found = losses.temperature_loss(BATCH.values, BATCH.indptr, q, temperature)
     step = 1e-5
     np.testing.assert_array_equal(found.loss, loss(temperature))
     by_hand = (loss(temperature + step) - loss(temperature - step)) / (2 * step)
@@ -106,10 +106,10 @@ def test_the_derivatives_by_the_temperature_are_slopes(temperature: Any) -> None
 
 
 def test_large_logits_do_not_cancel_in_the_derivative_by_the_temperature() -> None:
-    near = soft_losses.temperature_loss(np.array([0.0, -1.0]), [0, 2], np.array([0.5, 0.5]), 2.0)
-    far = soft_losses.temperature_loss(np.array([2.0**40, 2.0**40 - 1]), [0, 2], np.array([0.5, 0.5]), 2.0)
+    near = losses.temperature_loss(np.array([0.0, -1.0]), [0, 2], np.array([0.5, 0.5]), 2.0)
+    far = losses.temperature_loss(np.array([2.0**40, 2.0**40 - 1]), [0, 2], np.array([0.5, 0.5]), 2.0)
     assert far.by_temperature == near.by_temperature
-    lost = soft_losses.temperature_loss(np.array([0.0, -np.inf]), [0, 2], np.array([0.5, 0.5]))
+    lost = losses.temperature_loss(np.array([0.0, -np.inf]), [0, 2], np.array([0.5, 0.5]))
     assert (lost.loss[0], lost.by_temperature[0]) == (np.inf, -np.inf)
 
 
@@ -118,11 +118,11 @@ def test_descent_in_log_temperature_ends_where_calibration_does() -> None:
     z = rng.normal(size=(500, 8)) * 2
     indptr = np.arange(0, z.size + 1, 8)
     targets = np.argmax(z / 1.7 + rng.gumbel(size=z.shape), axis=1)  # a draw from the softmax at temperature 1.7
-    q = soft_losses.one_hot(targets, indptr)
+    q = losses.one_hot(targets, indptr)
     log_t = 0.0
     for _ in range(400):
-        log_t -= 0.5 * soft_losses.temperature_loss(z.ravel(), indptr, q, np.exp(log_t)).by_log_temperature.mean()
-    assert np.exp(log_t) == pytest.approx(calibration.fitted_temperature(z.ravel(), indptr, targets).temperature)
+        log_t -= 0.5 * losses.temperature_loss(z.ravel(), indptr, q, np.exp(log_t)).by_log_temperature.mean()
+    assert np.exp(log_t) == pytest.approx(losses.fitted_temperature(z.ravel(), indptr, targets).temperature)
 
 
 @pytest.mark.parametrize(
@@ -136,21 +136,21 @@ def test_descent_in_log_temperature_ends_where_calibration_does() -> None:
 )
 def test_targets_that_are_no_distribution_are_refused_by_name(targets: Array, words: str) -> None:
     z, indptr = np.zeros(2), np.array([0, 2])
-    for function in (soft_losses.soft_cross_entropy, soft_losses.soft_cross_entropy_gradient):
+    for function in (losses.soft_cross_entropy, losses.soft_cross_entropy_gradient):
         with pytest.raises(ValueError, match=words):
             function(z, indptr, targets)
     with pytest.raises(ValueError, match=words):
-        soft_losses.probability_gradient(np.array([0.5, 0.5]), indptr, targets)
+        losses.probability_gradient(np.array([0.5, 0.5]), indptr, targets)
     with pytest.raises(ValueError, match=words):
-        soft_losses.temperature_loss(z, indptr, targets)
+        losses.temperature_loss(z, indptr, targets)
 
 
 def test_the_mean_of_no_rows_is_refused() -> None:
     none = np.empty(0)
     with pytest.raises(ValueError, match="targets: the mean of no rows"):
-        soft_losses.mean_soft_cross_entropy(none, [0], none)
+        losses.mean_soft_cross_entropy(none, [0], none)
     with pytest.raises(ValueError, match="targets: the mean of no rows"):
-        soft_losses.mean_probability_gradient(none, [0], none)
+        losses.mean_probability_gradient(none, [0], none)
 
 
 class TestDense:
@@ -172,29 +172,27 @@ class TestDense:
         policy = dense.masked_softmax(self.logits, self.mask)
         p = policy[self.mask]
         arguments = (self.z, self.indptr, self.q, 1.5)
-        found, gradient = dense_losses.masked_soft_cross_entropy(self.logits, self.mask, targets, 1.5)
-        np.testing.assert_array_equal(found, soft_losses.soft_cross_entropy(*arguments))
-        np.testing.assert_array_equal(gradient, self.spread_out(soft_losses.soft_cross_entropy_gradient(*arguments)))
-        mean, gradient = dense_losses.masked_mean_soft_cross_entropy(self.logits, self.mask, targets, 1.5)
+        found, gradient = dense.masked_soft_cross_entropy(self.logits, self.mask, targets, 1.5)
+        np.testing.assert_array_equal(found, losses.soft_cross_entropy(*arguments))
+        np.testing.assert_array_equal(gradient, self.spread_out(losses.soft_cross_entropy_gradient(*arguments)))
+        mean, gradient = dense.masked_mean_soft_cross_entropy(self.logits, self.mask, targets, 1.5)
         assert mean == found.mean()
-        np.testing.assert_array_equal(gradient, self.spread_out(soft_losses.mean_soft_cross_entropy(*arguments)[1]))
+        np.testing.assert_array_equal(gradient, self.spread_out(losses.mean_soft_cross_entropy(*arguments)[1]))
         np.testing.assert_array_equal(
-            dense_losses.masked_probability_gradient(policy, self.mask, targets),
-            self.spread_out(soft_losses.probability_gradient(p, self.indptr, self.q)),
+            dense.masked_probability_gradient(policy, self.mask, targets),
+            self.spread_out(losses.probability_gradient(p, self.indptr, self.q)),
         )
         np.testing.assert_array_equal(
-            dense_losses.masked_mean_probability_gradient(policy, self.mask, targets),
-            self.spread_out(soft_losses.mean_probability_gradient(p, self.indptr, self.q)),
+            dense.masked_mean_probability_gradient(policy, self.mask, targets),
+            self.spread_out(losses.mean_probability_gradient(p, self.indptr, self.q)),
         )
-        learnt = dense_losses.masked_temperature_loss(self.logits, self.mask, targets, 1.5)
-        np.testing.assert_array_equal(
-            learnt.by_log_temperature, soft_losses.temperature_loss(*arguments).by_log_temperature
-        )
+        learnt = dense.masked_temperature_loss(self.logits, self.mask, targets, 1.5)
+        np.testing.assert_array_equal(learnt.by_log_temperature, losses.temperature_loss(*arguments).by_log_temperature)
 
     def test_mass_on_an_illegal_slot_is_refused_by_slot(self) -> None:
         targets = self.spread_out(self.q)
         targets[0, 2] = 0.1
         with pytest.raises(ValueError, match=r"targets: slot 2 in row 0 is not legal, but has 0\.1"):
-            dense_losses.masked_soft_cross_entropy(self.logits, self.mask, targets)
+            dense.masked_soft_cross_entropy(self.logits, self.mask, targets)
         with pytest.raises(ValueError, match="targets: expected shape"):
-            dense_losses.masked_temperature_loss(self.logits, self.mask, targets[:2])
+            dense.masked_temperature_loss(self.logits, self.mask, targets[:2])

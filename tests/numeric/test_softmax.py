@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from movemask.errors import InvalidLogits
-from movemask.numeric import dense, gather, losses, soft_losses
+from movemask.numeric import dense, losses, softmax
 from movemask.numeric import softmax as kernels
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
@@ -56,8 +56,8 @@ def test_every_row_with_a_legal_slot_sums_to_one_and_an_empty_row_to_nothing(bat
 @given(batches())
 def test_ragged_and_dense_agree_bit_for_bit(batch: Batch) -> None:
     logits, mask = batch
-    slots, indptr = gather.ragged_of_mask(mask)
-    values, indptr = gather.gather_legal(logits, slots, indptr)
+    slots, indptr = softmax.ragged_of_mask(mask)
+    values, indptr = softmax.gather_legal(logits, slots, indptr)
     assert np.array_equal(kernels.softmax(values, indptr), dense.masked_softmax(logits, mask)[mask])
     assert np.array_equal(kernels.log_softmax(values, indptr), dense.masked_log_softmax(logits, mask)[mask])
 
@@ -153,7 +153,7 @@ def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_
         np.testing.assert_allclose(np.exp(kernels.log_softmax(z, indptr, temperature)), expected)
         p, abstention = kernels.softmax_one(z, indptr, temperature)
         np.testing.assert_allclose([*p, *abstention], scipy.special.softmax([1.0, -1.0, 0.0]))
-        soft = soft_losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
+        soft = losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
         assert soft.by_log_temperature == pytest.approx([-np.tanh(1)])
     assert losses.fenchel_young(z, indptr, [0], 1.5)[0].tolist() == [0.0]  # and nothing warns
 
@@ -164,11 +164,11 @@ def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="legal_mask: expected bool"):
         dense.masked_softmax(np.zeros((2, 2)), np.ones((2, 2)))
     with pytest.raises(ValueError, match="logits: expected floats"):
-        gather.gather_legal(np.zeros((2, 2), dtype=int), [0], [0, 1, 1])
+        softmax.gather_legal(np.zeros((2, 2), dtype=int), [0], [0, 1, 1])
     with pytest.raises(ValueError, match=r"slots: must be in 0\.\.1, got 2\.\.2"):
-        gather.gather_legal(np.zeros((1, 2)), [2], [0, 1])
+        softmax.gather_legal(np.zeros((1, 2)), [2], [0, 1])
     with pytest.raises(ValueError, match="indptr: 1 rows, but logits have 2"):
-        gather.gather_legal(np.zeros((2, 2)), [0], [0, 1])
+        softmax.gather_legal(np.zeros((2, 2)), [0], [0, 1])
     with pytest.raises(ValueError, match="indptr: must rise from 0"):
         kernels.softmax(np.zeros(3), [0, 2])
 
@@ -176,8 +176,8 @@ def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
 @given(batches(st.floats(-1e6, 1e6)))
 def test_logsumexp_is_scipys(batch: Batch) -> None:
     logits, mask = batch
-    slots, indptr = gather.ragged_of_mask(mask)
-    values, indptr = gather.gather_legal(logits, slots, indptr)
+    slots, indptr = softmax.ragged_of_mask(mask)
+    values, indptr = softmax.gather_legal(logits, slots, indptr)
     for row, total in enumerate(kernels.logsumexp(values, indptr)):
         own = logits[row][mask[row]]
         expected = scipy.special.logsumexp(own) if own.size else -np.inf

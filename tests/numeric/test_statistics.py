@@ -9,7 +9,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.numeric import statistics
+from movemask.numeric import distributions
 
 
 @given(st.lists(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30), min_size=1, max_size=6))
@@ -18,17 +18,17 @@ def test_entropy_is_scipys_and_the_effective_number_its_exponential(weights: lis
     indptr = np.cumsum([0, *map(len, rows)])
     values = np.concatenate(rows)
     expected = [scipy.stats.entropy(row) for row in rows]
-    np.testing.assert_allclose(statistics.entropy(values, indptr), expected, atol=1e-12)
-    np.testing.assert_allclose(statistics.effective_number(values, indptr), np.exp(expected), rtol=1e-12)
-    assert statistics.maximum(values, indptr).tolist() == [row.max() for row in rows]
+    np.testing.assert_allclose(distributions.entropy(values, indptr), expected, atol=1e-12)
+    np.testing.assert_allclose(distributions.effective_number(values, indptr), np.exp(expected), rtol=1e-12)
+    assert distributions.maximum(values, indptr).tolist() == [row.max() for row in rows]
 
 
 def test_equal_moves_certain_moves_zeros_and_empty_rows() -> None:
     values, indptr = np.array([0.25] * 4 + [1.0, 0.0]), np.array([0, 4, 6, 6])
-    np.testing.assert_allclose(statistics.entropy(values, indptr), [np.log(4), 0, 0])
-    np.testing.assert_allclose(statistics.effective_number(values, indptr), [4, 1, 0])
-    np.testing.assert_allclose(statistics.maximum(values, indptr), [0.25, 1, 0])
-    assert not np.signbit(statistics.entropy(values, indptr)).any()
+    np.testing.assert_allclose(distributions.entropy(values, indptr), [np.log(4), 0, 0])
+    np.testing.assert_allclose(distributions.effective_number(values, indptr), [4, 1, 0])
+    np.testing.assert_allclose(distributions.maximum(values, indptr), [0.25, 1, 0])
+    assert not np.signbit(distributions.entropy(values, indptr)).any()
 
 
 @given(st.lists(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30), min_size=1, max_size=6))
@@ -36,15 +36,15 @@ def test_inverse_simpson_and_gini_by_their_definitions(weights: list[list[float]
     rows = [np.array(row) / np.sum(row) for row in weights]
     indptr = np.cumsum([0, *map(len, rows)])
     values = np.concatenate(rows)
-    np.testing.assert_allclose(statistics.inverse_simpson(values, indptr), [1 / (row**2).sum() for row in rows])
+    np.testing.assert_allclose(distributions.inverse_simpson(values, indptr), [1 / (row**2).sum() for row in rows])
     pairs = [np.abs(row[:, None] - row[None, :]).sum() / (2 * len(row) * row.sum()) for row in rows]
-    np.testing.assert_allclose(statistics.gini(values, indptr), pairs, atol=1e-12)
+    np.testing.assert_allclose(distributions.gini(values, indptr), pairs, atol=1e-12)
 
 
 def test_gini_of_equal_certain_and_no_moves() -> None:
     values, indptr = np.array([0.25] * 4 + [1.0, 0.0]), np.array([0, 4, 6, 6])
-    np.testing.assert_allclose(statistics.gini(values, indptr), [0, 0.5, 0], atol=1e-15)
-    np.testing.assert_allclose(statistics.inverse_simpson(values, indptr), [4, 1, 0])
+    np.testing.assert_allclose(distributions.gini(values, indptr), [0, 0.5, 0], atol=1e-15)
+    np.testing.assert_allclose(distributions.inverse_simpson(values, indptr), [4, 1, 0])
 
 
 #: Half of the smallest number is 0, and scipy then finds a distance of infinity.
@@ -59,28 +59,28 @@ SHARES = st.floats(0, 1, allow_subnormal=False)
 def test_distances_of_two_distributions_are_scipys(pairs: list[tuple[float, float]]) -> None:
     p, q = (np.array(side) / np.sum(side) for side in zip(*pairs, strict=True))
     indptr = np.array([0, len(p)])
-    np.testing.assert_allclose(statistics.total_variation(p, q, indptr), [np.abs(p - q).sum() / 2])
+    np.testing.assert_allclose(distributions.total_variation(p, q, indptr), [np.abs(p - q).sum() / 2])
     np.testing.assert_allclose(
-        statistics.kl_divergence(p, q, indptr), [np.sum(scipy.special.rel_entr(p, q))], rtol=1e-9, atol=1e-12
+        distributions.kl_divergence(p, q, indptr), [np.sum(scipy.special.rel_entr(p, q))], rtol=1e-9, atol=1e-12
     )
     middle = (p + q) / 2
     shannon = (np.sum(scipy.special.rel_entr(p, middle)) + np.sum(scipy.special.rel_entr(q, middle))) / 2
-    found = statistics.jensen_shannon(p, q, indptr)
+    found = distributions.jensen_shannon(p, q, indptr)
     np.testing.assert_allclose(found, [shannon], rtol=1e-9, atol=1e-12)
     assert 0 <= found[0] <= np.log(2) + 1e-12
 
 
 def test_distances_of_the_same_of_disjoint_and_of_no_distributions() -> None:
     p, q, indptr = np.array([1.0, 0.0, 0.5, 0.5]), np.array([0.0, 1.0, 0.5, 0.5]), np.array([0, 2, 4, 4])
-    assert statistics.total_variation(p, q, indptr).tolist() == [1.0, 0.0, 0.0]
-    assert statistics.kl_divergence(p, q, indptr).tolist() == [np.inf, 0.0, 0.0]
-    np.testing.assert_allclose(statistics.jensen_shannon(p, q, indptr), [np.log(2), 0, 0])
+    assert distributions.total_variation(p, q, indptr).tolist() == [1.0, 0.0, 0.0]
+    assert distributions.kl_divergence(p, q, indptr).tolist() == [np.inf, 0.0, 0.0]
+    np.testing.assert_allclose(distributions.jensen_shannon(p, q, indptr), [np.log(2), 0, 0])
     with pytest.raises(ValueError, match="others: expected shape"):
-        statistics.kl_divergence(p, q[:2], indptr)
+        distributions.kl_divergence(p, q[:2], indptr)
 
 
 @pytest.mark.parametrize("bad", [np.nan, -0.1, np.inf])
 def test_what_is_no_probability_is_refused_by_place(bad: float) -> None:
-    for statistic in (statistics.entropy, statistics.gini, statistics.inverse_simpson, statistics.maximum):
+    for statistic in (distributions.entropy, distributions.gini, distributions.inverse_simpson, distributions.maximum):
         with pytest.raises(ValueError, match=r"probabilities: must be finite and at least 0, got .* at 1"):
             statistic(np.array([0.5, bad]), np.array([0, 2]))

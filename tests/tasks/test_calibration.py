@@ -22,7 +22,7 @@ from movemask.errors import InvalidPgn
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
-from movemask.numeric.calibration import Calibration
+from movemask.numeric.losses import Calibration
 from movemask.pipeline import evaluate_positions
 from movemask.policy import Normalisation
 from movemask.settings import Settings

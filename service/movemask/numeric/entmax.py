@@ -13,8 +13,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric import checks
-from movemask.numeric.ragged import Float, Index, padded, row_lengths, row_sum, spread
+from movemask.numeric.ragged import (
+    Float,
+    Index,
+    checked_logits,
+    checked_per_row,
+    checked_temperature,
+    in_dtype,
+    padded,
+    row_lengths,
+    row_sum,
+    spread,
+)
 from movemask.numeric.softmax import shifted, softmax
 
 #: Nothing this far below a row's best (after scaling) can be in the support, whose threshold is within 1 of it.
@@ -37,7 +47,7 @@ def sparsemax(
     support = np.count_nonzero(1 + counts * ordered > cumulated, axis=1)
     threshold = (_at(cumulated, support) - 1) / np.maximum(support, 1)
     p = np.maximum(z - spread(threshold, bounds), 0.0)
-    return checks.result(_normalised(p, bounds), legal_logits, keep_dtype)
+    return in_dtype(_normalised(p, bounds), legal_logits, keep_dtype)
 
 
 def entmax15(
@@ -53,7 +63,7 @@ def entmax15(
     thresholds = mean - np.sqrt(slack)
     support = np.count_nonzero((thresholds <= ordered) & (ordered > _FLOOR), axis=1)
     p = np.maximum(z - spread(_at(thresholds, support), bounds), 0.0) ** 2
-    return checks.result(_normalised(p, bounds), legal_logits, keep_dtype)
+    return in_dtype(_normalised(p, bounds), legal_logits, keep_dtype)
 
 
 def entmax(
@@ -69,9 +79,9 @@ def entmax(
     Other arguments as in `sparsemax`. For α = 2 and 1.5 it agrees with sparsemax and entmax15 within 1e-12. Above α = 2
     a probability near 0 is accurate only to about `1e-16 ** (1 / (α - 1))`, since its curve is vertical there.
     """
-    values, bounds, _ = checks.logits(legal_logits, indptr)
+    values, bounds, _ = checked_logits(legal_logits, indptr)
     rows = len(bounds) - 1
-    alphas = checks.per_row("alpha", alpha, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
+    alphas = checked_per_row("alpha", alpha, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
     plain = alphas == 1.0
     power = np.where(plain, 1.0, alphas - 1)  # a softmax row gets any power here and its own result below
     z, _ = _scaled(values, bounds, temperature, power)
@@ -87,15 +97,15 @@ def entmax(
         p = _normalised(np.maximum(z - spread(low, bounds), 0.0) ** exponents, bounds)
     if plain.any():
         p = np.where(spread(plain.astype(np.float64), bounds) > 0, softmax(values, bounds, temperature), p)
-    return checks.result(p, legal_logits, keep_dtype)
+    return in_dtype(p, legal_logits, keep_dtype)
 
 
 def _scaled(
     legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike, scale: float | Float
 ) -> tuple[Float, Index]:
     """`scale * (z - max z) / T`, not below _FLOOR."""
-    values, bounds, top = checks.logits(legal_logits, indptr)
-    temperatures = checks.temperature(temperature, len(bounds) - 1)
+    values, bounds, top = checked_logits(legal_logits, indptr)
+    temperatures = checked_temperature(temperature, len(bounds) - 1)
     factor = np.broadcast_to(np.asarray(scale), (len(bounds) - 1,))
     return np.maximum(shifted(values, bounds, top, temperatures) * spread(factor, bounds), _FLOOR), bounds
 

@@ -1,20 +1,35 @@
-"""Derivatives of softmax, softmax_one and α-entmax by their logits, for single rows, batches and masked rows.
+"""Derivatives of softmax, softmax_one and α-entmax by their logits, and a distribution without exponentials.
 
 A masked row is its legal entries: the derivative by an illegal logit is 0. The rows of a batch are independent, so its
-Jacobian is block-diagonal. All Jacobians here are symmetric: a product from the left (VJP) equals one from the right
-(JVP).
+Jacobian is block-diagonal. Those of softmax and entmax are symmetric: a product from the left (VJP) equals one from the
+right (JVP). `absolute` normalises by absolute values, `|z| / Σ|z|`: it cannot overflow, but a large negative logit
+weighs as much as a large positive one, and scaling all logits by a constant has no effect.
 
 Sources: for softmax, `J = diag(s) - s sᵀ`, Bridle (1990), doi:10.1007/978-3-642-76153-9_28; for α-entmax,
-`J = diag(g) - g gᵀ / sum g` with `g = p^(2 - α)` on the support, Peters, Niculae & Martins (2019), arXiv:1905.05702.
+`J = diag(g) - g gᵀ / sum g` with `g = p^(2 - α)` on the support, Peters, Niculae & Martins (2019), arXiv:1905.05702;
+`absolute` is named as the alternative to softmax by Bloem, "Stable softmax for sparse matrices" (2019),
+https://peterbloem.nl/blog/stable-softmax, conclusion.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric import checks
-from movemask.numeric.ragged import Float, Index, row_of_each, row_sum, spread
+from movemask.numeric.ragged import (
+    Float,
+    Index,
+    checked_per_row,
+    checked_probabilities,
+    checked_values,
+    checked_vectors,
+    in_dtype,
+    row_lengths,
+    row_max,
+    row_of_each,
+    row_sum,
+    spread,
+)
 
 
 def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
@@ -22,7 +37,7 @@ def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Valid for the probabilities of softmax_one too. Divide by the temperature if there was one.
     """
-    s, bounds = checks.probabilities(probabilities, indptr)
+    s, bounds = checked_probabilities(probabilities, indptr)
     rows = row_of_each(bounds)
     same_row = rows[:, None] == rows[None, :]
     return np.asarray(np.diag(s) - np.where(same_row, np.outer(s, s), 0.0))
@@ -33,8 +48,8 @@ def softmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 
     VJP and JVP alike (`J` is symmetric); for softmax_one too. A -inf logit, of probability 0, gives 0 for finite `v`.
     """
-    s, bounds = checks.probabilities(probabilities, indptr)
-    v = checks.vectors(vectors, s)
+    s, bounds = checked_probabilities(probabilities, indptr)
+    v = checked_vectors(vectors, s)
     return np.asarray(s * (v - spread(row_sum(s * v, bounds), bounds)))
 
 
@@ -57,7 +72,7 @@ def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLik
 def entmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
     """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; VJP and JVP alike."""
     g, bounds = entmax_weights(probabilities, indptr, alpha)
-    v = checks.vectors(vectors, g)
+    v = checked_vectors(vectors, g)
     return np.asarray(g * (v - spread(row_sum(g * v, bounds) / row_sum_or_one(g, bounds), bounds)))
 
 
@@ -72,10 +87,83 @@ def row_sum_or_one(values: Float, indptr: Index) -> Float:
 
 def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> tuple[Float, Index]:
     """`g = p^(2 - α)` on the support, 0 elsewhere, and the checked indptr."""
-    p, bounds = checks.probabilities(probabilities, indptr)
-    alphas = checks.per_row(
+    p, bounds = checked_probabilities(probabilities, indptr)
+    alphas = checked_per_row(
         "alpha", alpha, len(bounds) - 1, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"
     )
     support = p > 0
     powers = spread(2 - alphas, bounds)
     return np.where(support, np.where(support, p, 1.0) ** powers, 0.0), bounds
+
+
+def absolute(legal_logits: ArrayLike, indptr: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
+    """Probabilities `|z| / Σ|z|` of each row of a ragged batch.
+
+    Parameters
+    ----------
+    legal_logits : float `[N]`, finite
+    indptr : int `[B + 1]`
+    keep_dtype : return the dtype of the input instead of float64; arithmetic is in float64 either way
+
+    Returns
+    -------
+    float `[N]`; each row sums to 1 within 1e-12. A row of zeros is uniform; an empty row stays empty.
+
+    Raises
+    ------
+    ValueError : shapes that do not fit, or a logit that is not finite
+    """
+    z, bounds = _finite(legal_logits, indptr)
+    return in_dtype(_normalised(z, bounds)[0], legal_logits, keep_dtype)
+
+
+def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
+    """`J v` of each row: logits and vectors `[N]` → float64 `[N]`.
+
+    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|` is not symmetric, unlike that of softmax. At a logit of 0, where `|z|` has no
+    derivative, 0 is used; so too for every logit of a row of zeros.
+    """
+    p, sign, scale, bounds = _slopes(legal_logits, indptr)
+    moved = sign * checked_vectors(vectors, p)
+    with np.errstate(over="ignore"):
+        return np.asarray((moved - p * spread(row_sum(moved, bounds), bounds)) / scale)
+
+
+def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
+    """`Jᵀ v` of each row, which takes a gradient by the probabilities to one by the logits: `[N]` → float64 `[N]`."""
+    p, sign, scale, bounds = _slopes(legal_logits, indptr)
+    v = checked_vectors(vectors, p)
+    with np.errstate(over="ignore"):
+        return np.asarray(sign * (v - spread(row_sum(p * v, bounds), bounds)) / scale)
+
+
+def _slopes(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Float, Index]:
+    """Probabilities, `sign z`, `Σ|z|` spread over its row, and the indptr checked. The sum is a divisor, not a factor:
+    its reciprocal overflows for subnormal logits."""
+    z, bounds = _finite(legal_logits, indptr)
+    p, top, scaled_sum = _normalised(z, bounds)
+    with np.errstate(over="ignore"):
+        return p, np.sign(z), spread(scaled_sum * top, bounds), bounds
+
+
+def _normalised(z: Float, indptr: Index) -> tuple[Float, Float, Float]:
+    """Probabilities `[N]`; the largest magnitude of each row `[B]` and `Σ|z|` divided by it, both 1 where it is 0."""
+    magnitude = np.abs(z)
+    top = row_max(magnitude, indptr)
+    zero = top == 0
+    # Divided by the largest first, so that the sum does not overflow.
+    top = np.where(top > 0, top, 1.0)
+    scaled = magnitude / spread(top, indptr)
+    total = row_sum(scaled, indptr)
+    uniform = 1.0 / np.maximum(row_lengths(indptr), 1)
+    total = np.where(total > 0, total, 1.0)
+    p = np.where(spread(zero, indptr), spread(uniform, indptr), scaled / spread(total, indptr))
+    return p, top, total
+
+
+def _finite(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
+    z, bounds = checked_values("legal_logits", legal_logits, indptr)
+    if not np.isfinite(z).all():
+        at = int(np.argmin(np.isfinite(z)))
+        raise ValueError(f"legal_logits: must be finite, got {z[at]} at {at}")
+    return z, bounds

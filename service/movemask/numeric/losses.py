@@ -1,19 +1,39 @@
-"""Losses of a distribution against the played move, and their gradients by the logits.
+"""Losses of a distribution over the legal moves, their gradients, and the temperature that minimises cross-entropy.
 
-`targets` int `[B]` is the index of the played move in its row; every row must have one. Cross-entropy is over the legal
-moves alone, which is what a masked policy is trained and evaluated by.
+Against the played move, `targets` int `[B]` is its index in its row; every row must have one. Against a distribution,
+`targets` float `[N]` is `q` over each row's legal slots: another network's policy, search visits, a smoothed label, or
+the played move (`one_hot`). The dense `[B, A]` forms are in `dense`.
 
-Source of the Fenchel-Young losses: Blondel, Martins & Niculae, "Learning with Fenchel-Young losses", JMLR 21 (2020),
-arXiv:1901.02324.
+The fit: in `β = 1 / T` the mean cross-entropy is convex: its gradient is the mean of `E_p[z] - z_played`, its curvature
+that of `Var_p[z]`. So Newton's method, safeguarded by a bracket, finds the only minimum. The curvature is the Fisher
+information of one move: the standard error of `β` is `1 / sqrt(B * curvature)`, and that of `T` is `T²` times it.
+
+Sources: Fenchel-Young losses, Blondel, Martins & Niculae, JMLR 21 (2020), arXiv:1901.02324; soft targets, Hinton,
+Vinyals & Dean (2015), arXiv:1503.02531; a temperature trained in log space, Radford et al. (2021), arXiv:2103.00020,
+section 2.5; temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599; standard error from the
+observed information, Efron & Hinkley (1978), doi:10.1093/biomet/65.3.457.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric import checks, entmax
-from movemask.numeric.ragged import Float, Index, row_lengths, row_max, row_sum, spread
+from movemask.numeric import entmax
+from movemask.numeric.ragged import (
+    Float,
+    Index,
+    checked_per_row,
+    checked_probabilities,
+    checked_values,
+    row_lengths,
+    row_max,
+    row_sum,
+    spread,
+)
 from movemask.numeric.softmax import log_softmax, shifted, softmax
 
 
@@ -24,7 +44,7 @@ def cross_entropy(
 
     legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]`; ValueError for arguments that do not fit.
     """
-    at = places(targets, *checks.ragged("legal_logits", legal_logits, indptr))
+    at = places(targets, *checked_values("legal_logits", legal_logits, indptr))
     return np.asarray(-log_softmax(legal_logits, indptr, temperature)[at], dtype=np.float64)
 
 
@@ -32,7 +52,7 @@ def cross_entropy_gradient(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> Float:
     """Gradient of each row's cross-entropy by its logits, `(s - y) / T`: float64 `[N]`."""
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
+    values, bounds = checked_values("legal_logits", legal_logits, indptr)
     gradient = np.array(softmax(values, bounds, temperature), dtype=np.float64)
     gradient[places(targets, values, bounds)] -= 1.0
     temperatures = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (len(bounds) - 1,))
@@ -61,14 +81,14 @@ def fenchel_young(
     -------
     losses float64 `[B]`, gradient float64 `[N]`
     """
-    values, bounds = checks.ragged("legal_logits", legal_logits, indptr)
+    values, bounds = checked_values("legal_logits", legal_logits, indptr)
     at = places(targets, values, bounds)
     rows = len(bounds) - 1
     p = np.array(entmax.entmax(values, bounds, alpha), dtype=np.float64)
     below = shifted(values, bounds, row_max(values, bounds), 1.0)
     # A move without mass adds nothing to p·z; without this, 0 * -inf would be NaN.
     expected = row_sum(np.where(p > 0, p * np.where(p > 0, below, 0.0), 0.0), bounds)
-    alphas = checks.per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
+    alphas = checked_per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
     losses = expected - below[at] + _tsallis(p, bounds, alphas)
     gradient = p
     gradient[at] -= 1.0
@@ -94,3 +114,195 @@ def places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]
         row = int(np.argmax(wrong))
         raise ValueError(f"targets: {index[row]} in row {row}, which has {row_lengths(indptr)[row]} entries")
     return np.asarray(indptr[:-1] + index, dtype=np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class TemperatureLoss:
+    """Cross-entropy of each row at a temperature, and its derivatives by it: all float64 `[B]`.
+
+    `loss` in nats; `by_temperature` is `dL/dT`, `by_log_temperature` is `dL/d(log T) = T dL/dT`. The mean loss of a
+    batch at one temperature has the mean of these as its derivative.
+    """
+
+    loss: Float
+    by_temperature: Float
+    by_log_temperature: Float
+
+
+def one_hot(targets: ArrayLike, indptr: ArrayLike) -> Float:
+    """Target distributions float64 `[N]` from the indices `[B]` of the played moves in their rows; ValueError for an
+    index outside its row."""
+    size = int(np.asarray(indptr)[-1])
+    values, bounds = checked_values("values", np.zeros(size), indptr)
+    values[places(targets, values, bounds)] = 1.0
+    return values
+
+
+def soft_cross_entropy(
+    legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> Float:
+    """`-Σ q log p` of each row in nats, `[B]`; inf where `q` has mass on a logit of -inf, 0 for an empty row.
+
+    Parameters
+    ----------
+    legal_logits : float `[N]`; as in `softmax.softmax`
+    indptr : int `[B + 1]`
+    targets : float `[N]`, `q`: at least 0, each row summing to 1 within 1e-6
+    temperature : float, or float `[B]`; finite and above 0
+
+    Raises
+    ------
+    ValueError : shapes that do not fit, an invalid temperature, or targets that are not distributions
+    """
+    log_p = np.asarray(log_softmax(legal_logits, indptr, temperature), dtype=np.float64)
+    q, bounds = _distributions(targets, indptr, log_p)
+    return row_sum(-_times(q, log_p), bounds)
+
+
+def soft_cross_entropy_gradient(
+    legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> Float:
+    """Gradient of each row's cross-entropy by its logits, `(p - q) / T`, `[N]`; arguments as for the loss."""
+    p = np.asarray(softmax(legal_logits, indptr, temperature), dtype=np.float64)
+    q, bounds = _distributions(targets, indptr, p)
+    return np.asarray((p - q) / spread(_temperatures(temperature, bounds), bounds))
+
+
+def mean_soft_cross_entropy(
+    legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[float, Float]:
+    """Mean over a batch of at least one row, and its gradient by the logits, `(p - q) / (B T)`: float64 `[N]`."""
+    losses = soft_cross_entropy(legal_logits, indptr, targets, temperature)
+    if not len(losses):
+        raise ValueError("targets: the mean of no rows")
+    return float(losses.mean()), soft_cross_entropy_gradient(legal_logits, indptr, targets, temperature) / len(losses)
+
+
+def probability_gradient(probabilities: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Float:
+    """Gradient of each row's cross-entropy by the probabilities, `-q / p`: float64 `[N]`.
+
+    For a played move, `-y / s`: -1 / s at the move and 0 elsewhere. 0 where `q` is 0, whatever `p` is; -inf where `q`
+    has mass and `p` has none. Its product with the Jacobian of softmax, `gradients.softmax_vjp`, is `p - q`.
+    """
+    p, bounds = checked_probabilities(probabilities, indptr)
+    q, _ = _distributions(targets, bounds, p)
+    with np.errstate(divide="ignore"):
+        return np.where(q > 0, -q / np.where(q > 0, p, 1.0), 0.0)
+
+
+def mean_probability_gradient(probabilities: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Float:
+    """Gradient of a batch's mean cross-entropy by the probabilities, `-Q / (B P)`: float64 `[N]`; B at least 1."""
+    gradient = probability_gradient(probabilities, indptr, targets)
+    rows = np.size(indptr) - 1
+    if not rows:
+        raise ValueError("targets: the mean of no rows")
+    return np.asarray(gradient / rows)
+
+
+def temperature_loss(
+    legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> TemperatureLoss:
+    """Cross-entropy of each row and its derivatives by the temperature; arguments as in `soft_cross_entropy`.
+
+    `dL/dT = (E_q[z] - E_p[z]) / T²`. In `log T` a step of gradient descent cannot make the temperature negative. -inf
+    where the loss is inf.
+    """
+    loss = soft_cross_entropy(legal_logits, indptr, targets, temperature)
+    z, bounds = checked_values("legal_logits", legal_logits, indptr)
+    p = np.asarray(softmax(z, bounds, temperature))
+    q = np.asarray(targets, dtype=np.float64)
+    top = row_max(z, bounds)
+    # Relative to the row's maximum, so that large logits do not cancel.
+    temperatures = _temperatures(temperature, bounds)
+    below = shifted(z, bounds, np.where(np.isfinite(top), top, 0.0), temperatures)
+    by_log = row_sum(_times(q, below), bounds) - row_sum(_times(p, below), bounds)
+    return TemperatureLoss(loss, by_log / temperatures, by_log)
+
+
+def _times(weights: Float, values: Float) -> Float:
+    """The product, and 0 where the weight is 0, even if the value is -inf."""
+    return np.where(weights > 0, weights * np.where(weights > 0, values, 0.0), 0.0)
+
+
+def _temperatures(temperature: ArrayLike, indptr: Index) -> Float:
+    return np.broadcast_to(np.asarray(temperature, dtype=np.float64), (len(indptr) - 1,))
+
+
+def _distributions(targets: ArrayLike, indptr: ArrayLike, like: Float) -> tuple[Float, Index]:
+    """Target distributions float64 `[N]` of the shape of `like`, and the checked indptr; ValueError for any other."""
+    q, bounds = checked_values("targets", targets, indptr)
+    if q.shape != like.shape:
+        raise ValueError(f"targets: expected shape {like.shape}, got {q.shape}")
+    if not (q >= 0).all():
+        at = int(np.argmin(q >= 0))
+        raise ValueError(f"targets: must be at least 0, got {q[at]} at {at}")
+    total = row_sum(q, bounds)
+    wrong = (bounds[:-1] < bounds[1:]) & ~(np.abs(total - 1) <= 1e-6)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"targets: row {row} sums to {total[row]}, not 1")
+    return q, bounds
+
+
+#: Bounds of the fit, wider than any known network needs. If the minimum lies beyond, the result is the bound.
+COLDEST, HOTTEST = 0.05, 20.0
+
+_STEPS = 200
+_TOLERANCE = 1e-12  # of β, relative
+_NEAR = 1e-6  # to a bound, relative: bisection comes this close without reaching it
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The fitted temperature with its standard error, and the mean cross-entropy in nats at temperature 1 and after.
+
+    The standard error assumes independent moves, which those of one game are not quite; it is inf where the moves say
+    nothing about the temperature. `at_bound`: the minimum lies at or beyond COLDEST or HOTTEST.
+    """
+
+    temperature: float
+    standard_error: float
+    cross_entropy_before: float
+    cross_entropy_after: float
+    at_bound: bool
+
+
+def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Calibration:
+    """The temperature fitted to a batch: legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]` (indices in the rows).
+
+    The result is between COLDEST and HOTTEST. ValueError for no rows, for shapes that do not fit, and for a
+    played move whose logit is -inf.
+    """
+    z, bounds = checked_values("legal_logits", legal_logits, indptr)
+    before = cross_entropy(z, bounds, targets)
+    if not len(before):
+        raise ValueError("targets: nothing to fit a temperature to")
+    if np.isinf(before).any():
+        raise ValueError(f"targets: the logit of the move played in row {int(np.argmax(np.isinf(before)))} is -inf")
+    played = z[bounds[:-1] + np.asarray(targets)]
+    low, high, beta = 1 / HOTTEST, 1 / COLDEST, 1.0
+    for _ in range(_STEPS):
+        gradient, curvature = _derivatives(z, bounds, played, beta)
+        low, high = (beta, high) if gradient < 0 else (low, beta)
+        step = beta - gradient / curvature if curvature > 0 else np.inf
+        new_beta = step if low < step < high else (low + high) / 2
+        if abs(new_beta - beta) <= _TOLERANCE * beta:
+            break
+        beta = new_beta
+    temperature = 1 / beta
+    _, curvature = _derivatives(z, bounds, played, beta)
+    information = len(before) * curvature
+    error = temperature**2 / math.sqrt(information) if information > 0 else math.inf
+    at_bound = not COLDEST * (1 + _NEAR) < temperature < HOTTEST * (1 - _NEAR)
+    after, _ = mean_cross_entropy(z, bounds, targets, temperature)
+    return Calibration(temperature, error, float(before.mean()), after, at_bound)
+
+
+def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:
+    """First and second derivative by β of the mean cross-entropy."""
+    p = np.asarray(softmax(z, indptr, 1 / beta))
+    # Differences from the played logit, so that a gradient far smaller than the logits is not lost to rounding.
+    difference = np.where(p > 0, z - spread(played, indptr), 0.0)
+    mean = row_sum(p * difference, indptr)
+    variance = row_sum(p * (difference - spread(mean, indptr)) ** 2, indptr)
+    return float(np.mean(mean)), float(np.mean(variance))

@@ -1,4 +1,4 @@
-"""Three ways to restrict a softmax to the legal slots, for dense `[B, A]` and ragged `[N]` logits.
+"""Three ways to restrict a softmax to the legal slots, for dense `[B, A]` and ragged `[N]` logits, and what each costs.
 
 | way | formula | fails where |
 |---|---|---|
@@ -7,15 +7,29 @@
 | softmax, mask, renormalise (`softmax_then_mask`) | `m s / sum m s`, `s = softmax(z)` | legal mass underflows: 0 / 0 |
 
 The mistake `softmax(z * m)`, which gives an illegal move the weight `e^0`, is measured by `movemask.leakage.measure`.
+
+`operations_of_…` count the arithmetic of one row: `A` slots of the vocabulary, `L` legal ones, `1 ≤ L ≤ A`. A
+subtraction counts as an addition; reading, writing and selecting by the mask are not counted. Each formula is counted
+as written, with the row maximum subtracted first.
 """
 
 from __future__ import annotations
 
+from dataclasses import astuple, dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric import checks
-from movemask.numeric.ragged import Float, row_max, row_sum, spread
+from movemask.numeric.ragged import (
+    Float,
+    checked_floats,
+    checked_mask,
+    checked_values,
+    in_dtype,
+    row_max,
+    row_sum,
+    spread,
+)
 
 
 def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
@@ -31,7 +45,7 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool 
     float `[B, A]`; 0 where the weight is 0, and in all of a row without weight. NaN in a row where an illegal logit is
     NaN or +inf: this is the definition, not what the service runs.
     """
-    z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
+    z = checked_floats("logits", logits, 2).astype(np.float64, copy=False)
     w = _weights(weights, z.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shifted = z + np.log(w)
@@ -39,14 +53,14 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool 
         mass = np.exp(shifted - np.where(top == -np.inf, 0.0, top))
         total = mass.sum(axis=1, keepdims=True)
         policy = np.where(total == 0, 0.0, mass / total)
-    return checks.result(policy, logits, keep_dtype)
+    return in_dtype(policy, logits, keep_dtype)
 
 
 def ragged_log_mask_softmax(
     values: ArrayLike, indptr: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False
 ) -> NDArray[np.floating]:
     """`log_mask_softmax` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, weights `[N]`."""
-    z, bounds = checks.ragged("values", values, indptr)
+    z, bounds = checked_values("values", values, indptr)
     w = _weights(weights, z.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shifted = z + np.log(w)
@@ -54,7 +68,7 @@ def ragged_log_mask_softmax(
         mass = np.exp(shifted - spread(np.where(top == -np.inf, 0.0, top), bounds))
         total = spread(row_sum(mass, bounds), bounds)
         policy = np.where(total == 0, 0.0, mass / total)
-    return checks.result(policy, values, keep_dtype)
+    return in_dtype(policy, values, keep_dtype)
 
 
 def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
@@ -68,22 +82,22 @@ def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: b
     logits : float `[B, A]`
     legal_mask : bool `[B, A]`, True = legal
     """
-    z = checks.floats("logits", logits, 2).astype(np.float64, copy=False)
-    mask = checks.legal_mask(legal_mask, z)
+    z = checked_floats("logits", logits, 2).astype(np.float64, copy=False)
+    mask = checked_mask(legal_mask, z)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
         s = np.exp(z - z.max(axis=1, keepdims=True, initial=-np.inf))
         s /= s.sum(axis=1, keepdims=True)
         legal = np.where(mask, s, 0.0)
         policy = legal / legal.sum(axis=1, keepdims=True)
     policy[~mask.any(axis=1)] = 0.0
-    return checks.result(policy, logits, keep_dtype)
+    return in_dtype(policy, logits, keep_dtype)
 
 
 def ragged_softmax_then_mask(
     values: ArrayLike, indptr: ArrayLike, legal: ArrayLike, *, keep_dtype: bool = False
 ) -> NDArray[np.floating]:
     """`softmax_then_mask` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, legal bool `[N]`."""
-    z, bounds = checks.ragged("values", values, indptr)
+    z, bounds = checked_values("values", values, indptr)
     mask = np.asarray(legal)
     if mask.dtype != np.bool_ or mask.shape != z.shape:
         raise ValueError(f"legal: expected bool of shape {z.shape}, got {mask.dtype} of shape {mask.shape}")
@@ -93,7 +107,7 @@ def ragged_softmax_then_mask(
         kept = np.where(mask, s, 0.0)
         policy = kept / spread(row_sum(kept, bounds), bounds)
     any_legal = spread(row_sum(mask.astype(np.float64), bounds), bounds) > 0
-    return checks.result(np.where(any_legal, policy, 0.0), values, keep_dtype)
+    return in_dtype(np.where(any_legal, policy, 0.0), values, keep_dtype)
 
 
 def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:
@@ -104,3 +118,54 @@ def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:
     if not (result >= 0).all():
         raise ValueError(f"weights: must be at least 0, got {result[~(result >= 0)][0]}")
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """How often each operation is done on one row."""
+
+    exponentials: int = 0
+    logarithms: int = 0
+    multiplications: int = 0
+    divisions: int = 0
+    additions: int = 0
+    comparisons: int = 0
+
+    @property
+    def total(self) -> int:
+        """All operations, as if they cost the same; an exponential or a logarithm costs more than the others."""
+        return int(sum(astuple(self)))
+
+
+def operations_of_log_mask(slots: int, legal: int) -> Operations:
+    """Softmax of `z + log m` over all slots (`log_mask_softmax`): nothing depends on L.
+
+    A logarithms, A additions for `z + log m`; A - 1 comparisons for the maximum; A subtractions of it; A exponentials;
+    A - 1 additions for their sum; A divisions.
+    """
+    _checked(slots, legal)
+    return Operations(slots, slots, 0, slots, 3 * slots - 1, slots - 1)
+
+
+def operations_of_softmax_then_mask(slots: int, legal: int) -> Operations:
+    """Softmax over all slots, times the mask, divided by what is left (`softmax_then_mask`).
+
+    A - 1 comparisons, A subtractions, A exponentials, A - 1 additions, A divisions for the softmax; A multiplications,
+    A - 1 additions and A divisions for the mask.
+    """
+    _checked(slots, legal)
+    return Operations(slots, 0, slots, 2 * slots, 3 * slots - 2, slots - 1)
+
+
+def operations_of_gathering(slots: int, legal: int) -> Operations:
+    """Softmax of the legal logits alone (`softmax.softmax` after `softmax.gather_legal`): nothing depends on A.
+
+    L - 1 comparisons, L subtractions, L exponentials, L - 1 additions, L divisions.
+    """
+    _checked(slots, legal)
+    return Operations(legal, 0, 0, legal, 2 * legal - 1, legal - 1)
+
+
+def _checked(slots: int, legal: int) -> None:
+    if not 1 <= legal <= slots:
+        raise ValueError(f"legal: must be between 1 and the {slots} slots, got {legal}")

@@ -20,8 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from movemask.numeric import checks
-from movemask.numeric.ragged import Index, row_of_each
+from movemask.numeric.ragged import Index, checked_floats, checked_values, row_of_each
 
 Floating = NDArray[np.floating]
 
@@ -82,7 +81,7 @@ def row_maximum(
 
     An empty row gives -inf with Exact, and with the others 0, or what follows from a sum of `epsilon`.
     """
-    x, bounds = checks.ragged("values", values, indptr)
+    x, bounds = checked_values("values", values, indptr)
     return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
 
 
@@ -104,7 +103,7 @@ def sparse_softmax(
     epsilon : added to every row sum; finite and at least 0
     inside : dtype of all arithmetic; float32 shows what a GPU library would see
     """
-    x, bounds = checks.ragged("values", values, indptr)
+    x, bounds = checked_values("values", values, indptr)
     narrowed = x.astype(inside)
     rows, added = row_of_each(bounds), _epsilon(epsilon)
     with np.errstate(all="ignore"):
@@ -125,7 +124,7 @@ def coalesced(
 
     Two values at the same row and column are refused with a ValueError that names them, or added.
     """
-    i, j, x = np.asarray(rows), np.asarray(columns), checks.floats("values", values, 1)
+    i, j, x = np.asarray(rows), np.asarray(columns), checked_floats("values", values, 1)
     for name, index in (("rows", i), ("columns", j)):
         if index.shape != x.shape or (index.size and index.dtype.kind not in "iu"):
             raise ValueError(f"{name}: expected integers of shape {x.shape}, got {index.dtype} of shape {index.shape}")

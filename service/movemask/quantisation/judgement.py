@@ -13,9 +13,9 @@ from movemask.network.batch import Batch
 from movemask.network.check import expected_score
 from movemask.network.model import Model, Outputs
 from movemask.network.session import Session
+from movemask.numeric.distributions import kl_divergence
 from movemask.numeric.ragged import Float, padded, row_max
 from movemask.numeric.softmax import softmax
-from movemask.numeric.statistics import kl_divergence
 from movemask.pipeline import evaluate
 from movemask.policy import Normalisation
 from movemask.quantisation.positions import Known

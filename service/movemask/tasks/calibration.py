@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 from movemask.board.pgn import Game, Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
 from movemask.network.model import Model
-from movemask.numeric.calibration import COLDEST, HOTTEST, Calibration, fitted_temperature
+from movemask.numeric.losses import COLDEST, HOTTEST, Calibration, fitted_temperature
 from movemask.pipeline import evaluate_positions
 
 #: Fits to fewer moves are refused; with this many, movemask-3's standard error is about 4 %.

@@ -25,7 +25,7 @@ from movemask.board.position import Position
 from movemask.errors import ModelError
 from movemask.network.batch import Batch
 from movemask.network.model import Model
-from movemask.numeric.calibration import fitted_temperature
+from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax
 from movemask.pipeline import evaluate, evaluate_positions

@@ -1,15 +1,82 @@
-"""Statistics of each row of a ragged batch of distributions: probabilities `[N]`, indptr `[B + 1]` → float64 `[B]`.
+"""Filters and statistics of distributions: probabilities `[N]` of the rows of a ragged batch, indptr `[B + 1]`.
 
-`0 log 0` is 0. Every statistic of an empty row is 0.
+Filters (top-k, top-p, min-p) say which entries they keep, bool `[N]`. They are combined by `&` before what is left is
+normalised again (`restricted`), so their order does not matter. Each keeps a row's best entry, so no row is emptied; of
+equal probabilities the earlier in the row is kept first. Statistics are float64 `[B]`, with 0 log 0 = 0; each of an
+empty row is 0.
+
+Sources: Fan, Lewis & Dauphin (2018), arXiv:1805.04833 (top-k); Holtzman et al. (2019), arXiv:1904.09751 (top-p);
+Nguyen et al. (2024), arXiv:2407.01082 (min-p).
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric import checks
-from movemask.numeric.ragged import Float, Index, checked_indptr, row_lengths, row_max, row_of_each, row_sum
+from movemask.numeric.ragged import (
+    Float,
+    Index,
+    checked_indptr,
+    checked_logits,
+    checked_probabilities,
+    checked_share,
+    filled,
+    padded,
+    row_lengths,
+    row_max,
+    row_of_each,
+    row_sum,
+    spread,
+)
+
+Mask = NDArray[np.bool_]
+
+
+def top_k(values: ArrayLike, indptr: ArrayLike, k: int) -> Mask:
+    """The `k` highest of each row: logits or probabilities `[N]`, indptr `[B + 1]` → bool `[N]`.
+
+    Logits keep their order where probabilities underflow. Shorter rows are kept whole. ValueError unless `k` is an
+    integer of at least 1.
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k: must be an integer of at least 1, got {k!r}")
+    array, bounds, _ = checked_logits(values, indptr, all_low=True)
+    return _rank(array, bounds) < k
+
+
+def top_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
+    """The fewest most probable of each row that hold at least `p` of its mass; `p` in (0, 1], a number or `[B]`.
+
+    1 keeps all, including zeros. Other arguments as in `top_k`.
+    """
+    values, bounds = checked_probabilities(probabilities, indptr)
+    share = checked_share("p", p, len(bounds) - 1)
+    rows = padded(values, bounds, -1.0)
+    order = np.argsort(-rows, axis=1, kind="stable")
+    ordered = np.maximum(np.take_along_axis(rows, order, axis=1), 0.0)
+    before = np.cumsum(ordered, axis=1) - ordered
+    total = ordered.sum(axis=1, keepdims=True)
+    kept = (before < share[:, None] * total) | (share[:, None] == 1.0)
+    kept[:, :1] = True
+    keep = np.zeros(rows.shape, dtype=bool)
+    np.put_along_axis(keep, order, kept, axis=1)
+    return np.asarray(keep[filled(bounds)])
+
+
+def min_p(probabilities: ArrayLike, indptr: ArrayLike, p: ArrayLike) -> Mask:
+    """The entries of each row with at least `p` times its largest probability; `p` in (0, 1], a number or `[B]`."""
+    values, bounds = checked_probabilities(probabilities, indptr)
+    share = checked_share("p", p, len(bounds) - 1)
+    return np.asarray(values >= spread(row_max(values, bounds) * share, bounds))
+
+
+def _rank(values: Float, indptr: Index) -> NDArray[np.intp]:
+    """The rank of each value in its row, 0 for the largest; of equal values the earlier is first: `[N]`."""
+    order = np.argsort(-padded(values, indptr, -np.inf), axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
+    return np.asarray(rank[filled(indptr)])
 
 
 def entropy(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
@@ -17,7 +84,7 @@ def entropy(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Source: Shannon, "A mathematical theory of communication" (1948), doi:10.1002/j.1538-7305.1948.tb01338.x.
     """
-    p, bounds = checks.probabilities(probabilities, indptr)
+    p, bounds = checked_probabilities(probabilities, indptr)
     return row_sum(-p * np.log(np.where(p > 0, p, 1.0)), bounds) + 0.0  # no negative zero
 
 
@@ -35,7 +102,7 @@ def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Source: Hill number of order 2; Simpson (1949), doi:10.1038/163688a0.
     """
-    p, bounds = checks.probabilities(probabilities, indptr)
+    p, bounds = checked_probabilities(probabilities, indptr)
     squares = row_sum(p * p, bounds)
     return np.where(squares > 0, 1 / np.where(squares > 0, squares, 1.0), 0.0)
 
@@ -46,7 +113,7 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
     Source: Gini (1912); Sen, "On Economic Inequality" (1973).
     """
-    p, bounds = checks.probabilities(probabilities, indptr)
+    p, bounds = checked_probabilities(probabilities, indptr)
     rows = row_of_each(bounds)
     ordered = p[np.lexsort((p, rows))]
     rank = np.arange(1, len(p) + 1) - bounds[rows]
@@ -58,7 +125,7 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
     """Largest probability."""
-    p, bounds = checks.probabilities(probabilities, indptr)
+    p, bounds = checked_probabilities(probabilities, indptr)
     return np.where(row_lengths(bounds) > 0, row_max(p, bounds), 0.0)
 
 
@@ -94,8 +161,8 @@ def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLik
 
 
 def _pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
-    p, bounds = checks.probabilities(probabilities, indptr)
+    p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:
         raise ValueError(f"others: expected shape {p.shape}, got {q.shape}")
-    return p, checks.probabilities(q, bounds)[0], bounds
+    return p, checked_probabilities(q, bounds)[0], bounds
