@@ -19,8 +19,7 @@ from movemask.leakage.kinds import KINDS, SERVED, Plan
 from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.served import check_answer
 from movemask.leakage.table import LeakageColumns, columns_of
-from movemask.network.batch import Batch
-from movemask.network.model import Model
+from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Index
 from movemask.pipeline import Evaluated, evaluate_positions

@@ -23,9 +23,8 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import MovemaskError
 from movemask.network.check import check
 from movemask.network.contract import Contract
-from movemask.network.model import Model
+from movemask.network.model import Array, Model
 from movemask.network.registry import open_model
-from movemask.network.session import Array
 from movemask.pipeline import evaluate_positions
 from movemask.tasks.alternatives import Altered, Change
 from movemask.tasks.diagnosis import Diagnosis, Finding, diagnose

@@ -26,8 +26,7 @@ from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.served import check_answer
 from movemask.leakage.table import Audited
-from movemask.network.batch import Batch
-from movemask.network.model import Model
+from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Answer, Pipeline, Query

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,11 @@ from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.table import Audited
-from movemask.network.batch import Batch
 from movemask.network.contract import Contract
-from movemask.network.model import Model, expected_tensors
-from movemask.network.session import Array, FakeSession, TensorInfo
+from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline
 
 FAKE_TOML = """
-[network]
-backend = "fake"
-
 [contract]
 planes = "{planes}"
 vocabulary = "{vocabulary}"
@@ -50,13 +46,22 @@ def write_fake(
     elo: bool = False,
     trained_with_mask: bool = False,
 ) -> Path:
-    """A models folder with a contract for the fake."""
+    """A models folder with a random linear network without a value; its contract's file."""
     folder.mkdir(parents=True, exist_ok=True)
     inputs = 'elo_self = "elo_self"\nelo_opponent = "elo_opponent"' if elo else ""
     file = folder / f"{name}.toml"
     masked = str(trained_with_mask).lower()
+    encoder = plane_encoder(planes)
+    ratings = [Tensor("elo_self"), Tensor("elo_opponent")] if elo else []
+    logits = Tensor("logits", (slots_of(vocabulary),))
+    write_named(folder / f"{name}.onnx", [Tensor("planes", encoder.shape, encoder.dtype), *ratings], [logits])
     file.write_text(FAKE_TOML.format(planes=planes, vocabulary=vocabulary, inputs=inputs, trained_with_mask=masked))
     return file
+
+
+def slots_of(words: str) -> int:
+    """The size of a vocabulary."""
+    return len(vocabulary(words))
 
 
 def contract(planes: str = "movemask-18", words: str = "movemask-1880", **sections: Any) -> Contract:
@@ -69,6 +74,28 @@ def contract(planes: str = "movemask-18", words: str = "movemask-1880", **sectio
             **sections,
         }
     )
+
+
+class FakeSession:
+    """Logits from a checksum of each position's inputs: no file, no runtime. `scale` is their standard deviation."""
+
+    def __init__(self, inputs: Sequence[TensorInfo], logits: TensorInfo, scale: float = 2.0) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = (logits,)
+        self.at_once = 1
+        self._scale = scale
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        slots = self.outputs[0].shape[1]
+        assert slots is not None
+        columns = [np.ascontiguousarray(feeds[info.name]) for info in self.inputs]
+        rows = []
+        for row in range(len(columns[0])):
+            seed = 0
+            for column in columns:
+                seed = zlib.crc32(column[row].tobytes(), seed)
+            rows.append(np.random.default_rng(seed).standard_normal(slots) * self._scale)
+        return [np.array(rows, dtype=np.float32).reshape(-1, slots) for _ in outputs]
 
 
 def fake_model(name: str = "fake", **arguments: Any) -> Model:

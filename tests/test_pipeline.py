@@ -17,8 +17,7 @@ from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.leakage.table import Audited, AuditTable
-from movemask.network.batch import Batch
-from movemask.network.model import Outputs
+from movemask.network.model import Batch, Outputs
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store

@@ -28,8 +28,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, measure
 from movemask.leakage.served import check_answer
 from movemask.leakage.table import Audited
-from movemask.network.batch import Batch
-from movemask.network.model import Model, Outputs
+from movemask.network.model import Batch, Model, Outputs
 from movemask.network.queue import Delivery, Queue
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Statistics, policies

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
-from movemask.network.folders import ModelFolders
+from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
 from movemask.network.registry import Entry, Registry, load_entry, network_file
@@ -207,14 +207,16 @@ class Serving:
     def _acquire(self, name: str | None) -> _Loaded | None:
         """The model with one more user; None if it is served but not loaded."""
         with self._lock:
-            entry = self.registry.entry(name)
-            if not entry.served:
-                raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
-            loaded = self._models.get(entry.name)
+            wanted = self.registry.default if name is None else name
+            loaded = self._models.pop(wanted, None)
             if loaded is not None:
                 loaded.users += 1
-                self._models[entry.name] = self._models.pop(entry.name)
-            return loaded
+                self._models[wanted] = loaded  # now the most recently used
+                return loaded
+            entry = self.registry.entry(wanted)
+            if not entry.served:
+                raise ModelUnavailable(f"model {wanted!r} failed its check and is not served: {entry.failure}")
+            return None
 
     def _release(self, loaded: _Loaded) -> None:
         with self._lock:
@@ -260,7 +262,7 @@ class Serving:
             with self._lock:
                 file = network_file(self._files[entry.name], entry.model.contract)
                 pipeline = self._start(entry.model)
-                self._models[entry.name] = _Loaded(pipeline, file.stat().st_size if file else 0)
+                self._models[entry.name] = _Loaded(pipeline, file.stat().st_size)
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
@@ -297,7 +299,7 @@ class Serving:
 
 def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:
     """The state of a model's TOML and network file; changes when either does."""
-    network = network_file(file, entry.contract if entry else None) or file.with_suffix(".onnx")
+    network = network_file(file, entry.contract if entry else None)
     states = []
     for path in (file, network):
         try:

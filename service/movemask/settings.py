@@ -16,7 +16,7 @@ from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from movemask.errors import SettingsError
-from movemask.network.folders import ModelFolders
+from movemask.network.files import ModelFolders
 
 PREFIX = "MOVEMASK_"
 

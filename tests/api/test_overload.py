@@ -15,8 +15,7 @@ import uvicorn
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
-from movemask.network.model import Model
-from movemask.network.session import Array, Session, TensorInfo
+from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.network.network_file import read_onnx
+from movemask.network.files import read_onnx
 from movemask.network.registry import load_entry
 from movemask.settings import shipped_models
 from tests.conftest import Serve

@@ -13,9 +13,8 @@ from movemask.cli.main import main
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.contract import Contract
-from movemask.network.model import Model
+from movemask.network.model import Array, Model
 from movemask.network.registry import open_model
-from movemask.network.session import Array
 from movemask.tasks.alternatives import Altered, Change, alternatives
 from movemask.tasks.diagnosis import CLEAR, diagnose
 from movemask.tasks.installation import import_lc0

@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 
 from movemask.errors import KeysError, SettingsError
-from movemask.network.network_file import open_regular
+from movemask.network.files import open_regular
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)

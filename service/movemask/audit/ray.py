@@ -169,7 +169,7 @@ def _opened(network: Any, gpu: bool) -> Model:
 def _files(contract: Path) -> dict[str, bytes]:
     """The files of a network by name, its contract first."""
     network = network_file(contract, read_contract(contract))
-    return {file.name: file.read_bytes() for file in (contract, *([network] if network is not None else []))}
+    return {file.name: file.read_bytes() for file in (contract, network)}
 
 
 def _hint(error: Exception) -> str:

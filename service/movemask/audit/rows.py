@@ -16,8 +16,7 @@ from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import measure
 from movemask.leakage.served import check_answer
 from movemask.leakage.table import columns_of
-from movemask.network.batch import Batch
-from movemask.network.model import Model
+from movemask.network.model import Batch, Model
 from movemask.pipeline import evaluate
 from movemask.policy import Normalisation
 

@@ -173,8 +173,6 @@ def quantize_model(
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")
     model = Registry({name: load_entry(contracts[name], 1)}, name).get(name)
     file = network_file(contracts[name], model.contract)
-    if file is None:
-        raise ContractError(f"{name}: the fake has no network to quantize")
     limits, weights = Limits(), weights_for(int(bits) if bits else None)
     click.echo(weights.reason)
     known = positions.sets(model, files)

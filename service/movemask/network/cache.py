@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.network.batch import Batch
-from movemask.network.model import Model, Outputs
+from movemask.network.model import Batch, Model, Outputs
 
 #: Bytes of an entry besides its arrays: key, objects and table slot.
 _OVERHEAD = 800

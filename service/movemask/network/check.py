@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position
 from movemask.errors import ContractError, ModelError
-from movemask.network.batch import Batch
-from movemask.network.model import Model, Outputs, expected_tensors
-from movemask.network.session import TensorInfo
+from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
 from movemask.numeric.ragged import Index
 
 #: Castling, promotions, en passant and checks, for both sides; few, since every start of the service runs them.

@@ -6,7 +6,6 @@ pydantic validates the file: a missing, misspelt or mistyped key is an error tha
 from __future__ import annotations
 
 import tomllib
-from enum import Enum
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,18 +17,11 @@ from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
-from movemask.network.network_file import open_regular
+from movemask.network.files import open_regular
 
 #: Bytes of a contract with its card, and tables and arrays within one another; generous.
 _LARGEST = 131_072
 _DEEPEST = 16
-
-
-class Backend(Enum):
-    """What runs the network."""
-
-    ONNX = "onnx"
-    FAKE = "fake"  # logits from a checksum of the position: for trying a client, no file needed
 
 
 class _Section(BaseModel):
@@ -37,9 +29,9 @@ class _Section(BaseModel):
 
 
 class Network(_Section):
-    """`[network]`: the backend and the file."""
+    """`[network]`: the file."""
 
-    backend: Backend = Backend.ONNX
+    backend: Literal["onnx"] = Field("onnx", description="What runs the network.")
     file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
         None, description="Checked when the model loads, if set."

@@ -15,7 +15,7 @@ from movemask.board.position import Position
 from movemask.encoding.encoders import PlaneEncoder, plane_encoder, plane_encoder_names
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
-from movemask.network.session import Session, TensorInfo
+from movemask.network.model import Session, TensorInfo
 
 Table = dict[str, Any]
 

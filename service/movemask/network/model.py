@@ -1,25 +1,144 @@
-"""`Model`: a session with its contract. Positions → Batch → logits `[B, A]`."""
+"""`Model`: a session with its contract. Positions → `Batch` → logits `[B, A]`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.boards import Boards
-from movemask.board.moves import legal_moves
+from movemask.board.boards import Boards, Flags
+from movemask.board.moves import code_of, legal_moves
 from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import PlaneEncoder, plane_encoder
 from movemask.encoding.variations import varied_encoder, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
-from movemask.network.batch import Batch
 from movemask.network.contract import Contract
-from movemask.network.session import Array, Session, TensorInfo
-from movemask.numeric.ragged import Float
+from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, restricted, row_lengths
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Name, numpy dtype name and shape of an input or output; a free dimension (the batch) is None."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+class Session(Protocol):
+    """Runs one network, from up to `at_once` threads at a time."""
+
+    @property
+    def at_once(self) -> int:
+        """The best number of simultaneous runs."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]: ...
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]: ...
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        """The named outputs for a batch of inputs; raises InferenceFailed on an error of the runtime."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B positions and their N legal moves in CSR form. Stays whole until the answers are written.
+
+    positions : as python-chess boards
+    boards : the same as bitboards
+    codes : intp `[N]`, the legal moves (`move_codes`), each position's in the order of their slots
+    slots : intp `[N]`, rising within each position
+    indptr : intp `[B + 1]`
+    in_check : bool `[B]`
+    elo : float64 `[B, 2]`, ratings of the side to move and its opponent as the network gets them; NaN if it takes none
+    """
+
+    positions: Sequence[Position]
+    boards: Boards
+    codes: Index
+    slots: Index
+    indptr: Index
+    in_check: Flags
+    elo: Float
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def counts(self) -> Index:
+        """Legal moves of each position, `[B]`."""
+        return row_lengths(self.indptr)
+
+    def legal(self, row: int) -> slice:
+        """The range of one position's legal moves in `codes` and `slots`."""
+        return slice(int(self.indptr[row]), int(self.indptr[row + 1]))
+
+    def elo_of(self, row: int) -> Elo | None:
+        """The ratings of a position as the network gets them; None if it takes none."""
+        mover, opponent = self.elo[row].tolist()
+        return None if mover != mover else Elo(mover, opponent)
+
+    def place_of(self, row: int, move: chess.Move) -> int:
+        """The index of a legal move among those of its position; ValueError if it is not legal."""
+        return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
+
+    def repeated(self, rows: Sequence[int], elo: Float) -> Batch:
+        """The positions `rows`, which may repeat, with the ratings `[len(rows), 2]`."""
+        spans = [self.legal(row) for row in rows]
+        return Batch(
+            [self.positions[row] for row in rows],
+            self.boards.rows(rows),
+            np.concatenate([self.codes[span] for span in spans]),
+            np.concatenate([self.slots[span] for span in spans]),
+            indptr_of([span.stop - span.start for span in spans]),
+            self.in_check[list(rows)],
+            elo,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Batch]) -> Batch:
+        """Batches, concatenated."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            [position for part in parts for position in part.positions],
+            Boards.joined([part.boards for part in parts]),
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.slots for part in parts]),
+            joined_indptr([part.indptr for part in parts]),
+            np.concatenate([part.in_check for part in parts]),
+            np.concatenate([part.elo for part in parts]),
+        )
+
+    def rows(self, keep: Index) -> Batch:
+        """The batch of the positions `keep`, which are in rising order."""
+        if len(keep) == len(self):
+            return self
+        kept = np.zeros(len(self), dtype=np.bool_)
+        kept[keep] = True
+        moves = np.repeat(kept, self.counts)
+        starts = restricted(self.indptr, moves)
+        return Batch(
+            [self.positions[row] for row in keep.tolist()],
+            self.boards.rows(keep),
+            self.codes[moves],
+            self.slots[moves],
+            np.append(starts[:-1][kept], starts[-1]),
+            self.in_check[keep],
+            self.elo[keep],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +164,16 @@ class Model:
     session: Session
     encoder: PlaneEncoder = field(init=False)
     vocabulary: Vocabulary = field(init=False)
+    takes_elo: bool = field(init=False)
+    takes_history: bool = field(init=False)
 
     def __post_init__(self) -> None:
         terms = self.contract.contract
         encoder = varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
         object.__setattr__(self, "encoder", encoder)
         object.__setattr__(self, "vocabulary", varied_vocabulary(vocabulary(terms.vocabulary), terms.variations))
+        object.__setattr__(self, "takes_elo", self.contract.takes_elo)
+        object.__setattr__(self, "takes_history", self.contract.takes_history)
 
     @property
     def trained_with_mask(self) -> bool:
@@ -67,9 +190,9 @@ class Model:
     def ignored(self, position: Position, elo: Elo | None) -> tuple[str, ...]:
         """The inputs of a request that this network cannot use."""
         names = []
-        if position.has_history and not self.contract.takes_history:
+        if position.has_history and not self.takes_history:
             names.append("history")
-        if elo is not None and not self.contract.takes_elo:
+        if elo is not None and not self.takes_elo:
             names.append("elo")
         return tuple(names)
 
@@ -104,7 +227,7 @@ class Model:
 
     def _elo(self, elos: Sequence[Elo | None]) -> Float:
         """The ratings `[B, 2]` for the network, clamped to its range; NaN if it takes none."""
-        if not self.contract.takes_elo:
+        if not self.takes_elo:
             return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
         ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]

@@ -16,8 +16,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime as ort
 
 from movemask.errors import ContractError, InferenceFailed, SettingsError
-from movemask.network.network_file import read_onnx
-from movemask.network.session import Array, TensorInfo
+from movemask.network.files import read_onnx
+from movemask.network.model import Array, TensorInfo
 
 _DTYPES = {
     "tensor(float)": "float32",

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from movemask.errors import ContractError, ModelError, ModelUnavailable, UnknownModel
 from movemask.network.check import Step, check
-from movemask.network.contract import Backend, Contract, read_contract
-from movemask.network.folders import ModelFolders
-from movemask.network.model import Model, expected_tensors
-from movemask.network.network_file import read_onnx
+from movemask.network.contract import Contract, read_contract
+from movemask.network.files import ModelFolders, read_onnx
+from movemask.network.model import Model, Session
 from movemask.network.onnx import OnnxSession, Provider
-from movemask.network.session import FakeSession, Session
 
 log = logging.getLogger(__name__)
 
@@ -103,23 +101,13 @@ def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs
     return Entry(file.stem, contract, model, None, steps, model.digest)
 
 
-def network_file(file: Path, contract: Contract | None) -> Path | None:
-    """The network's file beside a TOML file; None for the fake, which has none."""
-    if contract is None:
-        return file.with_suffix(".onnx")
-    if contract.network.backend is Backend.FAKE:
-        return None
-    return file.with_name(contract.network.file or f"{file.stem}.onnx")
+def network_file(file: Path, contract: Contract | None) -> Path:
+    """The network's file beside a TOML file."""
+    return file.with_name((contract and contract.network.file) or f"{file.stem}.onnx")
 
 
 def _session(file: Path, contract: Contract, threads: int, provider: Provider, runs: int) -> tuple[Session, str]:
-    if contract.network.backend is Backend.FAKE:
-        inputs, outputs = expected_tensors(contract)
-        if contract.outputs.value is not None:
-            raise ContractError(f"{file.name}: outputs.value: the fake has no value")
-        return FakeSession(inputs, outputs[0]), "sha256:" + hashlib.sha256(b"fake").hexdigest()
     network = network_file(file, contract)
-    assert network is not None
     try:
         content = read_onnx(network)
     except ContractError as error:

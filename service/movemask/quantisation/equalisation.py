@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from movemask.network.session import Array
+from movemask.network.model import Array
 from movemask.numeric.ragged import Float
 from movemask.quantisation.network import Network, activated
 from movemask.quantisation.products import multiply_for_others, passes_factors

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.moves import code_of
-from movemask.network.batch import Batch
 from movemask.network.check import expected_score
-from movemask.network.model import Model, Outputs
-from movemask.network.session import Session
+from movemask.network.model import Batch, Model, Outputs, Session
 from movemask.numeric.distributions import kl_divergence
 from movemask.numeric.ragged import Float, padded, row_max
 from movemask.numeric.softmax import softmax

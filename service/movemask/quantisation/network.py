@@ -16,8 +16,8 @@ from onnx import helper, numpy_helper
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from movemask.errors import ContractError
+from movemask.network.model import Array
 from movemask.network.onnx import OnnxSession
-from movemask.network.session import Array
 from movemask.numeric.ragged import Float
 
 #: Layers with a smaller share of the multiplications stay in float: converting would cost more than it saves.

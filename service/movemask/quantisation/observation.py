@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from movemask.network.session import Array
+from movemask.network.model import Array
 from movemask.quantisation.network import Network, activated
 from movemask.quantisation.rounding import Moments
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from movemask.network.model import Model
+from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
-from movemask.network.session import Array
 from movemask.quantisation.equalisation import equalise
 from movemask.quantisation.judgement import Judge, Judgement, Limits
 from movemask.quantisation.network import Network

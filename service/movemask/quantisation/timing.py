@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from movemask.network.session import Array, Session
+from movemask.network.model import Array, Session
 
 BATCH = 32
 _WARM, _ROUNDS = 5, 100

@@ -14,7 +14,7 @@ import onnx
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from movemask.network.session import Array
+from movemask.network.model import Array
 from movemask.quantisation.network import Layer, Network, activated
 from movemask.quantisation.observation import Seen
 from movemask.quantisation.rounding import Rounded

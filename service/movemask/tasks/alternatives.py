@@ -19,8 +19,7 @@ from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.network.contract import Contract
-from movemask.network.model import Model
-from movemask.network.session import Array, Session, TensorInfo
+from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.numeric.ragged import Index
 
 Change = Callable[[Array], Array]

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position
 from movemask.errors import ModelError
-from movemask.network.batch import Batch
-from movemask.network.model import Model
+from movemask.network.model import Batch, Model
 from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax

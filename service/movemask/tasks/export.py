@@ -21,8 +21,6 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
     if entry.contract is None or not entry.served:
         raise ContractError(f"{entry.name}: failed its check and is not exported: {entry.failure}")
     network = network_file(contract, entry.contract)
-    if network is None:
-        raise ContractError(f"{entry.name}: the fake has no network to export")
     if target.exists() and not replace:
         raise ContractError(f"{target} is there already; --replace overwrites it")
     model = onnx.load(network)

@@ -20,8 +20,8 @@ import tomlkit
 from google.protobuf.message import DecodeError
 
 from movemask.errors import ContractError
+from movemask.network.files import read_onnx
 from movemask.network.guess import guess
-from movemask.network.network_file import read_onnx
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry
 from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from movemask.errors import ContractError, ModelError
 from movemask.network.contract import read_contract
-from movemask.network.folders import ModelFolders
+from movemask.network.files import ModelFolders
 from movemask.network.registry import network_file
 
 
@@ -24,7 +24,7 @@ def remove(contract: Path) -> list[Path]:
     gone = [contract]
     with _os_errors_named(contract):
         contract.unlink()
-        if network is not None and network.exists() and not _named_by_others(network, contract):
+        if network.exists() and not _named_by_others(network, contract):
             network.unlink()
             gone.append(network)
     return gone
@@ -38,13 +38,12 @@ def copy(contract: Path, folder: Path) -> Path:
         raise ContractError(f"{target} is there already")
     with _os_errors_named(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if network is not None:
-            shutil.copyfile(network, folder / network.name)
+        shutil.copyfile(network, folder / network.name)
         _write(target, contract.read_text(encoding="utf-8"))
     return target
 
 
-def _network(contract: Path) -> Path | None:
+def _network(contract: Path) -> Path:
     try:
         known = read_contract(contract)
     except ModelError:  # a contract that cannot be read can still be removed

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.errors import WeightsError
-from movemask.network.wire import Value, fields
+from movemask.network.files import Value, fields
 
 _EPSILON = 1e-5  # of every batch norm
 

@@ -1,0 +1,199 @@
+"""The files of models folders: where they are looked for, and how they are read. They may be anything: pipes, devices,
+networks whose weights lie elsewhere.
+
+A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes: what is served
+is what was checked, whatever happens to the file.
+
+ONNX files and lc0's weight files are protocol buffers (https://protobuf.dev/programming-guides/encoding/). Every length
+is checked against the remaining bytes before it is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from movemask.errors import ContractError, SettingsError, WeightsError
+
+#: Bytes of the largest message that protocol buffers can hold.
+_LARGEST = 2**31 - 1
+
+#: Of messages in one another, as protocol buffers' own parsers allow.
+_DEEPEST = 100
+
+# Field numbers of onnx.proto3 that lead to tensors, by message.
+_MODEL, _GRAPH, _NODE, _ATTRIBUTE, _SPARSE, _TENSOR, _FUNCTION, _TRAINING = range(8)
+_WITHIN: dict[int, dict[int, int]] = {
+    _MODEL: {7: _GRAPH, 20: _TRAINING, 25: _FUNCTION},
+    _GRAPH: {1: _NODE, 5: _TENSOR, 15: _SPARSE},
+    _NODE: {5: _ATTRIBUTE},
+    _ATTRIBUTE: {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE},
+    _SPARSE: {1: _TENSOR, 2: _TENSOR},
+    _FUNCTION: {7: _NODE, 11: _ATTRIBUTE},
+    _TRAINING: {1: _GRAPH, 2: _GRAPH},
+}
+_NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
+
+#: A pipe must not block where it is opened; only Windows has text files, and it has no such pipes.
+_FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+Value = int | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolders:
+    """Folders of `NAME.toml` and `NAME.onnx` files. Of two models with one name, that in the earlier folder counts.
+
+    With several folders, those that are not there are passed over. Among models of the names `preferred`, the default
+    is chosen first, so that a model that was added is never the default unless it is named.
+    """
+
+    folders: tuple[Path, ...]
+    preferred: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, where: Path | ModelFolders) -> ModelFolders:
+        """One folder, or the folders themselves."""
+        return where if isinstance(where, ModelFolders) else cls((where,))
+
+    def found(self) -> dict[str, Path]:
+        """The contracts' files by name; raises SettingsError for a folder that cannot be read."""
+        files: dict[str, Path] = {}
+        for folder in self.folders:
+            for file in self._contracts(folder):
+                files.setdefault(file.stem, file)
+        return dict(sorted(files.items()))
+
+    def files(self, default: str | None) -> dict[str, Path]:
+        """As `found`; raises SettingsError if there are none, or no `default`."""
+        files = self.found()
+        if not files:
+            raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {self}: it needs a NAME.toml beside NAME.onnx")
+        if default is not None and default not in files:
+            raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(files)}")
+        return files
+
+    def __str__(self) -> str:
+        return " or ".join(repr(str(folder)) for folder in self.folders)
+
+    def _contracts(self, folder: Path) -> list[Path]:
+        try:
+            return [file for file in map(folder.joinpath, os.listdir(folder)) if file.suffix == ".toml"]
+        except (FileNotFoundError, NotADirectoryError):
+            if len(self.folders) > 1:
+                return []
+            raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} is not a folder") from None
+        except OSError as error:
+            raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
+
+
+def open_regular(file: Path) -> BinaryIO:
+    """A file opened for reading. Raises OSError, also for a pipe or a device, which could block or have no end."""
+    if not stat.S_ISREG(os.stat(file).st_mode):  # opening alone can do something to a device
+        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    stream = os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb")
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced meanwhile
+        stream.close()
+        raise OSError(errno.EINVAL, "is not a regular file", str(file))
+    return stream
+
+
+def read_onnx(file: Path) -> bytes:
+    """The bytes of an ONNX file; raises ContractError if it cannot be read, is none, or has external weights."""
+    try:
+        with open_regular(file) as stream:
+            network = stream.read(_LARGEST + 1)
+    except OSError as error:
+        raise ContractError(f"{file.name}: {error.strerror}") from None
+    if len(network) > _LARGEST:
+        raise ContractError(f"{file.name}: larger than {_LARGEST} bytes")
+    refuse_external(network, file.name)
+    return network
+
+
+def refuse_external(network: bytes, name: str) -> None:
+    """Raises ContractError for external weights: they would be read from a path that the file chooses, the digest does
+    not cover them, and onnxruntime maps them into memory, where a truncated file ends the process."""
+    waiting = [(_MODEL, memoryview(network), 1)]
+    try:
+        while waiting:
+            kind, message, depth = waiting.pop()
+            if depth > _DEEPEST:
+                raise ContractError(f"{name}: messages nested more than {_DEEPEST} deep")
+            if kind == _TENSOR:
+                _refuse_external_tensor(message, name)
+                continue
+            within = _WITHIN[kind]
+            for number, value in fields(message, name):
+                inner = within.get(number)
+                if inner is not None and isinstance(value, memoryview):
+                    waiting.append((inner, value, depth + 1))
+    except WeightsError:
+        raise ContractError(f"{name}: not an ONNX file, or a damaged one") from None
+
+
+def _refuse_external_tensor(tensor: memoryview, name: str) -> None:
+    title, where, external = "?", "?", False
+    for number, value in fields(tensor, name):
+        if number == _NAME and isinstance(value, memoryview):
+            title = _text(value)
+        elif number == _EXTERNAL_DATA and isinstance(value, memoryview):
+            external, entry = True, dict(fields(value, name))
+            if _text(entry.get(1, 0)) == "location":
+                where = _text(entry.get(2, 0))
+        elif number == _DATA_LOCATION:
+            external = external or value != 0
+    if external:
+        raise ContractError(
+            f"{name}: the weights {title!r} are in another file, {where!r}; save it as one file "
+            "(onnx.save with save_as_external_data=False)"
+        )
+
+
+def _text(value: Value) -> str:
+    return bytes(value[:80]).decode("utf-8", "replace") if isinstance(value, memoryview) else "?"
+
+
+def fields(message: memoryview, where: str) -> Iterator[tuple[int, Value]]:
+    """The fields of a message in order: number, and an int (varint) or the bytes of the value.
+
+    Raises WeightsError naming `where` for a message that is cut off or malformed.
+    """
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at, where)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(message, at, where)
+            yield number, value
+            continue
+        if kind == _BYTES:
+            size, at = _varint(message, at, where)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise WeightsError(f"{where}: not a protocol buffer (wire type {kind} of field {number})")
+        if size > len(message) - at:
+            raise WeightsError(f"{where}: cut off: field {number} says {size} bytes, {len(message) - at} are left")
+        yield number, message[at : at + size]
+        at += size
+
+
+def _varint(message: memoryview, at: int, where: str) -> tuple[int, int]:
+    value = 0
+    for place in range(_LONGEST_VARINT):
+        if at + place >= len(message):
+            raise WeightsError(f"{where}: cut off in the middle of a number")
+        byte = message[at + place]
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, at + place + 1
+    raise WeightsError(f"{where}: not a protocol buffer (a number of more than {_LONGEST_VARINT} bytes)")
