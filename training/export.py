@@ -24,8 +24,9 @@ from training.batches import Batch, gathered
 from training.config import Data, Run, load_run
 from training.data import PROGRESS
 from training.maia3 import LICENCE, SOURCE
+from training.measure import microseconds
 from training.network import Network
-from training.onnx_file import INPUTS, OUTPUTS, feeds_of, microseconds, write_floats
+from training.onnx_file import INPUTS, OUTPUTS, feeds_of, write_floats
 from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32

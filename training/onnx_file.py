@@ -1,14 +1,11 @@
-"""Network → ONNX, and how long a file takes."""
+"""Network → ONNX."""
 
 from __future__ import annotations
 
-import statistics
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -17,8 +14,6 @@ from training.batches import Batch
 from training.network import Network
 
 INPUTS, OUTPUTS = ("planes", "elo_self", "elo_opponent"), ("logits", "value")
-
-Feeds = dict[str, NDArray[np.float32]]
 
 
 class Exported(nn.Module):
@@ -33,7 +28,7 @@ class Exported(nn.Module):
         return logits, torch.softmax(value, 1)
 
 
-def feeds_of(batch: Batch) -> Feeds:
+def feeds_of(batch: Batch) -> dict[str, NDArray[np.float32]]:
     """A batch as the exported network takes it."""
     arrays = [tensor.contiguous().numpy() for tensor in batch.inputs()]
     return dict(zip(INPUTS, arrays, strict=True))
@@ -54,24 +49,3 @@ def write_floats(network: Network, sample: Batch, file: Path) -> None:
             dynamic_axes=axes,
             dynamo=False,
         )
-
-
-def microseconds(files: dict[str, Path], feeds: dict[str, Feeds], rounds: int = 30) -> dict[str, float]:
-    """Median CPU microseconds a position on one thread, the files taken in turn so that all see the same machine."""
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    sessions = {
-        name: ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        for name, file in files.items()
-    }
-    times: dict[str, list[float]] = {name: [] for name in files}
-    for number in range(rounds + 5):
-        for name, session in sessions.items():
-            before = time.thread_time()
-            session.run(None, feeds[name])
-            if number >= 5:
-                times[name].append(time.thread_time() - before)
-    return {
-        name: statistics.median(found) / len(next(iter(feeds[name].values()))) * 1e6 for name, found in times.items()
-    }

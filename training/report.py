@@ -21,8 +21,7 @@ from movemask.network.model import Model
 from movemask.pipeline import evaluate_positions
 from training import sweeps
 from training.config import load_run
-from training.measure import Measured, Nearest, loaded, measure, takes_history
-from training.onnx_file import microseconds
+from training.measure import Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples
 
 PER_GAME = 6

@@ -227,7 +227,10 @@ def _restored(
     except RuntimeError:
         raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
     for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+        peaks = [group["peak"] for group in optimizer.param_groups]  # the run's rates, not those of its last sitting
         optimizer.load_state_dict(kept)
+        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+            group["peak"] = peak
     return int(state["step"]), float(state["seconds"])
 
 
