@@ -14,8 +14,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from uvicorn.server import ServerState
 
-from movemask.api.connections import MAX_HEADERS, MAX_PIPELINED, Connection, ConnectionTracker, Limits
+from movemask.api.connections import MAX_HEADERS, MAX_PIPELINED, Connection, ConnectionTracker
 from movemask.api.server import listen
+from movemask.settings import Settings
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:
@@ -28,7 +29,7 @@ async def listening(app: Any, **limits: Any) -> AsyncIterator[tuple[list[Connect
     config = uvicorn.Config(app, lifespan="off", ws="none")
     config.load()
     made: list[Connection] = []
-    tracker = ConnectionTracker(Limits(**limits))
+    tracker = ConnectionTracker(Settings.read(**limits))
     watching = asyncio.create_task(tracker.watch())
 
     def opened() -> Connection:
@@ -204,7 +205,7 @@ def test_headers_are_counted(count: int) -> None:
 
 def test_an_address_has_as_many_connections_as_it_may_and_gets_them_back() -> None:
     async def main() -> None:
-        async with listening(echo, per_address=2, head_seconds=60) as (_, port):
+        async with listening(echo, max_connections_per_address=2, head_seconds=60) as (_, port):
             kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
             await asyncio.sleep(0.05)
             assert (await sent(port)).startswith(b"HTTP/1.1 503 ")

@@ -7,7 +7,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import httptools
@@ -48,9 +47,9 @@ class Connection(HttpToolsProtocol):
     httptools itself has no limit on heads, and takes trailers for headers; uvicorn has no limit on time.
     """
 
-    def __init__(self, *arguments: Any, tracker: ConnectionTracker | None = None, **options: Any) -> None:
+    def __init__(self, *arguments: Any, tracker: ConnectionTracker, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._tracker = tracker or ConnectionTracker()
+        self._tracker = tracker
         self.address = ""
         self.until: float | None = None  # when the client must have sent what it is sending, by time.monotonic
         self.unsent, self.stuck_since = 0, 0.0  # bytes that the client had not read at the last look
@@ -69,7 +68,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self.write, self.is_closing = transport.write, transport.is_closing  # for answers, with `close`
         self.address = self.client[0] if self.client else ""
-        self._wait(self._tracker.limits.head_seconds)
+        self._wait(self._tracker.settings.head_seconds)
         reason = self._tracker.enter(self)
         if reason is not None:
             self._refuse("503 Service Unavailable", reason, "retry-after: 1")
@@ -113,7 +112,7 @@ class Connection(HttpToolsProtocol):
             raise _Refused
         self._unset_keepalive_if_required()
         self._in_head, self._fields, self._field_bytes = True, 0, 0
-        self._wait(self._tracker.limits.head_seconds)
+        self._wait(self._tracker.settings.head_seconds)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -137,7 +136,7 @@ class Connection(HttpToolsProtocol):
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse("400 Bad Request", "The request needs one Host header.")
             raise _Refused
-        self._wait(self._tracker.limits.body_seconds)
+        self._wait(self._tracker.settings.body_seconds)
         super().on_headers_complete()
         self._in_head, self._in_body, self._discarded = False, True, 0
         self.cycle.transport = self  # type: ignore[assignment]
@@ -244,45 +243,25 @@ class Connection(HttpToolsProtocol):
         self.transport.close()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The most connections, in all and of one address (None for any), and seconds: for a request's head, for its body,
-    and without progress in reading an answer."""
-
-    connections: int = 2048
-    per_address: int | None = None
-    head_seconds: float = 10
-    body_seconds: float = 60
-    read_seconds: float = 30
-
-    @classmethod
-    def of(cls, settings: Settings) -> Limits:
-        """Behind proxies, all connections come from the proxies' addresses, and are not counted by address."""
-        return cls(
-            settings.max_connections,
-            None if settings.proxies else settings.max_connections_per_address,
-            settings.head_seconds,
-            settings.body_seconds,
-            settings.read_seconds,
-        )
-
-
 class ConnectionTracker:
     """Counts the connections of a process, and looks at each twice a second. Used by one event loop.
 
     Parameters
     ----------
+    settings : the most connections, in all and of one address, and the time that each may take
     metric : called with the number of connections, twice a second
     stopping : whether the service is about to end, and connections with it
     """
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        settings: Settings,
         metric: Callable[[float], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.limits = limits or Limits()
+        self.settings = settings
+        # Behind proxies, all connections come from the proxies' addresses.
+        self._per_address = None if settings.proxies else settings.max_connections_per_address
         self._metric, self._stopping = metric, stopping
         self._open: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
@@ -292,11 +271,10 @@ class ConnectionTracker:
         """Adds a connection; why it may not stay, if it may not."""
         self._open.add(connection)
         self._addresses[connection.address] += 1
-        if len(self._open) > self.limits.connections:
+        if len(self._open) > self.settings.max_connections:
             return "too many connections"
-        most = self.limits.per_address
-        if most is not None and self._addresses[connection.address] > most:
-            return f"too many connections from this address (limit {most})"
+        if self._per_address is not None and self._addresses[connection.address] > self._per_address:
+            return f"too many connections from this address (limit {self._per_address})"
         return None
 
     def leave(self, connection: Connection) -> None:
@@ -342,6 +320,6 @@ class ConnectionTracker:
         connection.closing = connection.transport.is_closing()
         if not unsent or unsent <= connection.unsent - _READING * _SWEEP_SECONDS or not connection.unsent:
             connection.stuck_since = now
-        elif now - connection.stuck_since > self.limits.read_seconds:
+        elif now - connection.stuck_since > self.settings.read_seconds:
             connection.transport.abort()
         connection.unsent = unsent

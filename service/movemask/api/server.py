@@ -24,7 +24,7 @@ from prometheus_client import multiprocess
 
 from movemask import logs
 from movemask.api.app import create_app
-from movemask.api.connections import Connection, ConnectionTracker, Limits
+from movemask.api.connections import Connection, ConnectionTracker
 from movemask.api.keys import Keys
 from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
@@ -169,7 +169,7 @@ async def _run(
     """
     app = create_app(settings, own_process=True)
     tracker = ConnectionTracker(
-        Limits.of(settings), lambda count: app.state.services.metrics.connections.set(count), lambda: server.should_exit
+        settings, lambda count: app.state.services.metrics.connections.set(count), lambda: server.should_exit
     )
     config = uvicorn.Config(
         app,
