@@ -151,7 +151,7 @@ def test_every_option_of_quantising_is_listed_and_the_limits_are_its() -> None:
 
 def test_every_option_of_the_engine_is_listed() -> None:
     offered = [re.findall(r"option name (\w+) type", line) for line in Options(names=("m",)).lines()]
-    assert {name for (name,) in offered} == first_column(doc("uci.md").split("## Tried")[0])
+    assert {name for (name,) in offered} == first_column(doc("uci.md").split("### Tried")[0])
 
 
 def test_every_alert_is_listed() -> None:

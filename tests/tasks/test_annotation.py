@@ -158,7 +158,8 @@ def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(file: Pat
 
 
 def test_the_pages_example_is_what_the_command_writes(tmp_path: Path) -> None:
-    command, shown = re.findall(r"```(?:sh|)\n(.*?)```", (ROOT / "docs" / "annotate.md").read_text(), re.S)[1:3]
+    page = (ROOT / "docs" / "uci.md").read_text().split("## Annotated games")[1]
+    command, shown = re.findall(r"```(?:sh|)\n(.*?)```", page, re.S)[1:3]
     moves = re.search(r"echo '(.*)' \| movemask annotate -", command)
     assert moves
     (tmp_path / "game.pgn").write_text(moves[1])

@@ -204,7 +204,7 @@ def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
         (
             "go searchmoves e2e5",
             f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}",
-            "(none)",
+            "e2e4",
         ),
         ("go searchmoves e2e5 a2a3", f"go: searchmoves: 'e2e5' is not legal in {chess.STARTING_FEN!r}", "a2a3"),
     ],

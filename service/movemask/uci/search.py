@@ -44,9 +44,9 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     started = time.perf_counter()
     elo = options.elo
     (policy,) = source.policies([board], elo=elo)
+    if not policy.probabilities:
+        return Found([_nothing(board)], "bestmove (none)")
     among, faults = _named(board, go.searchmoves)
-    if not policy.probabilities or among == []:
-        return Found([] if policy.probabilities else [_nothing(board)], "bestmove (none)", faults)
     shown = [move for move in policy.probabilities if among is None or move in among]
     chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
     assert chosen is not None
@@ -82,14 +82,14 @@ def centipawns(score: float) -> int:
 
 
 def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] | None, tuple[str, ...]]:
-    """The legal moves among `searchmoves`, None if none were given; and why others are left out."""
+    """The legal moves among `searchmoves`, None for all if there are none; and why others are left out."""
     moves, faults = [], []
     for text in texts:
         try:
             moves.append(read_move(board, text)[0])
         except ValueError as error:
             faults.append(f"go: searchmoves: {text[:20]!r} {error} in {board.fen()!r}")
-    return moves if texts else None, tuple(faults)
+    return moves or None, tuple(faults)
 
 
 def _after(board: chess.Board, move: chess.Move) -> chess.Board:
