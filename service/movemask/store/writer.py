@@ -177,10 +177,10 @@ def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None
     """Adds positions to the figures of all time and to those of the span of each."""
     length = TIERS[0][0]
     starts = table.times.astype(np.int64) // length * length
-    parts = {start: cells_of(table.rows(np.flatnonzero(starts == start))) for start in np.unique(starts).tolist()}
-    for start, cells in parts.items():
+    for start in np.unique(starts).tolist():
+        cells = cells_of(table if (starts == start).all() else table.rows(np.flatnonzero(starts == start)))
         _merge_into(connection, model, length, start, cells)
-    _merge_into(connection, model, EVER, 0, Cells.joined(list(parts.values())))
+        _merge_into(connection, model, EVER, 0, cells)
 
 
 def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, added: Cells) -> None:
