@@ -16,8 +16,7 @@ import numpy as np
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.leakage.kinds import KINDS, SERVED, Plan
-from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.served import check_answer
+from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.leakage.table import LeakageColumns, columns_of
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry

@@ -23,8 +23,7 @@ from movemask.api.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.kinds import KINDS, Plan
-from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.served import check_answer
+from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.leakage.table import Audited
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry

@@ -25,8 +25,7 @@ from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, Serve
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
-from movemask.leakage.measure import LogitBatch, measure
-from movemask.leakage.served import check_answer
+from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.leakage.table import Audited
 from movemask.network.model import Batch, Model, Outputs
 from movemask.network.queue import Delivery, Queue

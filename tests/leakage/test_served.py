@@ -13,7 +13,7 @@ from movemask.board.moves import code_of
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ServedLeakage
-from movemask.leakage.served import check_answer
+from movemask.leakage.measure import check_answer
 from movemask.numeric.dense import masked_softmax
 from tests.leakage.counterfactual import multiplied_softmax
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.table import Audited, AuditTable
-from movemask.leakage.traits import DIMENSIONS, elo_group, groups, legal_moves_group
+from movemask.leakage.traits import DIMENSIONS, groups
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 
@@ -114,13 +115,12 @@ def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
         named = [
             groups(name)[place] for name, place in zip(DIMENSIONS, columns.groups(table.elos)[:, row], strict=True)
         ]
-        elo = float(table.elos[row])
         assert named == [
             phase_of(board).value,
             "white" if board.turn else "black",
             "true" if board.is_check() else "false",
-            legal_moves_group(board.legal_moves.count()),
-            elo_group(None if math.isnan(elo) else elo),
+            band("legal_moves", board.legal_moves.count()),
+            band("elo", float(table.elos[row])),
         ]
         raw = columns.measured["raw"].leaked[row]
         illegal, causes = columns.explained.of(row)
@@ -128,6 +128,14 @@ def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
         assert sum(move.probability for move in illegal) <= raw * (1 + 1e-12)
         legal = {move.uci() for move in board.legal_moves}
         assert legal.isdisjoint(move.uci for move in illegal if not _castling_slot(move.uci, board))
+
+
+def band(dimension: str, value: float) -> str:
+    """The band, such as `10-19` or `60+`, that holds a number."""
+    if math.isnan(value):
+        return "unknown"
+    bands = [one for one in groups(dimension) if one != "unknown"]
+    return next(one for one in reversed(bands) if value >= int(re.split("[-+]", one)[0]))
 
 
 def _castling_slot(uci: str, board: chess.Board) -> bool:

@@ -13,8 +13,7 @@ from movemask.board.boards import PHASES, Phase
 from movemask.board.moves import uci_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import SERVED
-from movemask.leakage.measure import measure
-from movemask.leakage.served import check_answer
+from movemask.leakage.measure import check_answer, measure
 from movemask.leakage.table import columns_of
 from movemask.network.model import Batch, Model
 from movemask.pipeline import evaluate

@@ -14,7 +14,7 @@ from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position, status_names
 from movemask.client.policy import Policy, Value
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
-from movemask.leakage.served import check_answer
+from movemask.leakage.measure import check_answer
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -61,6 +63,19 @@ KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)
 #: Kinds that are neither measured nor stored, but read from another's figures: `unnormalised` leaks what `raw` does,
 #: -1e9 is the same number as -1e8 in float16, and `served` is 0, since an answer that leaks is withheld.
 DERIVED = {"filled_1e9_float16": "filled_1e8_float16", UNNORMALISED: RAW, SERVED: SERVED}
+
+T = TypeVar("T")
+
+
+def with_derived(figures: Mapping[str, T], unflipped: Callable[[T], T], nothing: T) -> dict[str, T]:
+    """Figures by kind in display order, DERIVED kinds among them; `unflipped` is the same figure where the top move
+    stays, `nothing` that of `served`."""
+    every = {**figures, SERVED: nothing}
+    for kind, source in DERIVED.items():
+        if source in every:
+            every[kind] = unflipped(every[source]) if kind == UNNORMALISED else every[source]
+    return {kind: every[kind] for kind in KINDS if kind in every}
+
 
 #: Kinds that are measured, in display order.
 MEASURED = tuple(kind for kind in KINDS if kind not in DERIVED)

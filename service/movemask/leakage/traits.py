@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from functools import cache
 
 import numpy as np
@@ -45,24 +44,9 @@ def elo_places(elos: Float) -> Index:
     return np.where(np.isnan(elos), len(_ELO_FROM), bands)
 
 
-@cache
-def legal_moves_group(legal_moves: int) -> str:
-    """The group of a number of legal moves, at least 1."""
-    return _band(legal_moves, _MOVES_FROM)
-
-
-def elo_group(elo: float | None) -> str:
-    """The group of a rating."""
-    return "unknown" if elo is None else _band(elo, _ELO_FROM)
-
-
-def _band(value: float, starts: tuple[int, ...]) -> str:
-    """The band of whole numbers that holds a value, such as `10-19`; the last one is open."""
-    index = bisect_right(starts, value) - 1
-    if index < 0:
-        raise ValueError(f"{value} is below {starts[0]}")
-    start = starts[index]
-    if index == len(starts) - 1:
+def _band(start: int, starts: tuple[int, ...]) -> str:
+    """The name of the band of whole numbers from `start` on, such as `10-19`; the last one is open."""
+    if start == starts[-1]:
         return f"{start}+"
-    last = starts[index + 1] - 1
+    last = starts[starts.index(start) + 1] - 1
     return str(start) if last == start else f"{start}-{last}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.leakage.causes import CAUSES
-from movemask.leakage.kinds import DERIVED, KINDS, RAW, SERVED, UNNORMALISED
+from movemask.leakage.kinds import RAW
 from movemask.leakage.table import AuditTable
 from movemask.leakage.traits import DIMENSIONS, groups
 from movemask.numeric.ragged import Index
@@ -116,18 +116,6 @@ class Cell:
             "mean_kl": self.kl / finite if finite else None,
             "infinite_kl": self.infinite,
         }
-
-
-def with_derived(cells: dict[str, Cell]) -> dict[str, Cell]:
-    """Cells by kind in display order, those of the kinds that are not stored among them."""
-    found = dict(cells)
-    for kind, source in DERIVED.items():
-        if kind == SERVED and RAW in cells:
-            positions = cells[RAW].positions
-            found[kind] = Cell(positions, 0, 0, 0, 0.0, 0.0, 0.0, np.array([0]), np.array([positions]))
-        elif source in cells:
-            found[kind] = replace(cells[source], flips=0) if kind == UNNORMALISED else cells[source]
-    return {kind: found[kind] for kind in KINDS if kind in found}
 
 
 def rank_of(q: float, total: int) -> int:

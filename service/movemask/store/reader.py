@@ -7,19 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import orjson
 import sqlalchemy as sa
 
-from movemask.leakage.kinds import DERIVED, KINDS, MULTIPLIED, RAW, SERVED, UNNORMALISED
+from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, SERVED, with_derived
 from movemask.leakage.measure import Figure
-from movemask.leakage.traits import DIMENSIONS, groups
-from movemask.store.cells import ALL, CAUSE, Cell, Cells, with_derived
+from movemask.leakage.traits import groups
+from movemask.store.cells import ALL, CAUSE, Cell, Cells
 from movemask.store.database import Database
 from movemask.store.schema import CELL, MODEL, POSITION, WORST
 from movemask.store.writer import EVER
-
-#: Dimensions that figures are grouped by.
-BY = (*DIMENSIONS, CAUSE)
 
 Kinds = dict[str, Cell]  # cells by kind
 
@@ -225,7 +223,17 @@ def _by_group(rows: Sequence[Any]) -> dict[str, Kinds]:
         found[key.group][key.kind] = cells[key]
     if any(key.dimension == CAUSE for key in cells.places):  # `raw` alone
         return found
-    return {group: with_derived(kinds) for group, kinds in found.items()}
+    return {group: with_derived(kinds, _unflipped, _nothing(kinds)) for group, kinds in found.items()}
+
+
+def _unflipped(cell: Cell) -> Cell:
+    return replace(cell, flips=0)
+
+
+def _nothing(kinds: Kinds) -> Cell:
+    """The cell of `served`: every position, and 0 of it."""
+    positions = positions_of(kinds)
+    return Cell(positions, 0, 0, 0, 0.0, 0.0, 0.0, np.array([0]), np.array([positions]))
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:
@@ -254,13 +262,8 @@ def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[
 def _stored_position(row: Any) -> StoredPosition:
     values = {name: row.get(name) for name in StoredPosition.__slots__}
     kinds, values["causes"], illegal = orjson.loads(row["leakage"])
-    found = {kind: Figure(*figure) for kind, figure in kinds.items()}
-    for kind, source in DERIVED.items():
-        if kind == SERVED:
-            found[kind] = Figure(0.0)
-        elif source in found:
-            found[kind] = replace(found[source], flipped=False) if kind == UNNORMALISED else found[source]
-    values["figures"] = {kind: found[kind] for kind in KINDS if kind in found}
+    figures = {kind: Figure(*figure) for kind, figure in kinds.items()}
+    values["figures"] = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))
     values["model"] = row["name"]
     values["illegal"] = tuple(Illegal(*move) for move in illegal)
     return StoredPosition(**values)
