@@ -1,4 +1,4 @@
-"""The audit of whole files; docs/scaling.md has what came of it.
+"""The audit of whole files; benchmarks/results/cluster.md has what came of it.
 
     python -m benchmarks.audit rate GAMES.pgn      positions/s: processes of this machine, and Ray with one node
     python -m benchmarks.audit figures 1e8 FOLDER   time and memory of the figures of so many made-up rows

@@ -83,7 +83,7 @@ def connected(
         if gpus > found:
             raise AuditError(f"--gpus {gpus:g}: the cluster has {found:g}")
         yield RayBackend(contracts, None if address == "local" else jobs, gpus)
-    except ray.exceptions.RayError as error:
+    except (ray.exceptions.RayError, ImportError) as error:  # a node may lack the package
         raise AuditError(f"ray: {_first_line(error)}; the same command goes on from here") from None
     finally:
         ray.shutdown()

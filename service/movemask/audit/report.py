@@ -53,45 +53,35 @@ def page(models: Sequence[ModelSummary], audited: AuditRun) -> str:
     environment = Environment(
         loader=PackageLoader("movemask.audit"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters |= {"figure": _leakage, "count": _count, "percent": _percent}
+    environment.filters |= {"figure": _leakage, "count": "{:,}".format}
+    shown = [(kind, Markup(_ABOUT[kind])) for kind in SHOWN if kind in audited.kinds]
     return environment.get_template("report.html.j2").render(
         version=__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         audited=audited,
         models=models,
-        colours={model.name: colour_of(models, model) for model in models},
+        colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         kinds=[kind for kind in KINDS if kind in audited.kinds],
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
         mask_blind=MASK_BLIND,
         distributions=[
-            (
-                kind,
-                Markup(_ABOUT[kind]),
-                Markup(distribution(models, kind)),
-                Markup(by_group(models, kind)),
-            )
-            for kind in SHOWN
-            if kind in audited.kinds
+            (kind, words, Markup(distribution(models, kind)), Markup(by_group(models, kind))) for kind, words in shown
         ],
         causes=Markup(by_cause(models)),
-        boards=[
-            (kind, Markup(_ABOUT[kind]), [(model, _boards(model, kind)) for model in models])
-            for kind in SHOWN
-            if kind in audited.kinds
-        ],
+        boards=[(kind, words, [(model, _boards(model, kind)) for model in models]) for kind, words in shown],
     )
 
 
 def _zeros(model: ModelSummary) -> dict[str, float]:
-    """The kinds that leaked nothing, with their mean divergence, which is rounding error."""
-    return {kind: model.of(kind).mean_kl or 0.0 for kind in KINDS if _is_zero(model, kind)}
-
-
-def _is_zero(model: ModelSummary, kind: str) -> bool:
-    """Whether the mistake leaked nothing anywhere, changed no top move and gave no legal move probability 0."""
-    cell = model.of(kind)
-    return cell.count > 0 and not cell.unmeasured and cell.max == cell.flips == cell.infinite == 0
+    """The kinds that leaked nothing anywhere, changed no top move and gave no legal move probability 0, with their mean
+    divergence, which is rounding error."""
+    cells = {kind: model.of(kind) for kind in KINDS}
+    return {
+        kind: cell.mean_kl or 0.0
+        for kind, cell in cells.items()
+        if cell.count and not cell.unmeasured and cell.max == cell.flips == cell.infinite == 0
+    }
 
 
 def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
@@ -126,14 +116,6 @@ def _leakage(value: float | None) -> str:
     if value >= 0.001:
         return f"{100 * value:.3g} %"
     return f"{value:.1e}"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
 
 
 #: Okabe & Ito's palette, safe for colour-blind readers; in the order of the networks.
@@ -185,7 +167,9 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
         axes.set_xlabel(f"{kind} leakage")
         axes.set_xlim(_LEAST, 0)
         ticks = range(_LEAST, 1, 2 if _LEAST % 2 else 3)
-        axes.set_xticks(list(ticks), [f"≤ 1e{power}" if power == _LEAST else _power(power) for power in ticks])
+        axes.set_xticks(
+            list(ticks), [f"≤ 1e{power}" if power == _LEAST else f"1e{power}" if power else "1" for power in ticks]
+        )
     if len(models) > 1:
         exceedance.legend(loc="lower left", fontsize=9)
     return _svg(figure)
@@ -200,7 +184,7 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
     figure, grid = _figure(1, len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True)
     axes_of = np.atleast_1d(np.asarray(grid))
     for axes, dimension in zip(axes_of, shown, strict=True):
-        names = _groups(models, dimension)
+        names = max((model.groups(dimension) for model in models), key=len)  # in natural order
         for number, (model, colour) in enumerate(zip(models, _colours(models), strict=True)):
             shift = (number - (len(models) - 1) / 2) * 0.7 / max(len(models), 2)
             for place, name in enumerate(names):
@@ -254,11 +238,6 @@ _CAUSE_COLOURS = (
 )
 
 
-def colour_of(models: Sequence[ModelSummary], model: ModelSummary) -> str:
-    """The colour of a network."""
-    return COLOURS[[each.name for each in models].index(model.name) % len(COLOURS)]
-
-
 def _label(model: ModelSummary) -> str:
     """The name escaped for matplotlib, where a dollar begins a formula and a leading underscore hides a label."""
     name = model.name.replace("$", r"\$")
@@ -266,20 +245,11 @@ def _label(model: ModelSummary) -> str:
 
 
 def _colours(models: Sequence[ModelSummary]) -> list[str]:
-    return [colour_of(models, model) for model in models]
-
-
-def _groups(models: Sequence[ModelSummary], dimension: str) -> list[str]:
-    """The groups of the network that has most, in natural order."""
-    return max((model.groups(dimension) for model in models), key=len)
+    return [COLOURS[place % len(COLOURS)] for place in range(len(models))]
 
 
 def _drawn(value: float | None) -> float:
     return max(value or 0.0, 10.0**_LEAST)
-
-
-def _power(power: int) -> str:
-    return "1" if power == 0 else f"1e{power}"
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:

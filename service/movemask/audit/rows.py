@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from movemask.audit.samples import Choice, Sample, Skipped
-from movemask.board.boards import PHASES, Phase
+from movemask.board.boards import PHASES
 from movemask.board.moves import uci_of
-from movemask.leakage.causes import Cause
+from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import check_answer, measure
 from movemask.leakage.table import columns_of
 from movemask.network.model import Batch, Model
 from movemask.pipeline import evaluate
-from movemask.policy import Normalisation
+from movemask.policy import Normalisation, Policies
 
 #: Positions per run of a network.
 _BATCH = 128
@@ -58,82 +58,79 @@ def schema(kinds: Sequence[str]) -> pa.Schema:
 
 def rows(model: Model, samples: Sequence[Sample], choice: Choice, skipped: Skipped) -> pa.Table:
     """The table of positions evaluated by one network; those that it cannot answer are skipped and counted."""
-    columns: dict[str, list[Any]] = {name: [] for name in schema(choice.kinds).names}
+    tables = [schema(choice.kinds).empty_table()]
     for start in range(0, len(samples), _BATCH):
         part = samples[start : start + _BATCH]
         batch, refused = model.batch([sample.position for sample in part], [sample.elo for sample in part])
         for row, error in refused.items():
             where = f"{part[row].source}: {part[row].item}"
             skipped.add(f"position that {model.name} cannot read", f"{where}: {error}")
-        keep = np.array([row for row in range(len(part)) if row not in refused], dtype=np.intp)
-        if len(keep):
-            _add(model, [part[row] for row in keep.tolist()], batch.rows(keep), choice, columns, skipped)
-    return pa.table(columns, schema=schema(choice.kinds))
+        tables += _evaluated(model, part, batch, set(refused), choice, skipped)
+    return pa.concat_tables(tables)
 
 
-def _add(
-    model: Model,
-    samples: Sequence[Sample],
-    batch: Batch,
-    choice: Choice,
-    columns: dict[str, list[Any]],
-    skipped: Skipped,
-) -> None:
+def _evaluated(
+    model: Model, samples: Sequence[Sample], batch: Batch, left_out: Set[int], choice: Choice, skipped: Skipped
+) -> list[pa.Table]:
+    """The table of the positions of a batch but for some; of none if there are none."""
+    keep = np.array([row for row in range(len(samples)) if row not in left_out], dtype=np.intp)
+    if not len(keep):
+        return []
+    samples, batch = [samples[row] for row in keep.tolist()], batch.rows(keep)
     evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
     if evaluated.unusable:
         for row, error in evaluated.unusable.items():
             fen = samples[row].position.fen
             skipped.add(f"position whose logits by {model.name} are unusable", f"{fen}: {error}")
-        sound = np.array([row for row in range(len(batch)) if row not in evaluated.unusable], dtype=np.intp)
-        if len(sound):
-            _add(model, [samples[row] for row in sound.tolist()], batch.rows(sound), choice, columns, skipped)
-        return
-    unmasked, boards, policies = evaluated.unmasked, batch.boards, evaluated.policies
-    measured = measure(choice.kinds, unmasked, model.vocabulary, boards.black)
-    legal = [batch.codes[batch.legal(row)] for row in range(len(batch))]
-    heavy = unmasked.heavy(choice.least)
+        return _evaluated(model, samples, batch, set(evaluated.unusable), choice, skipped)
+    measured = measure(choice.kinds, evaluated.unmasked, model.vocabulary, batch.boards.black)
+    heavy = evaluated.unmasked.heavy(choice.least)
     leakage = columns_of(
-        boards, batch.in_check, batch.codes, batch.indptr, measured, heavy, model.vocabulary, named=_MOVES_KEPT
+        batch.boards, batch.in_check, batch.codes, batch.indptr, measured, heavy, model.vocabulary, named=_MOVES_KEPT
     )
+    legal = _legal(samples, batch, evaluated.policies, check=SERVED in choice.kinds)
+    columns: dict[str, Any] = {
+        "source": [sample.source for sample in samples],
+        "item": [sample.item for sample in samples],
+        "ply": [sample.ply for sample in samples],
+        "fen": [sample.position.fen for sample in samples],
+        "chess960": [sample.position.chess960 for sample in samples],
+        "turn": [sample.position.turn for sample in samples],
+        "phase": [PHASES[place].value for place in leakage.phases],
+        "in_check": leakage.in_check,
+        "legal_moves": leakage.legal_moves,
+        "elo": [sample.elo and sample.elo.self for sample in samples],
+        "opponent_elo": [sample.elo and sample.elo.opponent for sample in samples],
+        "played": [sample.played and sample.played.uci() for sample in samples],
+        "model": [model.name] * len(samples),
+        "digest": [model.digest] * len(samples),
+        "trained_with_mask": [model.trained_with_mask] * len(samples),
+        "top": [moves[0]["uci"] for moves in legal],
+        "top_probability": [moves[0]["probability"] for moves in legal],
+        "legal": legal,
+        "illegal": [
+            [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in moves]
+            for moves, _ in map(leakage.explained.of, range(len(samples)))
+        ],
+    }
+    for kind, values in measured.items():
+        columns |= {kind: values.leaked, f"{kind}_flipped": values.flipped, f"{kind}_kl": values.kl}
+    columns |= {f"cause_{cause.value}": leakage.explained.by_cause[:, place] for place, cause in enumerate(CAUSES)}
+    wanted = schema(choice.kinds)
+    arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in wanted]  # NaN is null
+    return [pa.table(arrays, schema=wanted)]
+
+
+def _legal(samples: Sequence[Sample], batch: Batch, policies: Policies, *, check: bool) -> list[list[dict[str, Any]]]:
+    """The likeliest legal moves of each position. With `check`, raises ServedLeakage for a policy that leaks."""
     codes, probabilities, indptr, abstention = policies.lists
-    for kind in choice.kinds:
-        values = measured[kind]
-        columns[kind] += [None if np.isnan(value) else value for value in values.leaked.tolist()]
-        columns[f"{kind}_flipped"] += values.flipped.tolist()
-        columns[f"{kind}_kl"] += [None if np.isnan(value) else value for value in values.kl.tolist()]
+    found = []
     for row, sample in enumerate(samples):
         kept = slice(indptr[row], indptr[row + 1])
-        if SERVED in choice.kinds:
-            check_answer(sample.position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
-        illegal, causes = leakage.explained.of(row)
-        for cause in Cause:
-            columns[f"cause_{cause.value}"].append(causes.get(cause, 0.0))
-        columns["illegal"].append(
-            [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in illegal]
-        )
-        best = list(zip(uci_of(policies.codes[kept][:_MOVES_KEPT]), probabilities[kept][:_MOVES_KEPT], strict=True))
-        columns["legal"].append([{"uci": uci, "probability": p} for uci, p in best])
-        for name, value in _sample_columns(sample, model, PHASES[leakage.phases[row]]).items():
-            columns[name].append(value)
-        columns["in_check"].append(bool(batch.in_check[row]))
-        columns["legal_moves"].append(len(legal[row]))
-        columns["top"].append(best[0][0])
-        columns["top_probability"].append(best[0][1])
-
-
-def _sample_columns(sample: Sample, model: Model, phase: Phase) -> dict[str, Any]:
-    return {
-        "source": sample.source,
-        "item": sample.item,
-        "ply": sample.ply,
-        "fen": sample.position.fen,
-        "chess960": sample.position.chess960,
-        "turn": sample.position.turn,
-        "phase": phase.value,
-        "elo": None if sample.elo is None else sample.elo.self,
-        "opponent_elo": None if sample.elo is None else sample.elo.opponent,
-        "played": None if sample.played is None else sample.played.uci(),
-        "model": model.name,
-        "digest": model.digest,
-        "trained_with_mask": model.trained_with_mask,
-    }
+        if check:
+            legal = batch.codes[batch.legal(row)].tolist()
+            check_answer(sample.position, legal, codes[kept], probabilities[kept], abstention[row])
+        best = slice(kept.start, min(kept.stop, kept.start + _MOVES_KEPT))
+        moves = zip(uci_of(policies.codes[best]), probabilities[best], strict=True)
+        found.append([{"uci": uci, "probability": probability} for uci, probability in moves])
+    return found

@@ -23,7 +23,7 @@ from movemask.leakage.traits import DIMENSIONS, groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Key
 
 if TYPE_CHECKING:
-    import duckdb
+    from duckdb import DuckDBPyConnection as Database
 
 #: Kinds whose worst positions and distributions are shown.
 SHOWN = (RAW, MULTIPLIED)
@@ -143,6 +143,10 @@ class ModelSummary:
         }
 
 
+#: By name.
+Models = dict[str, ModelSummary]
+
+
 def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
     """The networks of a table, one Parquet file or a folder of them, in the order of `names`."""
     with _opened(table) as database:
@@ -152,7 +156,7 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
         found = {head[0]: ModelSummary(*head) for head in heads}
         for kind in kinds:
             _count(database, kind, found)
-            if any(model.of(kind).max for model in found.values()):
+            if kind in SHOWN or any(model.of(kind).max for model in found.values()):
                 _measure(database, f"SELECT *, {kind} AS value FROM positions", kind, _EVERY, found)
             _bin(database, f"SELECT *, {kind}_kl AS value FROM positions", _EVERY)
             for model, key, _, total, _ in _sums(database, kind, _EVERY):
@@ -167,7 +171,7 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
 
 
 @contextmanager
-def _opened(table: Folder) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(table: Folder) -> Iterator[Database]:
     """A database with the table as `positions`, and in it a column of groups for each dimension."""
     import duckdb
 
@@ -204,10 +208,9 @@ def _columns(dimensions: Sequence[str]) -> list[str]:
 
 
 def _rows(
-    database: duckdb.DuckDBPyConnection, kind: str, dimensions: Sequence[str], columns: str, rest: str
+    database: Database, kind: str, dimensions: Sequence[str], columns: str, rest: str
 ) -> Iterator[tuple[str, Key, list[Any]]]:
-    """Network, cell and `columns` of each row of a query that has the columns of these dimensions; all but one are
-    null, or all."""
+    """Network, cell and `columns` of each row of a query by groups: at most one of these is set in each row."""
     groups_of = _columns(dimensions)
     rows = database.execute(f"SELECT {', '.join(('model', *groups_of, columns))} {rest}").fetchall()
     for model, *row in rows:
@@ -217,7 +220,7 @@ def _rows(
         yield model, key, row[len(groups_of) :]
 
 
-def _count(database: duckdb.DuckDBPyConnection, kind: str, found: dict[str, ModelSummary]) -> None:
+def _count(database: Database, kind: str, found: Models) -> None:
     conditions = (f"{kind} IS NOT NULL", f"{kind} IS NULL", f"{kind}_flipped", f"isinf({kind}_kl)")
     counts = ", ".join((*(f"count(*) FILTER ({condition})" for condition in conditions), f"max({kind})"))
     for model, key, row in _rows(database, kind, _EVERY, counts, f"FROM positions {_sets(_EVERY)}"):
@@ -228,7 +231,7 @@ def _count(database: duckdb.DuckDBPyConnection, kind: str, found: dict[str, Mode
             figures.quantiles = dict.fromkeys(QUANTILES, 0.0)
 
 
-def _bin(database: duckdb.DuckDBPyConnection, source: str, dimensions: Sequence[str]) -> None:
+def _bin(database: Database, source: str, dimensions: Sequence[str]) -> None:
     """Makes of the column `value` of a query, null where not measured, the view `measured` with the bin of each value,
     and the table `bins` with counts, bounds and exact sums.
 
@@ -248,9 +251,7 @@ def _bin(database: duckdb.DuckDBPyConnection, source: str, dimensions: Sequence[
     )
 
 
-def _sums(
-    database: duckdb.DuckDBPyConnection, kind: str, dimensions: Sequence[str]
-) -> Iterator[tuple[str, Key, int, float, float]]:
+def _sums(database: Database, kind: str, dimensions: Sequence[str]) -> Iterator[tuple[str, Key, int, float, float]]:
     """Network, cell, count, sum and maximum of the values in `bins`."""
     cells: dict[tuple[str, Key], list[list[Any]]] = {}
     sums = "exponent, sum(total), sum(size), max(most)"
@@ -261,13 +262,7 @@ def _sums(
         yield model, key, int(sum(row[2] for row in rows)), total / (1 << 53 - _SMALLEST), max(row[3] for row in rows)
 
 
-def _measure(
-    database: duckdb.DuckDBPyConnection,
-    source: str,
-    kind: str,
-    dimensions: Sequence[str],
-    found: dict[str, ModelSummary],
-) -> None:
+def _measure(database: Database, source: str, kind: str, dimensions: Sequence[str], found: Models) -> None:
     """Adds sums, maxima and quantiles of the column `value` of a query."""
     _bin(database, source, dimensions)
     for model, key, count, total, most in _sums(database, kind, dimensions):
@@ -305,7 +300,7 @@ def _measure(
                 found[model].figures[key].histogram.append((most, size))
 
 
-def _worst(database: duckdb.DuckDBPyConnection, kind: str, model: str) -> list[dict[str, Any]]:
+def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
     """The rows where most leaks, each position once, worst first."""
     best: dict[str, dict[str, Any]] = {}
     most = WORST
