@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,7 +21,7 @@ import uvicorn
 
 import movemask
 from movemask.api.app import create_app
-from movemask.api.connections import Connection
+from movemask.api.connections import Connection, ConnectionTracker
 from movemask.settings import Settings, shipped_models
 
 PACKAGE = str(Path(movemask.__file__).parent) + "/"
@@ -71,8 +72,9 @@ def traced(models: Path) -> Counter[str]:
 
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         database = f"sqlite:///{folder}/audit.db"
-        app = create_app(Settings.read(database_url=database, models_dir=models, models_poll_seconds=0, threads=1))
-        server = uvicorn.Server(uvicorn.Config(app, http=Traced, log_config=None, access_log=False))
+        settings = Settings.read(database_url=database, models_dir=models, models_poll_seconds=0, threads=1)
+        http: Any = partial(Traced, tracker=ConnectionTracker(settings))
+        server = uvicorn.Server(uvicorn.Config(create_app(settings), http=http, log_config=None, access_log=False))
 
         def run() -> None:
             sys.setprofile(calls)

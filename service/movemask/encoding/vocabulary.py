@@ -161,7 +161,7 @@ class Vocabulary:
                 f"chess960: the vocabulary {self.name} writes castling as the king's two squares; it has no Chess960"
             )
         try:
-            for move in position.board.generate_legal_moves():
+            for move in moves_of(legal_moves([position.board]).codes):
                 self.slot(move, position.board)
         except MoveOutsideVocabulary as error:
             return error

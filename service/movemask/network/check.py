@@ -12,7 +12,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
+from movemask.board.position import Position, board_of
 from movemask.errors import ContractError, ModelError
 from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_tensors
 from movemask.numeric.ragged import Index
@@ -94,7 +94,7 @@ def _mirror(model: Model) -> str:
         _, slots = model.vocabulary.legal_slots(probe)
         _, mirrored_slots = model.vocabulary.legal_slots(mirrored)
         same = slots.tolist() == mirrored_slots.tolist()
-        if same != model.vocabulary.mirrored and probe.board.legal_moves.count():
+        if same != model.vocabulary.mirrored and len(slots):
             raise ContractError(f"{probe.fen!r} and its mirror image do not fill the slots that the vocabulary says")
     return "White's and Black's slots of mirrored positions " + (
         "are the same" if model.vocabulary.mirrored else "are different, as the vocabulary says"
@@ -157,7 +157,7 @@ def _value(model: Model) -> str:
 
 def _score(model: Model, fens: Sequence[str], *, mirror: bool = False) -> float:
     """Mean expected score of the side to move."""
-    boards = [chess.Board(fen) for fen in fens]
+    boards = [board_of(fen) for fen in fens]
     batch = _batch(model, [Position(board.mirror() if mirror else board) for board in boards])
     return float(expected_score(model.evaluate(batch)).mean())
 
