@@ -65,8 +65,8 @@ class SecurityHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = list(message.get("headers", ()))
-                names = {name.lower() for name, _ in given}
-                message["headers"] = [*given, *(pair for pair in extra if pair[0] not in names)]
+                names = {name for name, _ in given}
+                message["headers"] = given + [pair for pair in extra if pair[0] not in names]
             await send(message)
 
         if not self._any_host and scope["path"] not in _PROBES:

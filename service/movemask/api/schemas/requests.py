@@ -109,19 +109,16 @@ Ratings = Annotated[EloIn, _OneNumber()]
 MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
 PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
 
-_MODEL = Field(
-    None, description="Name of a model in `/v1/models`; the default model if left out.", examples=["maia-1500"]
-)
+_MODEL = Field(None, description="Name of a model in `/v1/models`; the default model if left out.")
 _ELO = Field(
     None,
     description="Ratings in Elo points, as an object or as one number for both players; the network's default if left "
     "out. Networks without ratings ignore them, and say so in `ignored`.",
-    examples=[{"self": 1500, "opponent": 1600}, 1500],
 )
+# Defaults are empty tuples: pydantic would copy a list for every position.
 _INCLUDE: Any = Field(
-    [], description="What to add to the answer: `san`, `logit` of each move, `statistics` of the distribution.",
-    examples=[["san", "statistics"]],
-)  # fmt: skip
+    (), description="What to add to the answer: `san`, `logit` of each move, `statistics` of the distribution."
+)
 _CHESS960 = "Read the FEN, and write castling (king takes rook), as Chess960."
 
 
@@ -155,7 +152,7 @@ class PositionIn(RuleIn):
         None, description="`startpos` is the start position."
     )
     moves: Moves = Field(
-        [],
+        (),
         description="In UCI or SAN, from `fen`; without it, from the start position. The answer's `notation` says "
         "which was read.",
     )
@@ -288,7 +285,7 @@ class SweepIn(PositionIn):
     )
     include: Annotated[
         list[Literal["san", "statistics"]], Field(fail_fast=True), counted("include", "items", lambda _: 16)
-    ] = Field([], description="What to add to the answer.")
+    ] = Field((), description="What to add to the answer.")
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -324,7 +321,7 @@ class AuditIn(BaseModel):
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None, description="`startpos` is the start position."
     )
-    moves: Moves = Field([], description="UCI or SAN, played from `fen`; without it, from the start position.")
+    moves: Moves = Field((), description="UCI or SAN, played from `fen`; without it, from the start position.")
     chess960: bool = Field(False, description="Read the FEN as Chess960.")
     vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
     logits: Annotated[list[Number] | None, _counted("logits")] = Field(
