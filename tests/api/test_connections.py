@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from uvicorn.server import ServerState
 from movemask.api.connections import MAX_HEADERS, MAX_PIPELINED, Connection, ConnectionTracker
 from movemask.api.server import listen
 from movemask.settings import Settings
+from tests.networks import write_fake
+from tests.processes import served
 
 
 async def nothing(scope: object, receive: object, send: object) -> None:
@@ -415,3 +418,16 @@ def test_the_work_of_a_client_that_has_gone_is_ended() -> None:
             await asyncio.wait_for(ended.wait(), 10)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
+def test_a_client_that_waits_to_send_a_body_that_is_refused_is_told_that_the_connection_ends(
+    tmp_path: Path, path: str, length: int
+) -> None:
+    write_fake(tmp_path)
+    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    with served(tmp_path) as (_, port), socket.create_connection(("127.0.0.1", port), 20) as client:
+        client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))
+    assert b"connection: close" in answer

@@ -115,9 +115,11 @@ _ELO = Field(
     description="Ratings in Elo points, as an object or as one number for both players; the network's default if left "
     "out. Networks without ratings ignore them, and say so in `ignored`.",
 )
-# Defaults are empty tuples: pydantic would copy a list for every position.
+#: The default of lists: an empty list would be copied for every position.
+_EMPTY: Any = ()
+
 _INCLUDE: Any = Field(
-    (), description="What to add to the answer: `san`, `logit` of each move, `statistics` of the distribution."
+    _EMPTY, description="What to add to the answer: `san`, `logit` of each move, `statistics` of the distribution."
 )
 _CHESS960 = "Read the FEN, and write castling (king takes rook), as Chess960."
 
@@ -152,7 +154,7 @@ class PositionIn(RuleIn):
         None, description="`startpos` is the start position."
     )
     moves: Moves = Field(
-        (),
+        _EMPTY,
         description="In UCI or SAN, from `fen`; without it, from the start position. The answer's `notation` says "
         "which was read.",
     )
@@ -285,7 +287,7 @@ class SweepIn(PositionIn):
     )
     include: Annotated[
         list[Literal["san", "statistics"]], Field(fail_fast=True), counted("include", "items", lambda _: 16)
-    ] = Field((), description="What to add to the answer.")
+    ] = Field(_EMPTY, description="What to add to the answer.")
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -321,7 +323,7 @@ class AuditIn(BaseModel):
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None, description="`startpos` is the start position."
     )
-    moves: Moves = Field((), description="UCI or SAN, played from `fen`; without it, from the start position.")
+    moves: Moves = Field(_EMPTY, description="UCI or SAN, played from `fen`; without it, from the start position.")
     chess960: bool = Field(False, description="Read the FEN as Chess960.")
     vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
     logits: Annotated[list[Number] | None, _counted("logits")] = Field(
