@@ -23,14 +23,10 @@ from movemask.network.onnx import OnnxSession
 from movemask.network.registry import open_model
 from movemask.numeric.ragged import Float
 from movemask.quantisation import positions, run
-from movemask.quantisation.equalisation import equalise
-from movemask.quantisation.judgement import Judge
-from movemask.quantisation.network import Network
-from movemask.quantisation.observation import seen
-from movemask.quantisation.processor import FULL, REDUCED, weights_for
-from movemask.quantisation.rounding import Moments, Rounded, rounded
-from movemask.quantisation.timing import BATCH, speed
-from movemask.quantisation.writing import Writer
+from movemask.quantisation.comparison import BATCH, Comparison, speed
+from movemask.quantisation.network import LayeredNetwork, Moments, calibration_stats
+from movemask.quantisation.run import FULL, REDUCED, weights_for
+from movemask.quantisation.writing import Rounded, Writer, rounded
 
 #: Positions that the steps are compared on.
 STEPS_BY = 2048
@@ -39,7 +35,7 @@ PAGE = Path(__file__).parent / "results" / "quantisation.md"
 
 def steps(model: Model, file: Path, known: positions.Sets) -> Iterator[list[str]]:
     """A row for each way: bits, the way, KL, flips, clear flips, largest change, speed."""
-    judge = Judge(model, known.search)
+    judge = Comparison(model, known.search)
     batches = run.batches_of(model, known.calibration)
     feeds = {name: array[:BATCH] for name, array in batches[0].items()}
     original = OnnxSession(file, 1)
@@ -57,19 +53,15 @@ def steps(model: Model, file: Path, known: positions.Sets) -> Iterator[list[str]
             unsigned = weights_for(bits).unsigned
             _plain(file, written, batches, bits, unsigned=unsigned)
             yield row(bits, "onnxruntime's static quantiser, convolutions and products")
-            network = Network(file, model.contract.outputs.logits, batches[0])
-            found = seen(network, batches)
+            network = LayeredNetwork(file, model.contract.outputs.logits, batches[0])
+            found = calibration_stats(network, batches)
             for way, rounding in (("planes exact, residual stream in float", _nearest), ("+ weights rounded", rounded)):
                 _write(network, found, batches, bits, rounding, written, unsigned=unsigned)
                 yield row(bits, way)
-            equalise(network, batches)
-            found = seen(network, batches)
-            _write(network, found, batches, bits, rounded, written, unsigned=unsigned)
-            yield row(bits, "+ channels equalised")
 
 
 def _write(
-    network: Network, found: Any, batches: Any, bits: int, rounding: Any, written: Path, *, unsigned: bool
+    network: LayeredNetwork, found: Any, batches: Any, bits: int, rounding: Any, written: Path, *, unsigned: bool
 ) -> None:
     roundings = {
         layer.name: rounding(

@@ -26,7 +26,7 @@ from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.network.contract import Contract, read_contract
-from movemask.quantisation.judgement import Limits
+from movemask.quantisation.comparison import Limits
 from movemask.quantisation.positions import CALIBRATION, JUDGED, SEARCH
 from movemask.settings import PREFIX, Settings, shipped_models
 from movemask.uci.options import Options

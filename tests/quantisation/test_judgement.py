@@ -16,9 +16,9 @@ from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
 from movemask.network.model import Model
 from movemask.quantisation import positions
-from movemask.quantisation.judgement import Judge, Judgement, Limits
+from movemask.quantisation.comparison import Comparison, Judgement, Limits
 from movemask.quantisation.positions import Known, sets
-from movemask.quantisation.processor import weights_for
+from movemask.quantisation.run import weights_for
 from tests.networks import FixedSession, contract, fake_model, fixed_model
 
 #: Two legal moves each, all different.
@@ -44,7 +44,7 @@ def test_every_figure_is_what_its_name_says() -> None:
         Known(Position.read(fen), None, {}),
     ]
     model = fixed_model(before)
-    found = Judge(model, known).judged(FixedSession(contract(), after))
+    found = Comparison(model, known).judged(FixedSession(contract(), after))
 
     def policy(logits: NDArray[np.float32], legal: NDArray[np.intp]) -> NDArray[np.float64]:
         weights = np.exp(logits[legal].astype(np.float64))
@@ -83,7 +83,7 @@ def test_the_error_of_a_lost_accuracy_is_that_of_paired_differences() -> None:
         before[place[0]] = 1.0
         flipped[place] = [0.0, 1.0] if number == 0 else [1.0, 0.0]
         known.append(Known(Position.read(fen), None, {moves[0]: 1}))
-    found = Judge(fixed_model(before), known).judged(FixedSession(contract(), flipped))
+    found = Comparison(fixed_model(before), known).judged(FixedSession(contract(), flipped))
     assert found.accuracy_before == 1
     assert found.accuracy_after == pytest.approx(2 / 3)
     assert found.accuracy_error == pytest.approx(np.std([-1, 0, 0]) / np.sqrt(3))
@@ -92,7 +92,7 @@ def test_the_error_of_a_lost_accuracy_is_that_of_paired_differences() -> None:
 def test_the_same_network_is_within_all_limits() -> None:
     model = fake_model()
     known = [Known(Position.read(), None, {chess.Move.from_uci("e2e4"): 1})]
-    found = Judge(model, known).judged(model.session)
+    found = Comparison(model, known).judged(model.session)
     assert (found.kl, found.flips, found.largest) == (0, 0, 0)
     assert found.accuracy_before == found.accuracy_after
     assert found.excess(Limits()) == ()
@@ -113,7 +113,7 @@ def test_each_limit_is_kept_and_no_other_figure_is_one(past: dict[str, float]) -
 
 def test_moves_that_nobody_is_known_to_have_played_are_no_accuracy() -> None:
     model = fake_model()
-    found = Judge(model, [Known(Position.read(), None, {})]).judged(model.session)
+    found = Comparison(model, [Known(Position.read(), None, {})]).judged(model.session)
     assert found.accuracy_before is None
     assert found.excess(Limits()) == ()
 

@@ -19,15 +19,11 @@ from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import load_entry, open_model
 from movemask.quantisation import positions, run
-from movemask.quantisation.equalisation import equalise
-from movemask.quantisation.judgement import Judge, Limits
-from movemask.quantisation.network import Network
-from movemask.quantisation.observation import seen
+from movemask.quantisation.comparison import Comparison, Limits, selected
+from movemask.quantisation.network import LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import Sets, sets
-from movemask.quantisation.processor import weights_for
-from movemask.quantisation.rounding import rounded
-from movemask.quantisation.search import chosen
-from movemask.quantisation.writing import Writer
+from movemask.quantisation.run import weights_for
+from movemask.quantisation.writing import Writer, rounded
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.weight_files import Made
@@ -103,10 +99,13 @@ def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was
     assert (card["from"], card["from_digest"]) == ("small", entry.digest)
     assert second.card["original"] == first.card
     assert card["weight_bits"] == 8
-    assert card["judged"]["positions"] == 256
+    assert card["judged"]["positions"] == card["judged_bare"]["positions"] == 256
+    assert card["judged"] != card["judged_bare"]
     assert card["calibrated_on"] == 128
     assert card["limits"] == {"kl": 0.005, "flips": 0.05, "clear_flips": 0.005, "accuracy": 0.003}
-    shown = dict(re.findall(r"^(.*?)  +(\d\S*)", result.output, re.M))
+    with_history, bare = result.output.split("from bare FENs, without history")
+    assert f"{card['judged_bare']['kl']:.4f}" in bare
+    shown = dict(re.findall(r"^(.*?)  +(\d\S*)", with_history, re.M))
     assert float(shown["mean KL from the original, nats"]) == pytest.approx(card["judged"]["kl"], abs=6e-5)
     assert float(shown["largest change of a probability"]) == pytest.approx(card["judged"]["largest"], abs=6e-4)
     assert "human-move accuracy" in shown
@@ -126,13 +125,14 @@ def test_past_the_limits_nothing_is_written_unless_forced(folder: Path) -> None:
     asked = ("small", "--models-dir", folder, "--all-layers", "--as", "mine")
     result = quantize(*asked)
     assert result.exit_code == 1
-    assert re.search(r"^Error: mine is refused: mean KL \d+\.\d+, limit 0\.005; top-move flips", result.output, re.M)
+    assert re.search(r"^Error: mine is refused: .*top-move flips \d+\.\d+%, limit 5\.00%; ", result.output, re.M)
+    assert "; from bare FENs: top-move flips " in result.output
     assert result.output.rstrip().endswith("--force keeps it")
     assert contents(folder) == before
     result = quantize(*asked, "--force")
     assert result.exit_code == 0
-    assert "kept past the limits: mean KL " in result.output
-    assert read_contract(folder / "mine.toml").card["quantised"]["exceeded"][0].startswith("mean KL")
+    assert "kept past the limits: top-move flips " in result.output
+    assert read_contract(folder / "mine.toml").card["quantised"]["exceeded"][-1].startswith("from bare FENs: ")
     taken = quantize(*asked, "--force")
     assert taken.exit_code == 1
     assert "mine.onnx is there already: --replace, or another --as" in taken.output
@@ -182,37 +182,16 @@ def test_a_shipped_network_is_quantised_into_the_users_own_folder(own_models: Pa
         shutil.rmtree(own_models, ignore_errors=True)
 
 
-def prepared(small: Model, original: Path, known: Sets) -> tuple[Network, list[dict[str, Array]]]:
+def prepared(small: Model, original: Path, known: Sets) -> tuple[LayeredNetwork, list[dict[str, Array]]]:
     batches = run.batches_of(small, known.calibration)
-    return Network(original / "small.onnx", small.contract.outputs.logits, batches[0]), batches
-
-
-def test_equalising_changes_no_answer_and_evens_out_channels(
-    small: Model, original: Path, known: Sets, tmp_path: Path
-) -> None:
-    network, batches = prepared(small, original, known)
-
-    def channels(name: str) -> Array:
-        (values,) = network.tensors(batches[:1], [name])
-        return np.asarray(np.abs(values[name]).max(axis=(0, 2, 3)))
-
-    inside = "/block0/conv1/relu"
-    before = channels(inside)
-    equalise(network, batches)
-    after = channels(inside)
-    assert np.median(after) / after.max() > np.median(before) / before.max()
-    onnx.save(network.model, str(tmp_path / "equal.onnx"))
-    names = [small.contract.outputs.logits, "/output/wdl"]
-    session = OnnxSession(tmp_path / "equal.onnx", 1)
-    for mine, theirs in zip(small.session.run(batches[0], names), session.run(batches[0], names), strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+    return LayeredNetwork(original / "small.onnx", small.contract.outputs.logits, batches[0]), batches
 
 
 def test_whole_numbers_stay_exact_and_the_residual_stream_stays_float(
     small: Model, original: Path, known: Sets, tmp_path: Path
 ) -> None:
     network, batches = prepared(small, original, known)
-    found = seen(network, batches)
+    found = calibration_stats(network, batches)
     assert found.whole == {"/input/planes"}
     roundings = {
         layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
@@ -241,7 +220,7 @@ def test_unsigned_weights_give_the_numbers_of_signed_ones(
 ) -> None:
     """With seven bits, which saturate nowhere: the two are the same arithmetic."""
     network, batches = prepared(small, original, known)
-    found = seen(network, batches)
+    found = calibration_stats(network, batches)
     roundings = {
         layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
         for layer in network.layers
@@ -255,15 +234,17 @@ def test_unsigned_weights_give_the_numbers_of_signed_ones(
 
 def test_layers_are_given_back_to_float_until_the_limits_hold(small: Model, original: Path, known: Sets) -> None:
     network, batches = prepared(small, original, known)
-    found = seen(network, batches)
+    found = calibration_stats(network, batches)
     roundings = {
         layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 7)
         for layer in network.layers
     }
-    writer, judge, told = Writer(network, found, roundings, batches[0]), Judge(small, known.search), list[str]()
+    writer, judge, told = Writer(network, found, roundings, batches[0]), Comparison(small, known.search), list[str]()
 
     def choice(kl: float) -> tuple[int, int]:
-        result = chosen(network.layers, network.multiplications, writer, judge, judge, Limits(kl, 1, 1, 1), told.append)
+        result = selected(
+            network.layers, network.multiplications, writer, judge, judge, Limits(kl, 1, 1, 1), told.append
+        )
         names = [layer.name for layer in (*result.integers, *result.floats)]
         assert sorted(names) == sorted(layer.name for layer in network.layers)
         return len(result.integers), len(result.floats)
@@ -298,10 +279,9 @@ def test_products_of_matrices_are_layers_too(tmp_path: Path) -> None:
     graph = helper.make_graph(nodes, "g", [x], outputs, constants)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "d.onnx")
     batches = [{"x": rng.normal(size=(64, 64)).astype(np.float32)} for _ in range(8)]
-    network = Network(tmp_path / "d.onnx", "logits", batches[0])
+    network = LayeredNetwork(tmp_path / "d.onnx", "logits", batches[0])
     assert [layer.name for layer in network.layers] == ["first", "second", "third"]
-    equalise(network, batches)
-    found = seen(network, batches)
+    found = calibration_stats(network, batches)
     roundings = {
         layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
         for layer in network.layers

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.network.onnx import OnnxSession
-from movemask.quantisation.network import Network
-from movemask.quantisation.rounding import Moments, Rounded, rounded
+from movemask.quantisation.network import LayeredNetwork, Moments
+from movemask.quantisation.writing import Rounded, rounded
 
 Numbers = NDArray[np.float64]
 
@@ -124,7 +124,7 @@ def test_a_convolutions_inputs_times_its_weights_are_onnxruntimes_outputs(
 ) -> None:
     convolution(tmp_path / "c.onnx", shape, **attributes)
     x = np.random.default_rng(8).normal(size=(2, shape[1], 9, 8)).astype(np.float32)
-    network = Network(tmp_path / "c.onnx", "y", {"x": x})
+    network = LayeredNetwork(tmp_path / "c.onnx", "y", {"x": x})
     (layer,) = network.layers
     (expected,) = OnnxSession(tmp_path / "c.onnx", 1).run({"x": x}, ["y"])
     weights = network.constants[layer.weight]

@@ -160,9 +160,8 @@ def quantize_model(
     """
     require("import", "movemask models quantize")
     from movemask.cli.quantisation_text import quantisation_table
-    from movemask.quantisation import card, positions, run
-    from movemask.quantisation.judgement import Limits
-    from movemask.quantisation.processor import weights_for
+    from movemask.quantisation import positions, run
+    from movemask.quantisation.comparison import Limits
     from movemask.tasks import installation
 
     folder = own_models_dir(models_dir)
@@ -173,7 +172,7 @@ def quantize_model(
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")
     model = Registry({name: load_entry(contracts[name], 1)}, name).get(name)
     file = network_file(contracts[name], model.contract)
-    limits, weights = Limits(), weights_for(int(bits) if bits else None)
+    limits, weights = Limits(), run.weights_for(int(bits) if bits else None)
     click.echo(weights.reason)
     known = positions.sets(model, files)
     for why, times in known.skipped.reasons.items():
@@ -185,7 +184,7 @@ def quantize_model(
     excess = result.excess(limits)
     if excess and not force:
         raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
-    table = card.contract_of(contracts[name], model.digest, result, known, weights, limits)
+    table = run.contract_of(contracts[name], model.digest, result, known, weights, limits)
     entry = installation.install(folder, target, result.onnx, table, replace, "--as")
     _show_installed(installation.Installed(entry, tuple(f"kept past the limits: {one}" for one in excess)), models_dir)
 

@@ -1,4 +1,4 @@
-"""An ONNX network's layers that can be 8-bit integers, and what goes through them."""
+"""An ONNX network's layers that can be 8-bit integers, and what calibration sees go through them."""
 
 from __future__ import annotations
 
@@ -56,11 +56,6 @@ class Layer:
         """The axis of the weights that the outputs are counted along."""
         return 0 if self.rows_first else 1
 
-    @property
-    def channel_axis(self) -> int:
-        """The axis of channels of what it reads and writes."""
-        return 1 if self.node.op_type == "Conv" else -1
-
     def matrix(self, weights: Array) -> NDArray[np.float64]:
         """The weights as `[M, K]`, a row for each output."""
         flat = weights.reshape(len(weights), -1) if self.rows_first else weights.T
@@ -86,7 +81,7 @@ class Layer:
         )
 
 
-class Network:
+class LayeredNetwork:
     """A float network, prepared for quantising, with its layers on the way to the logits.
 
     Layers with a small share of the multiplications are left out; `feeds` is a batch to count them by.
@@ -109,7 +104,6 @@ class Network:
         for number, node in enumerate(graph.node):
             node.name = node.name or f"{node.op_type}_{number}"
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-        self._tensors = {tensor.name: tensor for tensor in graph.initializer}
         self._uses = Counter(name for node in graph.node for name in node.input)
         self.inputs = [info.name for info in graph.input if info.name not in self.constants]
         layers = [layer for node in _leading_to(graph, logits) if (layer := self._layer(node)) is not None]
@@ -118,30 +112,6 @@ class Network:
         self.multiplications = self._counted(layers, feeds)
         total = sum(self.multiplications.values())
         self.layers = [layer for layer in layers if self.multiplications[layer.name] >= LEAST_SHARE * total]
-
-    def scale_outputs(self, layer: Layer, factors: Float) -> None:
-        """Multiplies what a layer writes by factors `[M]`."""
-        shape = self.shape(layer)
-        weights = layer.matrix(self.constants[layer.weight]) * factors[:, None]
-        self._set(layer.weight, layer.tensor(weights, shape))
-        if layer.bias is not None:
-            self._set(layer.bias, self.constants[layer.bias] * factors)
-
-    def scale_inputs(self, layer: Layer, factors: Float) -> None:
-        """Makes a layer multiply the channels that it reads by factors `[C]`."""
-        weights = layer.matrix(self.constants[layer.weight])
-        columns = np.repeat(factors, weights.shape[1] // len(factors))
-        self._set(layer.weight, layer.tensor(weights * columns, self.shape(layer)))
-
-    def add_constant(self, name: str, values: NDArray[np.floating]) -> None:
-        """Adds a float32 constant."""
-        self.constants[name] = values.astype(np.float32)
-        self.model.graph.initializer.append(numpy_helper.from_array(self.constants[name], name))
-        self._tensors[name] = self.model.graph.initializer[-1]
-
-    def _set(self, name: str, values: NDArray[np.floating]) -> None:
-        self.constants[name] = values.astype(np.float32)
-        self._tensors[name].CopyFrom(numpy_helper.from_array(self.constants[name], name))
 
     def _counted(self, layers: Sequence[Layer], feeds: Mapping[str, Array]) -> dict[str, int]:
         """Each layer's multiplications for one position."""
@@ -226,3 +196,65 @@ def _leading_to(graph: onnx.GraphProto, output: str) -> list[onnx.NodeProto]:
 
 def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+class Moments:
+    """Mean `[K]` and covariance `[K, K]` of a layer's inputs, added up from parts.
+
+    Not `centred`, for a layer without a bias to correct: the mean is 0 and the covariance is about 0.
+    """
+
+    def __init__(self, size: int, *, centred: bool = True) -> None:
+        self._count, self._centred = 0, centred
+        self._sum = np.zeros(size)
+        self._products = np.zeros((size, size))
+
+    def add(self, rows: NDArray[np.float32]) -> None:
+        """Adds inputs `[n, K]`."""
+        self._count += len(rows)
+        self._sum += rows.sum(axis=0, dtype=np.float64)
+        self._products += rows.T @ rows
+
+    @property
+    def mean(self) -> Float:
+        return self._sum / self._count if self._centred else np.zeros_like(self._sum)
+
+    @property
+    def covariance(self) -> Float:
+        return np.asarray(self._products / self._count - np.outer(self.mean, self.mean))
+
+
+@dataclass(frozen=True)
+class CalibrationStats:
+    """What calibration saw.
+
+    moments : of each layer's inputs
+    ranges : the lowest and the highest value of each tensor, and 0
+    whole : the tensors of whole numbers from 0 to 255
+    """
+
+    moments: Mapping[str, Moments]
+    ranges: Mapping[str, tuple[float, float]]
+    whole: frozenset[str]
+
+
+def calibration_stats(network: LayeredNetwork, batches: Iterable[Mapping[str, Array]]) -> CalibrationStats:
+    """What a network's layers see in batches of inputs."""
+    after = activated(network.model.graph)
+    layers = network.layers
+    names = {layer.input for layer in layers} | {after.get(layer.output, layer.output) for layer in layers}
+    moments = {
+        layer.name: Moments(layer.matrix(network.constants[layer.weight]).shape[1], centred=layer.bias is not None)
+        for layer in layers
+    }
+    ranges: dict[str, tuple[float, float]] = {}
+    whole = set(names)
+    for values in network.tensors(batches, sorted(names)):
+        for name, value in values.items():
+            low, high = ranges.get(name, (0.0, 0.0))
+            ranges[name] = (min(low, float(value.min())), max(high, float(value.max())))
+            if name in whole and not ((value == np.round(value)) & (value >= 0) & (value <= 255)).all():
+                whole.discard(name)
+        for layer in layers:
+            moments[layer.name].add(layer.inputs(values[layer.input], network.shape(layer)))
+    return CalibrationStats(moments, ranges, frozenset(whole))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -41,6 +41,11 @@ class Known:
     position: Position
     elo: Elo | None
     played: Mapping[chess.Move, int]
+
+    @property
+    def bare(self) -> Known:
+        """The same without the game that led to it."""
+        return replace(self, position=Position(self.position.board.copy(stack=False)))
 
     @property
     def key(self) -> str:

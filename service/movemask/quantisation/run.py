@@ -1,24 +1,80 @@
-"""A network → the same as 8-bit integers, judged: the story of `movemask models quantize`."""
+"""A network → the same as 8-bit integers, judged, with its card: the story of `movemask models quantize`."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from movemask.errors import ContractError
 from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
-from movemask.quantisation.equalisation import equalise
-from movemask.quantisation.judgement import Judge, Judgement, Limits
-from movemask.quantisation.network import Network
-from movemask.quantisation.observation import seen
+from movemask.quantisation.comparison import (
+    BATCH,
+    Comparison,
+    Judgement,
+    Limits,
+    Progress,
+    Selection,
+    Speed,
+    selected,
+    speed,
+)
+from movemask.quantisation.network import LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import RANKING, Known, Sets
-from movemask.quantisation.processor import FULL, REDUCED, Weights
-from movemask.quantisation.rounding import rounded
-from movemask.quantisation.search import Choice, Progress, chosen
-from movemask.quantisation.timing import BATCH, Speed, speed
-from movemask.quantisation.writing import Writer
+from movemask.quantisation.writing import Writer, rounded
+
+#: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate where weights use all 8 bits; so onnxruntime advises
+#: 7 bits without VNNI (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html). Arm's dot
+#: product adds in 32 bits, as VNNI does.
+CPUINFO = Path("/proc/cpuinfo")
+FULL, REDUCED = 8, 7  # bits of a weight
+_WORDS = {FULL: "eight", REDUCED: "seven"}
+_EXACT = {"avx512_vnni": "VNNI", "avx_vnni": "VNNI", "asimddp": "Arm's dot product"}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How weights are written: their bits, 7 or 8, whether they are unsigned, and why."""
+
+    bits: int
+    unsigned: bool
+    reason: str
+
+
+def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> Weights:
+    """The weights for this processor, or of so many bits."""
+    exact, found = _exact(cpuinfo)
+    if bits is None:
+        bits = FULL if exact else REDUCED
+        consequence = "" if exact else ", and signed products of eight bits saturate without it"
+        return Weights(bits, False, f"{_WORDS[bits]} bits: {found}{consequence}")
+    if bits == FULL and not exact:
+        return Weights(
+            FULL, True, f"eight bits, as asked: {found}, so the weights are unsigned: exact here, but slower"
+        )
+    return Weights(bits, False, f"{_WORDS[bits]} bits, as asked: {found}")
+
+
+def _exact(cpuinfo: Path) -> tuple[bool, str]:
+    """Whether products of eight bits are added without saturating, and what the kernel says of the processor."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False, f"{cpuinfo} cannot be read, so VNNI is not known of"
+    flags = next(
+        (line.split(":", 1)[1].split() for line in lines if line.lower().startswith(("flags", "features"))), []
+    )
+    for flag, name in _EXACT.items():
+        if flag in flags:
+            return True, f"this processor has {name} ({flag})"
+    return False, "this processor has no VNNI"
+
 
 #: Largest steps of a weight up and down, by bits.
 LARGEST = {FULL: 127, REDUCED: 64}
@@ -27,10 +83,14 @@ _BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """The network's bytes, and what was found: on positions it was neither calibrated on nor chosen by."""
+    """The network's bytes, and what was found: on positions it was neither calibrated on nor chosen by.
+
+    A network with history is judged twice: with the games that led to the positions, and from bare FENs.
+    """
 
     onnx: bytes
     judgement: Judgement
+    bare: Judgement | None
     speed: Speed
     integers: tuple[str, ...]
     floats: tuple[str, ...]
@@ -38,7 +98,8 @@ class Quantised:
 
     def excess(self, limits: Limits) -> tuple[str, ...]:
         """Why it is not worth keeping: the limits that are exceeded, or no gain."""
-        found = self.judgement.excess(limits)
+        bare = () if self.bare is None else self.bare.excess(limits)
+        found = (*self.judgement.excess(limits), *(f"from bare FENs: {one}" for one in bare))
         return found if self.speed.ratio > 1 else (*found, f"no faster: {self.speed.ratio:.2f} times the speed")
 
 
@@ -51,42 +112,105 @@ def quantised(
     Raises ContractError for a network that cannot be quantised, or another ModelError.
     """
     outputs = model.contract.outputs
-    batches = batches_of(model, known.calibration)
-    network = Network(file, outputs.logits, batches[0])
+    batches = batches_of(model, _both_ways(model, known.calibration))
+    network = LayeredNetwork(file, outputs.logits, batches[0])
     layers = network.layers
     progress(f"calibrating {len(layers)} layers on {len(known.calibration)} positions")
-    equalise(network, batches)
-    found = seen(network, batches)
+    stats = calibration_stats(network, batches)
     roundings = {}
     for layer in layers:
         progress(f"rounding {layer.name}")
         matrix = layer.matrix(network.constants[layer.weight])
-        roundings[layer.name] = rounded(matrix, found.moments[layer.name], LARGEST[weights.bits])
-    writer = Writer(network, found, roundings, batches[0], unsigned=weights.unsigned)
-    choice = Choice(tuple(layers), ())
+        roundings[layer.name] = rounded(matrix, stats.moments[layer.name], LARGEST[weights.bits])
+    writer = Writer(network, stats, roundings, batches[0], unsigned=weights.unsigned)
+    selection = Selection(tuple(layers), ())
     if limits is not None:
-        judge, ranking = Judge(model, known.search), Judge(model, known.search[:RANKING])
-        choice = chosen(layers, network.multiplications, writer, judge, ranking, limits, progress)
+        search = _both_ways(model, known.search)
+        comparison, ranking = Comparison(model, search), Comparison(model, search[:RANKING])
+        selection = selected(layers, network.multiplications, writer, comparison, ranking, limits, progress)
     progress(f"judging on {len(known.judged)} other positions")
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "quantised.onnx"
-        writer.write(choice.integers, written)
+        writer.write(selection.integers, written)
         session = OnnxSession(written, 1)
-        judgement = Judge(model, known.judged).judged(session)
+        judgement = Comparison(model, known.judged).judged(session)
+        bare = None
+        if model.contract.takes_history:
+            bare = Comparison(model, [one.bare for one in known.judged]).judged(session)
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
         fast = speed(OnnxSession(file, 1), session, batches_of(model, known.judged[:BATCH])[0], names)
         content = written.read_bytes()
     return Quantised(
         content,
         judgement,
+        bare,
         fast,
-        tuple(layer.name for layer in choice.integers),
-        tuple(layer.name for layer in choice.floats),
+        tuple(layer.name for layer in selection.integers),
+        tuple(layer.name for layer in selection.floats),
         len(known.calibration),
     )
+
+
+def _both_ways(model: Model, known: Sequence[Known]) -> list[Known]:
+    """The positions, of which a network with history gets every second one as a bare FEN."""
+    return [one.bare if place % 2 and model.contract.takes_history else one for place, one in enumerate(known)]
 
 
 def batches_of(model: Model, known: Sequence[Known]) -> list[dict[str, Array]]:
     """A model's inputs for positions, in batches."""
     parts = (known[start : start + _BATCH] for start in range(0, len(known), _BATCH))
     return [model.feeds(model.whole_batch([one.position for one in part], [one.elo for one in part])) for part in parts]
+
+
+_DIGITS = 4  # significant, of figures in the card
+
+
+def contract_of(
+    original: Path, digest: str, result: Quantised, known: Sets, weights: Weights, limits: Limits
+) -> dict[str, Any]:
+    """The original's contract with a card of the quantised network; the original's own card is `card.original`."""
+    try:
+        table = tomlkit.parse(original.read_text(encoding="utf-8")).unwrap()
+    except (OSError, TOMLKitError) as error:
+        raise ContractError(f"{original}: cannot be read: {error}") from None
+    table.pop("network", None)
+    card = table.pop("card", {})
+    new: dict[str, Any] = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize"}
+    if "licence" in card:
+        new["licence"] = card["licence"]
+    new["quantised"] = _figures(result, known, weights, limits) | {"from": original.stem, "from_digest": digest}
+    if card:
+        new["original"] = card
+    return {**table, "card": new}
+
+
+def _figures(result: Quantised, known: Sets, weights: Weights, limits: Limits) -> dict[str, Any]:
+    judged = {"judged": result.judgement} | ({} if result.bare is None else {"judged_bare": result.bare})
+    return {
+        "weights": weights.reason,
+        "weight_bits": weights.bits,
+        "layers": list(result.integers),
+        "float_layers": list(result.floats),
+        "positions_from": known.source,
+        "calibrated_on": result.calibrated,
+        **{
+            name: _rounded({field.name: getattr(one, field.name) for field in fields(one)})
+            for name, one in judged.items()
+        },
+        "limits": {field.name: getattr(limits, field.name) for field in fields(limits)},
+        "exceeded": list(result.excess(limits)),
+        "speed": {
+            **_rounded({"microseconds_before": result.speed.before, "microseconds_after": result.speed.after}),
+            "ratio": round(result.speed.ratio, 2),  # as the command prints it
+            "what": f"a position, batch of {BATCH}, one thread, both networks in turn",
+        },
+    }
+
+
+def _rounded(figures: Mapping[str, float | None]) -> dict[str, float]:
+    """The figures that there are."""
+    return {
+        name: value if isinstance(value, int) else float(f"{value:.{_DIGITS}g}")
+        for name, value in figures.items()
+        if value is not None
+    }

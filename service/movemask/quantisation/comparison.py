@@ -1,22 +1,32 @@
-"""How far a quantised network is from its original, on positions of which the original's answers are kept."""
+"""How far a quantised network is from its original, and which layers may be integers within the limits.
+
+The original's answers are kept. All layers become integers, less those that must be given back to stay within the
+limits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.moves import code_of
 from movemask.network.check import expected_score
-from movemask.network.model import Batch, Model, Outputs, Session
+from movemask.network.model import Array, Batch, Model, Outputs, Session
+from movemask.network.onnx import OnnxSession
 from movemask.numeric.distributions import kl_divergence
 from movemask.numeric.ragged import Float, padded, row_max
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import evaluate
 from movemask.policy import Normalisation
+from movemask.quantisation.network import Layer
 from movemask.quantisation.positions import Known
+from movemask.quantisation.writing import Writer
 
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
 CLEAR_LEAD = 0.1
@@ -90,7 +100,7 @@ class _Answers:
     score: NDArray[np.float64] | None
 
 
-class Judge:
+class Comparison:
     """Compares sessions with a model, whose own answers to the positions are computed once."""
 
     def __init__(self, model: Model, known: Sequence[Known]) -> None:
@@ -171,3 +181,95 @@ class Judge:
 
 def _standard_error(differences: Float) -> float:
     return float(differences.std() / np.sqrt(len(differences)))
+
+
+BATCH = 32
+_WARM, _ROUNDS = 5, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median of the rounds' own."""
+
+    before: float
+    after: float
+    ratio: float
+
+
+def speed(original: Session, other: Session, feeds: Mapping[str, Array], outputs: list[str]) -> Speed:
+    """The speed of both, which run in turn so that whatever else the machine does slows both alike."""
+    times = np.empty((_WARM + _ROUNDS, 2))
+    for row in times:
+        for place, session in enumerate((original, other)):
+            started = time.perf_counter()
+            session.run(feeds, outputs)
+            row[place] = time.perf_counter() - started
+    kept = times[_WARM:]
+    before, after = np.median(kept, axis=0) / len(next(iter(feeds.values()))) * 1e6
+    return Speed(float(before), float(after), float(np.median(kept[:, 0] / kept[:, 1])))
+
+
+#: Share of the limits that the search keeps to: other positions, on which it is judged, give other figures.
+_MARGIN = 0.95
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The layers that become integers and those that stay in float, in the order in which they were given back."""
+
+    integers: tuple[Layer, ...]
+    floats: tuple[Layer, ...]
+
+
+def selected(
+    layers: Sequence[Layer],
+    multiplications: Mapping[str, int],
+    writer: Writer,
+    comparison: Comparison,
+    ranking: Comparison,
+    limits: Limits,
+    progress: Progress,
+) -> Selection:
+    """The selection with the most layers in integers that is within the limits on the comparison's positions.
+
+    Layers are given back in the order of what each alone costs in KL divergence, for each multiplication; `ranking`
+    finds that on fewer positions. One stays, even past the limits.
+    """
+    # Human accuracy is left to the judgement: on so few positions its noise is larger than its limit.
+    target = replace(
+        limits,
+        kl=_MARGIN * limits.kl,
+        flips=_MARGIN * limits.flips,
+        clear_flips=_MARGIN * limits.clear_flips,
+        accuracy=1.0,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "candidate.onnx"
+
+        def judged(integers: Sequence[Layer], by: Comparison = comparison) -> Judgement:
+            writer.write(integers, file)
+            return by.judged(OnnxSession(file, 1))
+
+        left, floats = list(layers), []
+        found = judged(left)
+        progress(f"all {len(left)} layers: {_line(found)}")
+        if not found.excess(target):
+            return Selection(tuple(left), ())
+        costs = {}
+        for layer in layers:
+            costs[layer.name] = judged([layer], ranking).kl / multiplications[layer.name]
+            progress(f"{layer.name} alone: KL {costs[layer.name] * multiplications[layer.name]:.5f}")
+        for layer in sorted(layers, key=lambda layer: -costs[layer.name])[:-1]:
+            left.remove(layer)
+            floats.append(layer)
+            found = judged(left)
+            progress(f"{layer.name} in float: {_line(found)}")
+            if not found.excess(target):
+                break
+    return Selection(tuple(left), tuple(floats))
+
+
+def _line(found: Judgement) -> str:
+    return f"KL {found.kl:.5f}, flips {found.flips:.2%}, {found.clear_flips:.2%} of clear first moves"
