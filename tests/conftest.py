@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 from fastapi.testclient import TestClient
 
@@ -21,6 +22,9 @@ from movemask.settings import Settings, user_models
 from tests.networks import write_fake
 from tests.postgres import Server, binaries, running
 from tests.processes import MARK, left_by
+
+hypothesis.settings.register_profile("movemask", deadline=None)  # no test fails for a busy machine
+hypothesis.settings.load_profile("movemask")
 
 #: Longest that a test waits for what was answered to be written.
 WRITTEN_SECONDS = 30

@@ -17,8 +17,7 @@ from movemask.board.boards import PHASES, phase_of
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.leakage.table import Audited, AuditTable
-from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.leakage.table import DIMENSIONS, Audited, AuditTable, groups
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from movemask.board.boards import Phase
 from movemask.errors import StoreError
 from movemask.leakage.causes import Cause
 from movemask.leakage.measure import Figure
-from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.leakage.table import DIMENSIONS, AuditTable, groups
 from movemask.store.cells import ALL
 from movemask.store.reader import Figures, Illegal, ModelFigures, Span
 from movemask.store.schema import VERSION
@@ -280,12 +281,23 @@ def test_a_single_position_is_given_back_whole(store: Store) -> None:
     assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
 
 
+def until_written(store: Store, table: AuditTable) -> None:
+    """Writes it, and again after a failure that may pass, as the recorder does: on a busy machine the others may have
+    SQLite's lock for five seconds."""
+    while True:
+        with suppress(StoreError):
+            return store.write(table)
+
+
 def write_many(url: str, name: str) -> None:
     store = Store(url, keep_seconds=1e12, keep_positions=10_000, keep_worst=100)
     for value in range(100):
-        write(store, [record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)])
+        until_written(
+            store, record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)
+        )
         if value % 40 == 0:
-            store.prune()
+            with suppress(StoreError):
+                store.prune()
     store.close()
 
 

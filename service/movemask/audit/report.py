@@ -19,7 +19,7 @@ from movemask.audit.samples import Skipped
 from movemask.audit.summary import SHOWN, ModelSummary, Threshold
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
-from movemask.leakage.traits import DIMENSIONS
+from movemask.leakage.table import DIMENSIONS
 from movemask.store.cells import CAUSE
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from movemask.audit.files import Folder, is_uri
 from movemask.errors import AuditError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
-from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.leakage.table import DIMENSIONS, groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Key
 
 if TYPE_CHECKING:

@@ -5,16 +5,47 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-from movemask.board.boards import Boards, Flags, phases_of
+from movemask.board.boards import Boards, Flags, Phase, phases_of
 from movemask.board.position import Position
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.explain import NAMED, Explained, explained
 from movemask.leakage.measure import HeavySlots, Measured
-from movemask.leakage.traits import elo_places, legal_moves_places
 from movemask.numeric.ragged import Float, Index, joined_indptr, restricted, row_lengths
+
+#: Dimensions that figures are grouped by, besides `cause` and `model`; a position is in one group of each.
+DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
+
+_MOVES_FROM = (1, 2, 5, 10, 20, 30, 40, 60)
+_ELO_FROM = (0, *range(1000, 2500, 200))
+
+
+@cache
+def groups(dimension: str) -> tuple[str, ...]:
+    """Every group of a dimension, in natural order."""
+    match dimension:
+        case "phase":
+            return tuple(phase.value for phase in Phase)
+        case "side":
+            return ("white", "black")
+        case "in_check":
+            return ("true", "false")
+        case "legal_moves":
+            return tuple(_band(start, _MOVES_FROM) for start in _MOVES_FROM)
+        case "elo":
+            return (*(_band(start, _ELO_FROM) for start in _ELO_FROM), "unknown")
+    raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+
+
+def _band(start: int, starts: tuple[int, ...]) -> str:
+    """The name of the band of whole numbers from `start` on, such as `10-19`; the last one is open."""
+    if start == starts[-1]:
+        return f"{start}+"
+    last = starts[starts.index(start) + 1] - 1
+    return str(start) if last == start else f"{start}-{last}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +86,10 @@ class LeakageColumns:
 
         elos : float64 `[B]`, the rating of the side to move; NaN where none is known
         """
-        return np.stack(
-            [self.phases, self.black, ~self.in_check, legal_moves_places(self.legal_moves), elo_places(elos)]
-        ).astype(np.intp)
+        moves = np.searchsorted(_MOVES_FROM, self.legal_moves, side="right") - 1
+        bands = np.searchsorted(_ELO_FROM, np.maximum(elos, 0.0), side="right") - 1
+        elo = np.where(np.isnan(elos), len(_ELO_FROM), bands)
+        return np.stack([self.phases, self.black, ~self.in_check, moves, elo]).astype(np.intp)
 
 
 def columns_of(

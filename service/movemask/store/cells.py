@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RAW
-from movemask.leakage.table import AuditTable
-from movemask.leakage.traits import DIMENSIONS, groups
+from movemask.leakage.table import DIMENSIONS, AuditTable, groups
 from movemask.numeric.ragged import Index
 
 #: The dimension with a single group, which holds every position.

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, SERVED, with_derived
 from movemask.leakage.measure import Figure
-from movemask.leakage.traits import groups
+from movemask.leakage.table import groups
 from movemask.store.cells import ALL, CAUSE, Cell, Cells
 from movemask.store.database import Database
 from movemask.store.schema import CELL, MODEL, POSITION, WORST
