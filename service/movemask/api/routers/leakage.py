@@ -5,7 +5,9 @@ Queries and JSON are done on the threads of `Readers`, never on the event loop o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Literal
 
@@ -15,9 +17,9 @@ from pydantic import BaseModel
 
 from movemask.api import problems
 from movemask.api.parameters import SpanParameters
-from movemask.api.positions_text import blocks, csv_lines, ndjson_lines
 from movemask.api.routes import Router
 from movemask.api.schemas.leakage import (
+    AuditedOut,
     BucketOut,
     GroupOut,
     HistoryOut,
@@ -31,11 +33,20 @@ from movemask.api.schemas.leakage import (
 )
 from movemask.api.services import AppServices, Services
 from movemask.errors import InvalidParameter, UnknownKind
-from movemask.leakage.kinds import RANKED, RAW, SERVED, UNNORMALISED
+from movemask.leakage.causes import Cause
+from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.store.cells import CAUSE
-from movemask.store.reader import Bucket, Kinds, ModelFigures, positions_of
+from movemask.store.reader import Bucket, Kinds, ModelFigures, StoredPosition, positions_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
+_PLAIN = (
+    *("time", "time_utc", "model", "digest", "trained_with_mask"),
+    *("fen", "chess960", "turn", "phase", "in_check", "legal_moves", "elo"),
+)
+
+#: The columns of the CSV.
+_COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
+
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
 ModelName = Annotated[
@@ -170,7 +181,7 @@ async def positions(
         return await _answer(services, PositionsOut, read)
     fresh = services.recorder.freshness()
     rows = islice(services.figures.all_positions(before=before, model=name, span=span), limit)
-    lines, media_type = (csv_lines(rows), _CSV) if chosen == "csv" else (ndjson_lines(rows), _NDJSON)
+    lines, media_type = (_csv_lines(rows), _CSV) if chosen == "csv" else (_ndjson_lines(rows), _NDJSON)
     headers = {
         "Movemask-As-Of": repr(fresh.as_of),
         "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
@@ -178,7 +189,7 @@ async def positions(
     }
     if request.method == "HEAD":  # reads nothing: the rows may be millions
         return Response(headers=headers, media_type=media_type)
-    return StreamingResponse(await services.readers.stream(blocks(lines)), headers=headers, media_type=media_type)
+    return StreamingResponse(await services.readers.stream(_blocks(lines)), headers=headers, media_type=media_type)
 
 
 def _cursor(text: str | None) -> int | None:
@@ -249,3 +260,33 @@ def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
 
 def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:
     return {name: KindOut(**cell.figures()) for name, cell in kinds.items()}
+
+
+def _ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
+    """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
+    for position in positions:
+        yield AuditedOut.model_validate(position).model_dump_json().encode() + b"\n"
+
+
+def _csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
+    """A header, then one line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
+    yield _line(_COLUMNS)
+    for position in positions:
+        plain = [rfc3339(position.time) if name == "time_utc" else getattr(position, name) for name in _PLAIN]
+        leaked = [position.figures[kind].leaked if kind in position.figures else None for kind in KINDS]
+        causes = [position.causes.get(cause.value) for cause in Cause]
+        illegal = " ".join(f"{move.uci}:{move.probability!r}:{move.cause or ''}" for move in position.illegal)
+        yield _line([*plain, *leaked, *causes, illegal])
+
+
+def _blocks(lines: Iterable[bytes], size: int = 500) -> Iterator[bytes]:
+    """Lines joined into blocks of `size`, since each block of a streamed response is a trip to another thread."""
+    remaining = iter(lines)
+    while block := b"".join(islice(remaining, size)):
+        yield block
+
+
+def _line(values: Iterable[object]) -> bytes:
+    out = io.StringIO()
+    csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in values)
+    return out.getvalue().encode()

@@ -120,7 +120,7 @@ class HistoryOut(BaseModel):
 
 
 class AuditedOut(BaseModel):
-    """An audited position. Fields that an older version did not store are null."""
+    """An audited position."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -133,8 +133,8 @@ class AuditedOut(BaseModel):
     )
     time: float = Field(description="When it was answered, in seconds since 1970.")
     turn: str = Field(description="Who is to move.")
-    phase: str | None = Field(description="`opening`, `middlegame` or `endgame`.")
-    in_check: bool | None = Field(description="Whether the side to move is in check.")
+    phase: str = Field(description="`opening`, `middlegame` or `endgame`.")
+    in_check: bool = Field(description="Whether the side to move is in check.")
     legal_moves: int = Field(description="Number of legal moves.")
     elo: float | None = Field(description="Rating of the side to move in Elo points, if one was given.")
     raw: float | None = Field(
