@@ -1,4 +1,4 @@
-"""Runs the trials and prints the rows of docs/reliability.md: `scripts/test-hostile [TRIAL…] [--times N]`."""
+"""Runs the trials and prints the rows of benchmarks/results/hostile.md: `scripts/test-hostile [TRIAL…] [--times N]`."""
 
 from __future__ import annotations
 

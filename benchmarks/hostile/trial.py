@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Trial:
-    """One row of docs/reliability.md."""
+    """One row of benchmarks/results/hostile.md."""
 
     done: str
     promised: str

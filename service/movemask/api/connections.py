@@ -33,6 +33,9 @@ _DISCARDED = 64 << 20
 
 _SWEEP_SECONDS = 0.5
 
+#: Seconds for which a connection without a request is kept when the service stops.
+_ON_ITS_WAY = 0.2
+
 #: Bytes a second that a client must read of an answer to count as reading.
 _READING = 1024
 
@@ -169,10 +172,13 @@ class Connection(HttpToolsProtocol):
             self.transport.write_eof()  # uvicorn's timer for connections that are kept closes it
 
     def shutdown(self) -> None:
-        """Ends the connection after the requests that have been read, as uvicorn asks when the service stops."""
+        """Ends the connection after the requests that have been read, as uvicorn asks when the service stops. One that
+        is on its way now is answered too."""
         if not self._stopping:
             self._stopping = True
-            self.loop.call_soon(self.loop.call_soon, self._end_when_idle)  # what has come by now is read before
+            if self.cycle is not None:
+                self.cycle.keep_alive = False
+            self.loop.call_later(_ON_ITS_WAY, self._end_when_idle)
 
     def too_slow(self) -> None:
         """Answers 408 if part of a request has come, and closes."""
@@ -198,9 +204,8 @@ class Connection(HttpToolsProtocol):
                 self.parser = httptools.HttpRequestParser(self)
 
     def _end_when_idle(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive = False
-        elif not self._in_head and not self.transport.is_closing():
+        answered = self.cycle is None or self.cycle.response_complete
+        if answered and not self._in_head and not self.transport.is_closing():
             self.transport.close()
 
     def _end_after_answers(self) -> None:
