@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from movemask.audit import read as reading
-from movemask.audit.read import Chunk, Form, Sizes, TextSource, check, total_bytes
+from movemask.audit.read import Chunk, Form, TextSource, check, total_bytes
 from movemask.audit.read import read as read_file
 from movemask.board.pgn import ends_in_comment
 from movemask.errors import SourceError
@@ -51,7 +51,9 @@ def read(*files: Path | str, form: Form | None = None, size: int = 2, limit: int
     found: list[Chunk] = []
     for index, file in enumerate(files):
         left = None if limit is None else limit - sum(len(chunk.items) for chunk in found)
-        found += read_file(index, str(file), form, Sizes(size, size), left)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(reading, "_MOST", {"pgn": size, "fen": size})
+            found += read_file(index, str(file), form, left)
     return found
 
 

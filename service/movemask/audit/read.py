@@ -50,6 +50,9 @@ _RATIO, _UNMEASURED = 500, 1 << 24
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
 _ASCII = bytes(range(0x80))
 
+#: Games or lines of a chunk.
+_MOST = {"pgn": 40, "fen": 2_000}
+
 _DAMAGED = (OSError, EOFError, zlib.error)
 
 
@@ -65,16 +68,6 @@ class Key(NamedTuple):
 
     file: int
     number: int
-
-
-class Sizes(NamedTuple):
-    """Games and lines per chunk."""
-
-    games: int = 40
-    lines: int = 2_000
-
-
-_SIZES = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +238,7 @@ def check(names: Sequence[str], form: Form | None) -> None:
                 _form_and_blocks(source, name, form)
 
 
-def read(index: int, name: str, form: Form | None, sizes: Sizes = _SIZES, limit: int | None = None) -> Iterator[Chunk]:
+def read(index: int, name: str, form: Form | None, limit: int | None = None) -> Iterator[Chunk]:
     """The chunks of a file, which is at `index` in its list, of at most `limit` items in all.
 
     Raises SourceError where it cannot be read on; the chunks before that are whole.
@@ -253,7 +246,7 @@ def read(index: int, name: str, form: Form | None, sizes: Sizes = _SIZES, limit:
     with TextSource(name) as source:
         form, blocks = _form_and_blocks(source, name, form)
         items = enumerate(_games(blocks, name), 1) if form is Form.PGN else _positions(blocks)
-        most = sizes.games if form is Form.PGN else sizes.lines
+        most = _MOST[form.value]
         part: list[tuple[int, str]] = []
         left = sys.maxsize if limit is None else limit
         number = start = 0

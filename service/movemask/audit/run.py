@@ -16,9 +16,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,9 +73,9 @@ class Job:
     def parts(self) -> Folder:
         return self.out / PARTS
 
-    def asked(self, digests: dict[str, str]) -> dict[str, Any]:
+    def asked(self, digests: dict[str, str]) -> str:
         """What two runs must have in common for the parts of one to be used by the other."""
-        return {"version": 3, "models": digests, "choice": json.loads(json.dumps(asdict(self.choice)))}
+        return json.dumps({"version": 3, "models": digests, "choice": asdict(self.choice)}, indent=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +150,13 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
             (out / name).remove()
     elif SUMMARY in names:
         raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
-    elif ASKED in names and _read_asked(out / ASKED) != asked:
+    elif ASKED in names and (out / ASKED).read_text() != asked:
         raise AuditError(
             f"{out}: was begun with other networks or options; give --out another folder, or --restart to begin anew"
         )
     job.parts.make()
-    (out / ASKED).write_text(json.dumps(asked, indent=1))
+    (out / ASKED).write_text(asked)
     return bool(job.parts.names())
-
-
-def _read_asked(file: Folder) -> Any:
-    try:
-        return json.loads(file.read_text())
-    except ValueError:  # cut short by a crash
-        return None
 
 
 def evaluate(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
@@ -206,14 +200,12 @@ class LocalBackend:
 
     def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
         with ProcessPoolExecutor(self._jobs, get_context("spawn"), _start) as pool:
+            begun = (
+                pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier) for chunk, earlier in chunks
+            )
             pending: set[Future[PartDone]] = set()
             try:
-                for chunk, earlier in chunks:
-                    pending.add(pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier))
-                    while len(pending) >= 2 * self._jobs:
-                        ready, pending = wait(pending, return_when=FIRST_COMPLETED)
-                        yield from (future.result() for future in ready)
-                while pending:
+                while pending := pending.union(islice(begun, 2 * self._jobs - len(pending))):
                     ready, pending = wait(pending, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in ready)
             except BrokenProcessPool:
@@ -285,14 +277,16 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
 
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:
     """Joins the parts into the table. They stay, so that a crash before the summary loses nothing."""
-    files = [job.parts / _part_name(key) for key in finished.parts()]
+    parts = job.parts.absolute()
+    files = [parts / _part_name(key) for key in finished.parts()]
     table = job.out / (PARTITIONS if backend.partitioned else POSITIONS)
-    targets = [(files, table)]
+    target = table.absolute()
+    targets = [(files, target)]
     if backend.partitioned:
-        table.remove()
-        table.make()
+        target.remove()
+        target.make()
         groups = [files[first : first + _JOINED] for first in range(0, max(1, len(files)), _JOINED)]
-        targets = [(group, table / f"{number:05}.parquet") for number, group in enumerate(groups)]
+        targets = [(group, target / f"{number:05}.parquet") for number, group in enumerate(groups)]
     for _ in backend.each(partial(_joined, schema(job.choice.kinds)), targets):
         pass
     return table
@@ -306,14 +300,8 @@ def _joined(wanted: pa.Schema, parts_and_target: tuple[Sequence[Folder], Folder]
         pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,
     ):
         for first in range(0, len(parts), _JOINED):
-            tables = [_rows_of(part).cast(wanted) for part in parts[first : first + _JOINED]]
-            writer.write_table(pa.concat_tables(tables))
-
-
-def _rows_of(part: Folder) -> pa.Table:
-    system, path = part.place
-    with pq.ParquetFile(path, filesystem=system) as file:
-        return file.read()
+            files = [part.place[1] for part in parts[first : first + _JOINED]]
+            writer.write_table(pq.read_table(files, schema=wanted, filesystem=system))
 
 
 def end(job: Job) -> None:

@@ -302,17 +302,17 @@ def _measure(database: Database, source: str, kind: str, dimensions: Sequence[st
 
 def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
     """The rows where most leaks, each position once, worst first."""
-    best: dict[str, dict[str, Any]] = {}
+    columns = ", ".join(f"cause_{cause.value}" for cause in Cause)
     most = WORST
     while True:
         rows = database.execute(
-            f"SELECT * EXCLUDE ({', '.join(f'cause_{cause.value}' for cause in Cause)}) FROM rows "
-            f"WHERE model = ? AND {kind} > 0 ORDER BY {kind} DESC, fen, source, item, ply LIMIT {most}",
+            f"SELECT * EXCLUDE ({columns}) FROM rows WHERE model = ? AND {kind} > 0 "
+            f"ORDER BY {kind} DESC, fen, source, item, ply LIMIT {most}",
             [model],
         )
         names = [column[0] for column in rows.description or ()]
         found = [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
-        best = {}
+        best: dict[str, dict[str, Any]] = {}
         for row in found:
             best.setdefault(row["fen"], row)
         if len(best) >= WORST or len(found) < most:
