@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from movemask.cli.diagnosis_text import diagnosis_table
 from movemask.cli.main import main
+from movemask.cli.tables import diagnosis_table
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.contract import Contract

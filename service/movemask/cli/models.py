@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from movemask.cli.diagnosis_text import diagnosis_table
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, shipped_names
+from movemask.cli.tables import diagnosis_table, quantisation_table
 from movemask.errors import ContractError, UnknownModel
 from movemask.extras import require
 from movemask.network.guess import KINDS
@@ -159,7 +159,6 @@ def quantize_model(
     accuracy lower by 0.3 points, or no gain in speed.
     """
     require("import", "movemask models quantize")
-    from movemask.cli.quantisation_text import quantisation_table
     from movemask.quantisation import positions, run
     from movemask.quantisation.comparison import Limits
     from movemask.tasks import installation

@@ -122,12 +122,7 @@ def positions() -> None:
 @click.option("--dry-run", is_flag=True, help="Count, and delete nothing.")
 @click.option("--database-url", metavar="URL", help="The database. [env var: MOVEMASK_DATABASE_URL]")
 def delete_positions(
-    before: str | None,
-    model: str | None,
-    everything: bool,
-    figures: bool,
-    dry_run: bool,
-    database_url: str | None,
+    before: str | None, model: str | None, everything: bool, figures: bool, dry_run: bool, database_url: str | None
 ) -> None:
     """Delete single positions and entries of the lists of the worst, by time, by model or both.
 

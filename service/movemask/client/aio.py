@@ -24,7 +24,7 @@ from movemask.client.wire import (
     PositionOptions,
     SweepOptions,
     Temperature,
-    asked,
+    fields_of,
     given,
 )
 from movemask.errors import ApiError
@@ -76,11 +76,11 @@ class AsyncClient:
 
     async def policy(self, position: Given = ..., **options: Unpack[PositionOptions]) -> PolicyOut:
         """The move distribution of a position."""
-        return await self._ask("/v1/policy", PolicyOut, asked(position, options))
+        return await self._ask("/v1/policy", PolicyOut, fields_of(position, options))
 
     async def move(self, position: Given = ..., **options: Unpack[MoveOptions]) -> MoveChosenOut:
         """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
-        return await self._ask("/v1/move", MoveChosenOut, asked(position, options))
+        return await self._ask("/v1/move", MoveChosenOut, fields_of(position, options))
 
     async def policies(
         self, positions: Iterable[Position], **options: Unpack[PolicyOptions]
@@ -93,7 +93,7 @@ class AsyncClient:
 
     async def sweep(self, position: Given = ..., **options: Unpack[SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
-        return await self._ask("/v1/policy/sweep", SweepOut, asked(position, options))
+        return await self._ask("/v1/policy/sweep", SweepOut, fields_of(position, options))
 
     async def games(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> GamesOut:
         """How probable the moves of whole games were."""
@@ -108,7 +108,7 @@ class AsyncClient:
 
     async def audit(self, position: Given = ..., **options: Unpack[AuditOptions]) -> VerdictOut:
         """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
-        return await self._ask("/v1/audit", VerdictOut, asked(position, options))
+        return await self._ask("/v1/audit", VerdictOut, fields_of(position, options))
 
     async def leakage(self, **query: str | None) -> LeakageFiguresOut:
         """Leakage by model and kind; `model`, `by`, `since`, `until`."""
@@ -160,7 +160,7 @@ class AsyncClient:
 
     async def _lines(self, part: list[dict[str, Any]], options: PolicyOptions) -> AsyncIterator[PolicyOut | ErrorOut]:
         """The results of a batch; of its halves if the service takes less at once."""
-        body = {"positions": part} | asked(..., options)
+        body = {"positions": part} | fields_of(..., options)
         try:
             async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
                 async for line in response.aiter_lines():

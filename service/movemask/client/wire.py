@@ -101,7 +101,7 @@ def given(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def asked(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
     """A position and options as the fields of a request.
 
     A position that is None is sent as null, and one that was left out is not sent: the service refuses a request that
@@ -131,7 +131,7 @@ def batches(positions: Iterable[Position]) -> Iterator[list[dict[str, Any]]]:
     part: list[dict[str, Any]] = []
     plies = 0
     for position in positions:
-        named = asked(position, {})
+        named = fields_of(position, {})
         length = len(named.get("moves", ()))
         if part and (len(part) == _MAX_POSITIONS or plies + length > _MAX_PLIES):
             yield part

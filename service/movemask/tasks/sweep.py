@@ -32,7 +32,7 @@ class Vary(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one network is asked in a sweep: the position at each of these ratings."""
+    """One network of a sweep: the position at each of these ratings."""
 
     pipeline: Pipeline
     elos: Sequence[Elo | None]
@@ -62,10 +62,7 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
     default = contract.elo.default
     held = fixed or Elo(default, default)
     return [
-        Elo(
-            held.self if vary is Vary.OPPONENT else rating,
-            held.opponent if vary is Vary.SELF else rating,
-        )
+        Elo(held.self if vary is Vary.OPPONENT else rating, held.opponent if vary is Vary.SELF else rating)
         for rating in (usual_ratings(contract) if ratings is None else ratings)
     ]
 
@@ -79,12 +76,12 @@ async def sweep(
     as `board.san` does. Raises the first error of a point, and errors of the model and the queue.
     """
 
-    async def asked(part: Part) -> Sequence[R | MovemaskError]:
+    async def points_of(part: Part) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
         return await part.pipeline.evaluate(queries, write)
 
     points: list[R] = []
-    for outcomes in await asyncio.gather(*map(asked, parts)):
+    for outcomes in await asyncio.gather(*map(points_of, parts)):
         for outcome in outcomes:
             if isinstance(outcome, MovemaskError):
                 raise outcome

@@ -98,8 +98,8 @@ class Engine:
                     go, faults = read_go(rest)
                     for fault in faults[:_FAULTS]:
                         self._note(fault)
-                    asked = self._search = _Search(None if self._board is None else self._board.copy(), go)
-                    self._work.put(lambda: self._answer(asked))
+                    wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
+                    self._work.put(lambda: self._answer(wanted))
                 case "stop" | "ponderhit":
                     self._stop()
                 case "quit":
@@ -140,16 +140,16 @@ class Engine:
         self._tried.set()
         self._say("readyok")
 
-    def _answer(self, asked: _Search) -> None:
+    def _answer(self, wanted: _Search) -> None:
         """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
         from movemask.uci.search import Found, search  # imports numpy, which `uciok` need not wait for
 
         found = Found([], "bestmove (none)")
         try:
-            if asked.board is None:
+            if wanted.board is None:
                 self._note("there is no position: the last one could not be read")
             else:
-                found = search(asked.board, asked.go, self._options, self._opened(), self._seeds)
+                found = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
         except MovemaskError as error:
             self._note(str(error))
         except Exception as error:  # a bug must not cost the game without a word
@@ -157,7 +157,7 @@ class Engine:
         for fault in found.faults[:_FAULTS]:
             self._note(fault)
         self._say(*found.infos)
-        asked.released.wait()
+        wanted.released.wait()
         self._say(found.best)
 
     def _opened(self) -> Source:

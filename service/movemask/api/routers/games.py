@@ -72,9 +72,5 @@ def _response(found: list[GameReport | MovemaskError], pipeline: Pipeline, servi
         else game_out(game, model).model_dump(mode="json", exclude_unset=True)
         for game in found
     ]
-    out = {
-        "model": {"name": model.name, "digest": model.digest},
-        "temperature": temperature,
-        "games": games,
-    }
+    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
     return Response(orjson.dumps(out), media_type=JSON)
