@@ -27,8 +27,7 @@ from movemask.network.model import Array, Model
 from movemask.network.registry import open_model
 from movemask.pipeline import evaluate_positions
 from movemask.tasks.alternatives import Altered, Change
-from movemask.tasks.diagnosis import Diagnosis, Finding, diagnose
-from movemask.tasks.probes import Probe, probes
+from movemask.tasks.diagnosis import Diagnosis, Finding, Probe, diagnose, probes
 
 BATCH = 64
 

@@ -1,6 +1,6 @@
 """Positions of a shard as Maia-3's tokens, each with the game before it, from the replay's bitboards.
 
-What `movemask.encoding.maia` gives for python-chess boards with their moves (tested to be equal), but faster: the
+What `movemask.encoding.published` gives for python-chess boards with their moves (tested to be equal), but faster: the
 boards before a position are rows of the same replay, and nothing is played again.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import unpacked
-from movemask.encoding.maia import BLOCKS, PIECES, SQUARES
+from movemask.encoding.published import BLOCKS, PIECES, SQUARES
 from training.replay import Positions
 
 

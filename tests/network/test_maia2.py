@@ -16,8 +16,8 @@ from movemask.board.position import Elo, Position
 from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.pipeline import evaluate_positions
+from movemask.tasks.diagnosis import probes
 from movemask.tasks.installation import add_onnx
-from movemask.tasks.probes import probes
 from tests.networks import batch_of
 
 pytestmark = pytest.mark.peer

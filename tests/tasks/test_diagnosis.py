@@ -16,9 +16,8 @@ from movemask.network.contract import Contract
 from movemask.network.model import Array, Model
 from movemask.network.registry import open_model
 from movemask.tasks.alternatives import Altered, Change, alternatives
-from movemask.tasks.diagnosis import CLEAR, diagnose
+from movemask.tasks.diagnosis import CLEAR, diagnose, probes
 from movemask.tasks.installation import import_lc0
-from movemask.tasks.probes import probes
 from tests.conftest import ROOT
 from tests.networks import contract, write_fake
 

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
-from movemask.encoding.maia import encode_maia3_history
+from movemask.encoding.published import encode_maia3_history
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_registry
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of

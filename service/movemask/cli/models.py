@@ -249,7 +249,7 @@ def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
 def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) -> None:
     """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
     require("import", "movemask models export-onnx")
-    from movemask.tasks.export import export_onnx
+    from movemask.tasks.installation import export_onnx
 
     entry = registry_of(models_dir).entry(name)
     contract = Settings.read(models_dir=models_dir).model_folders.files(None)[entry.name]

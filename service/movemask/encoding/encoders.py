@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from movemask.board.boards import Boards
 from movemask.board.position import Position
-from movemask.encoding import fen_tokens, lc0, maia, movemask18, movemask24, pgx
+from movemask.encoding import lc0, movemask18, movemask24, published
 from movemask.encoding.lc0 import HistoryFill
 from movemask.errors import ContractError
 
@@ -59,12 +59,12 @@ def _each(encode: Callable[[Position], NDArray[Any]]) -> Callable[[Sequence[Posi
 _ENCODERS: dict[str, PlaneEncoder] = {
     encoder.name: encoder
     for encoder in (
-        PlaneEncoder("fen-77", (fen_tokens.LENGTH,), False, _each(fen_tokens.encode), "int32"),
-        PlaneEncoder("maia2-18", (maia.MAIA2_PLANES, 8, 8), False, _each(maia.encode_maia2)),
-        PlaneEncoder("maia3-tokens-12", (64, maia.PIECES), False, _each(maia.encode_maia3)),
-        PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(maia.encode_maia3_history)),
+        PlaneEncoder("fen-77", (published.FEN_LENGTH,), False, _each(published.encode_fen), "int32"),
+        PlaneEncoder("maia2-18", (published.MAIA2_PLANES, 8, 8), False, _each(published.encode_maia2)),
+        PlaneEncoder("maia3-tokens-12", (64, published.PIECES), False, _each(published.encode_maia3)),
+        PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(published.encode_maia3_history)),
         PlaneEncoder("movemask-18", (movemask18.PLANES, 8, 8), False, movemask18.encode_all),
         PlaneEncoder("movemask-24", (movemask24.PLANES, 8, 8), True, movemask24.encode_all),
-        PlaneEncoder("pgx-119", (8, 8, pgx.PLANES), True, _each(pgx.encode)),
+        PlaneEncoder("pgx-119", (8, 8, published.PGX_PLANES), True, _each(published.encode_pgx)),
     )
 }

@@ -18,7 +18,7 @@ from movemask.audit.samples import Choice, Skipped, samples
 from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
 from movemask.network.model import Model
-from movemask.tasks.probes import FILE, probes
+from movemask.tasks.diagnosis import FILE, probes
 
 #: Positions wanted of each set. Judging takes the most, so that the noise of accuracy is well below its limit.
 CALIBRATION, SEARCH, JUDGED = 1024, 4096, 16384

@@ -11,17 +11,26 @@ Against others (`alternatives`), each a paired difference over the positions tha
 Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of these over the
 square root of their number (Stouffer); from `CLEAR` on it is significant. It is advice if the network, read like this,
 is far better than chance.
+
+The probes are positions grouped by what they test, with the moves that people played there. `training/probes.py` makes
+`probes.jsonl.gz` from lichess games (CC0) that are not in our training data, except for the openings, which are counted
+over many games.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
 
+import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
+from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
 from movemask.network.model import Batch, Model
 from movemask.numeric.losses import fitted_temperature
@@ -30,7 +39,55 @@ from movemask.numeric.softmax import log_softmax
 from movemask.pipeline import evaluate, evaluate_positions
 from movemask.policy import Normalisation
 from movemask.tasks.alternatives import Alternative, alternatives
-from movemask.tasks.probes import Probe, probes
+
+FILE = "probes.jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A position with its history, how often each move was played in it, and how the game ended for the mover."""
+
+    group: str
+    position: Position
+    played: Mapping[chess.Move, int]
+    elo: Elo | None
+    result: int | None  # 0 win, 1 draw, 2 loss
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Its group, and further properties."""
+        board = self.position.board
+        tags = {self.group, "black" if board.turn == chess.BLACK else "white"}
+        if any(map(board.is_capture, self.played)):
+            tags.add("capture")
+        if board.turn == chess.BLACK and self.group in ("opening", "general"):
+            tags.add(f"{self.group}_black")
+        return frozenset(tags)
+
+
+@cache
+def probes() -> tuple[Probe, ...]:
+    """All probes, in the order of the file."""
+    packed = resources.files("movemask.tasks").joinpath(FILE).read_bytes()
+    return tuple(_probe(json.loads(line)) for line in gzip.decompress(packed).splitlines())
+
+
+def _probe(row: Mapping[str, object]) -> Probe:
+    fen, moves, played, elo = row["fen"], row["moves"], row["played"], row.get("elo")
+    assert isinstance(fen, str)
+    assert isinstance(moves, list)
+    assert isinstance(played, dict)
+    assert elo is None or isinstance(elo, list)
+    result = row.get("result")
+    assert result is None or isinstance(result, int)
+    return Probe(
+        str(row["group"]),
+        Position.read(fen, moves),
+        {chess.Move.from_uci(uci): count for uci, count in played.items()},
+        Elo(*map(float, elo)) if elo else None,
+        result,
+    )
+
 
 CLEAR = 5.0  # standard errors
 #: Beyond these a network is no better than chance: share of a random player's cross-entropy on the moves played, mean

@@ -1,6 +1,7 @@
-"""Installs a network into a models folder: written and checked in a temporary folder, then renamed into place.
+"""Installs a network into a models folder, and writes one out as an ONNX file that carries its contract.
 
-A failure leaves the models folder unchanged.
+Installing writes and checks it in a temporary folder, then renames it into place: a failure leaves the models folder
+unchanged. `models add` of an exported file needs no guess.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from movemask.errors import ContractError
 from movemask.network.files import read_onnx
 from movemask.network.guess import guess
 from movemask.network.onnx import OnnxSession
-from movemask.network.registry import Entry, load_entry
+from movemask.network.registry import Entry, load_entry, network_file
 from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
-from movemask.tasks.conversion.lc0_weights import Network, Outcome, read_network
-from movemask.tasks.export import carried_contract
+from movemask.tasks.conversion.lc0_weights import Lc0Network, Outcome, read_network
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -115,7 +115,7 @@ def install(
     return entry
 
 
-def _lc0_table(network: Network) -> dict[str, Any]:
+def _lc0_table(network: Lc0Network) -> dict[str, Any]:
     value: dict[str, Any] = {"name": VALUE, "order": "score"}
     if network.outcome is Outcome.WDL:
         value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
@@ -156,3 +156,36 @@ def _parsed(file: Path, raw: bytes) -> onnx.ModelProto:
     if not model.graph.node:
         raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
     return model
+
+
+#: Key of ONNX's metadata that holds the contract as TOML.
+CONTRACT = "movemask.contract"
+
+
+def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) -> None:
+    """Writes the network of a model that is served to `target`. Raises ContractError."""
+    if entry.contract is None or not entry.served:
+        raise ContractError(f"{entry.name}: failed its check and is not exported: {entry.failure}")
+    network = network_file(contract, entry.contract)
+    if target.exists() and not replace:
+        raise ContractError(f"{target} is there already; --replace overwrites it")
+    model = onnx.load(network)
+    table = tomlkit.parse(contract.read_text(encoding="utf-8"))
+    table.pop("network", None)
+    known = {one.key: one.value for one in model.metadata_props}
+    onnx.helper.set_model_props(model, {**known, CONTRACT: tomlkit.dumps(table)})
+    partial = target.with_name(target.name + ".part")
+    partial.write_bytes(model.SerializeToString())
+    os.replace(partial, target)
+
+
+def carried_contract(model: onnx.ModelProto) -> dict[str, Any] | None:
+    """The contract that an exported file carries, without `[network]`; None if it carries none."""
+    text = next((one.value for one in model.metadata_props if one.key == CONTRACT), None)
+    if text is None:
+        return None
+    try:
+        table: dict[str, Any] = tomlkit.parse(text).unwrap()
+    except tomlkit.exceptions.ParseError as error:
+        raise ContractError(f"the contract in the file's metadata is not TOML: {error}") from None
+    return table

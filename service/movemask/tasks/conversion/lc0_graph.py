@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.encoding.vocabularies import vocabulary
-from movemask.tasks.conversion.lc0_layers import Convolution, Dense
-from movemask.tasks.conversion.lc0_weights import Activation, Block, Network, Outcome, Policy
+from movemask.tasks.conversion.lc0_weights import Activation, Block, Convolution, Dense, Lc0Network, Outcome, Policy
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8
@@ -25,7 +24,7 @@ _JUMPS = ((1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1), (-2, 1), (-1, 2)
 _PROMOTIONS = "rbq"
 
 
-def graph(network: Network) -> onnx.ModelProto:
+def graph(network: Lc0Network) -> onnx.ModelProto:
     """The network as an ONNX model, checked by `onnx.checker`."""
     builder = _Builder(network.activation)
     x = builder.convolution("/inputconv", PLANES, network.stem)
@@ -92,7 +91,7 @@ def _block(builder: _Builder, name: str, x: str, block: Block, filters: int) -> 
     return builder.activated(builder.node("Add", f"{name}/mixin", [y, x]))
 
 
-def _policy(builder: _Builder, network: Network, x: str) -> None:
+def _policy(builder: _Builder, network: Lc0Network, x: str) -> None:
     if network.policy is Policy.CONVOLUTION:
         assert network.policy_hidden is not None
         hidden = builder.activated(builder.convolution("/policy/conv1", x, network.policy_hidden))

@@ -1,0 +1,135 @@
+"""The inputs of other people's networks: Maia-2, Maia-3, pgx's AlphaZero and searchless_chess.
+
+`maia2-18`: planes 0-5 White P N B R Q K, 6-11 Black, 12 ones if White is to move, 13-16 castling K Q k q, 17 the
+en-passant square. `maia3-tokens-12`, `maia3-tokens-96`: for each square, a1 first, twelve numbers for P N B R Q K
+p n b r q k, and nothing else. With Black to move the board is mirrored first (`Board.mirror`): the side to move is
+always White. Sources: `maia2.utils.board_to_tensor` of the PyPI package, `maia3.dataset.tokenize_board` and
+`get_historical_tokens`.
+
+`pgx-119`: AlphaZero's input as pgx's chess observes it, channels last (`pgx/_src/games/chess.py`, `observe`). Eight
+blocks of 14 planes, newest first: ours P N B R Q K, theirs P N B R Q K, ones if the position occurred once, ones if it
+occurred again. An unknown block has no pieces, and ones in the first of these two planes. Then:
+
+| plane | what |
+|---|---|
+| 112 | ones if Black is to move |
+| 113 | plies since the start of the game / 512 |
+| 114, 115 | we may castle O-O-O, O-O |
+| 116, 117 | they may castle O-O-O, O-O |
+| 118 | half-move clock / 100 |
+
+All as the side to move now sees it: with Black to move the ranks are flipped and the colours swapped. Row 0 is the 8th
+rank, as on a diagram.
+
+`fen-77`: the characters of a FEN as numbers, as searchless_chess reads them (`src/tokenizer.py`). Side to move, the 64
+squares from a8 to h1 with `.` for an empty one, four places for castling rights, two for the en-passant square (only
+where the capture is legal, as python-chess writes a FEN), three each for the half-move clock and the move number,
+padded with `.`. The board is not mirrored for Black.
+"""
+
+from __future__ import annotations
+
+import chess
+import numpy as np
+from numpy.typing import NDArray
+
+from movemask.board.boards import mirrored, piece_bitboards, unpacked
+from movemask.board.line import SamePosition
+from movemask.board.position import Position
+
+MAIA2_PLANES = 18
+SQUARES, PIECES, BLOCKS = 64, 12, 8
+_TURN, _CASTLING, _EN_PASSANT = 12, 13, 17
+
+
+def encode_maia2(position: Position) -> NDArray[np.float32]:
+    """float32 `[18, 8, 8]` of one position."""
+    board = position.board
+    planes = np.zeros((MAIA2_PLANES, 8, 8), dtype=np.float32)
+    planes[:12] = unpacked(_pieces(board))
+    planes[_TURN] = 1.0  # after mirroring, White is always to move
+    for offset, side in ((0, board.turn), (2, not board.turn)):
+        planes[_CASTLING + offset] = board.has_kingside_castling_rights(side)
+        planes[_CASTLING + offset + 1] = board.has_queenside_castling_rights(side)
+    if board.ep_square is not None:
+        square = board.ep_square if board.turn == chess.WHITE else board.ep_square ^ 0o70
+        planes[_EN_PASSANT, chess.square_rank(square), chess.square_file(square)] = 1.0
+    return planes
+
+
+def encode_maia3(position: Position) -> NDArray[np.float32]:
+    """float32 `[64, 12]` of one position."""
+    return _tokens(position.board)
+
+
+def encode_maia3_history(position: Position) -> NDArray[np.float32]:
+    """float32 `[64, 96]`: eight positions, oldest first; a short history is padded with its oldest position.
+
+    Each is seen by the side to move in it.
+    """
+    blocks = [_tokens(known.board) for known in position.history(BLOCKS)][::-1]
+    return np.concatenate([*blocks[:1] * (BLOCKS - len(blocks)), *blocks], axis=1)
+
+
+def _pieces(board: chess.Board) -> NDArray[np.uint64]:
+    packed = np.array(piece_bitboards(board), dtype=np.uint64)
+    return packed if board.turn == chess.WHITE else mirrored(packed)
+
+
+def _tokens(board: chess.Board) -> NDArray[np.float32]:
+    by_piece = unpacked(_pieces(board)).reshape(PIECES, SQUARES)
+    return np.ascontiguousarray(by_piece.T, dtype=np.float32)
+
+
+PGX_PLANES = 119
+_BLOCK = 14
+_ONCE, _AGAIN = 12, 13
+_BLACK, _PLIES, _PGX_CASTLING, _CLOCK = 112, 113, 114, 118
+_LONGEST_GAME, _LONGEST_CLOCK = 512, 100
+
+
+def encode_pgx(position: Position) -> NDArray[np.float32]:
+    """float32 `[8, 8, 119]` of one position with the game that led to it."""
+    board = position.board
+    planes = np.zeros((PGX_PLANES, 8, 8), dtype=np.float32)
+    planes[_ONCE : BLOCKS * _BLOCK : _BLOCK] = 1.0
+    for block, (earlier, repeated) in enumerate(_history(position)):
+        pieces = piece_bitboards(earlier)
+        if earlier.turn != board.turn:
+            pieces = pieces[6:] + pieces[:6]
+        packed = np.array(pieces, dtype=np.uint64)
+        first = block * _BLOCK
+        planes[first : first + 12] = unpacked(packed if board.turn == chess.WHITE else mirrored(packed))
+        planes[first + _ONCE], planes[first + _AGAIN] = not repeated, repeated
+    planes[_BLACK] = board.turn == chess.BLACK
+    planes[_PLIES] = board.ply() / _LONGEST_GAME
+    for offset, side in ((0, board.turn), (2, not board.turn)):
+        planes[_PGX_CASTLING + offset] = board.has_queenside_castling_rights(side)
+        planes[_PGX_CASTLING + offset + 1] = board.has_kingside_castling_rights(side)
+    planes[_CLOCK] = board.halfmove_clock / _LONGEST_CLOCK
+    return np.ascontiguousarray(planes[:, ::-1].transpose(1, 2, 0))
+
+
+def _history(position: Position) -> list[tuple[chess.Board, bool]]:
+    """Up to eight boards, newest first, each with whether its position occurs more than once in the game.
+
+    As in pgx, later occurrences count too, and the en-passant square matters even where no capture is possible.
+    """
+    known = position.history(BLOCKS, SamePosition.BY_SQUARE)
+    repeated = {entry.earlier for entry in known}
+    return [(entry.board, entry.earlier is not None or entry.ply in repeated) for entry in known]
+
+
+FEN_LENGTH = 77
+_CHARACTERS = "0123456789abcdefghpnrkqPBNRQKw."
+_LARGEST = 999  # three digits: a FEN may hold any number
+
+
+def encode_fen(position: Position) -> NDArray[np.int32]:
+    """int32 `[77]` of one position."""
+    board = position.board
+    pieces, side, castling, en_passant, _, _ = board.fen().split()
+    squares = "".join("." * int(c) if c.isdigit() else c for c in pieces if c != "/")
+    counters = (f"{min(number, _LARGEST):.<3}" for number in (board.halfmove_clock, board.fullmove_number))
+    text = side + squares + castling.replace("-", "").ljust(4, ".") + en_passant.replace("-", "..") + "".join(counters)
+    return np.array([_CHARACTERS.index(c) for c in text], dtype=np.int32)
