@@ -4,7 +4,7 @@
 
 Arguments are settings by name, and `MOVEMASK_…` variables of the nodes count too. Replicas share one database and need
 the same models folder; each has its own /metrics, queue and rate limits. Kubernetes with `deploy/kubernetes` is the
-recommended way: Ray Serve answers 0.12 to 0.58 of what the plain service does (docs/scaling.md).
+recommended way: Ray Serve answers 0.12 to 0.58 of what the plain service does (docs/performance.md).
 """
 
 from __future__ import annotations

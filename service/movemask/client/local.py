@@ -97,7 +97,7 @@ class Network:
         ----------
         elo : the rating of both players, or of the side to move and of its opponent; the network's default if None
         temperature : logits are divided by it; `"calibrated"` takes the contract's
-        top_k, top_p, min_p : filters, as in docs/rules.md
+        top_k, top_p, min_p : filters, as in docs/numerics.md
 
         Raises InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
         """

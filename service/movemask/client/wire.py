@@ -35,7 +35,7 @@ Temperature = float | Literal["calibrated"]
 
 
 class RuleOptions(TypedDict, total=False):
-    """How probabilities are made of logits: docs/rules.md."""
+    """How probabilities are made of logits: docs/numerics.md."""
 
     temperature: Temperature
     normalizer: Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
