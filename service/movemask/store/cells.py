@@ -151,11 +151,6 @@ class Cells:
         bins = self.bins[own] - place * len(BOUNDS)
         return Cell(count, unmeasured, flips, infinite, total, kl, float(self.max[place]), bins, self.tallies[own])
 
-    def _tally(self, bins: Index, tallies: NDArray[np.int64]) -> None:
-        """Sets the bins, which come in any order and may repeat."""
-        self.bins, places = np.unique(bins, return_inverse=True)
-        self.tallies = np.bincount(places, tallies, len(self.bins)).astype(np.int64)
-
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:
         """The cells of rows of the database, by COLUMNS; rows of the same key are added up."""
@@ -169,7 +164,8 @@ class Cells:
             packed = np.frombuffer(b"".join([row[10] for row in rows]), dtype="<u8")
             owners = np.repeat(owners, [len(row[10]) // 8 for row in rows])
             bins, counts = packed >> _COUNT_BITS, packed & ((1 << _COUNT_BITS) - 1)
-            cells._tally(owners * len(BOUNDS) + bins.astype(np.intp), counts.astype(np.int64))
+            cells.bins, places = np.unique(owners * len(BOUNDS) + bins.astype(np.intp), return_inverse=True)
+            cells.tallies = np.bincount(places, counts, len(cells.bins)).astype(np.int64)
         return cells
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -181,21 +177,6 @@ class Cells:
             (*key, *counts, *sums, highest, packed[start:end].tobytes())
             for key, (counts, sums, highest, (start, end)) in zip(self.places, numbers, strict=True)
         ]
-
-    @classmethod
-    def joined(cls, parts: Sequence[Cells]) -> Cells:
-        """The cells of the positions of all parts."""
-        cells = cls([key for part in parts for key in part.places])
-        bins = []
-        for part in parts:
-            places = np.array([cells.places[key] for key in part.places], dtype=np.intp)  # each once
-            cells.counts[places] += part.counts
-            cells.sums[places] += part.sums
-            cells.max[places] = np.maximum(cells.max[places], part.max)
-            owners, own = np.divmod(part.bins, len(BOUNDS))
-            bins.append(places[owners] * len(BOUNDS) + own)
-        cells._tally(np.concatenate(bins), np.concatenate([part.tallies for part in parts]))
-        return cells
 
 
 def cells_of(table: AuditTable) -> Cells:

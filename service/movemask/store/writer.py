@@ -8,7 +8,7 @@ row of its model.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, repeat
@@ -34,6 +34,8 @@ TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 
 #: The tier of all time.
 EVER = 0
+
+_COLUMNS = [CELL.c[name] for name in Cells.COLUMNS]
 
 _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in CAUSES]
 
@@ -185,16 +187,10 @@ def _add_cells(connection: sa.Connection, model: int, table: AuditTable) -> None
 
 def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, added: Cells) -> None:
     """Adds cells to the stored ones of a span."""
-    here = CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start
     kinds = sorted({key.kind for key in added.places})
-    stored = _cells_in(connection, sa.select(CELL).where(*here, CELL.c.kind.in_(kinds)), added.places)
-    _execute(connection, CELL, [(model, tier, start, *row) for row in Cells.joined([stored, added]).rows()])
-
-
-def _cells_in(connection: sa.Connection, query: sa.Select[Any], keys: Container[Key] | None = None) -> Cells:
-    """The cells of the rows that a query of the table finds, those of `keys` alone if given."""
-    rows = connection.execute(query.with_only_columns(*(CELL.c[name] for name in Cells.COLUMNS))).all()
-    return Cells.of_rows(rows if keys is None else [row for row in rows if row[:3] in keys])
+    stored = _rows_of(connection, _span(model, tier, start), CELL.c.kind.in_(kinds))
+    rows = [*(row for row in stored if Key(*row[:3]) in added.places), *added.rows()]
+    _execute(connection, CELL, [(model, tier, start, *row) for row in Cells.of_rows(rows).rows()])
 
 
 def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, before: int) -> None:
@@ -202,10 +198,18 @@ def _roll_up(connection: sa.Connection, model: int, tier: int, longer: int, befo
     old = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start < before)
     starts = connection.execute(sa.select(CELL.c.start).where(old).distinct().order_by(CELL.c.start)).scalars().all()
     for start in starts:
-        span = sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start)
-        cells = _cells_in(connection, sa.select(CELL).where(span))
-        _merge_into(connection, model, longer, start // longer * longer, cells)
+        span = _span(model, tier, start)
+        _merge_into(connection, model, longer, start // longer * longer, Cells.of_rows(_rows_of(connection, span)))
         connection.execute(sa.delete(CELL).where(span))
+
+
+def _span(model: int, tier: int, start: int) -> sa.ColumnElement[bool]:
+    return sa.and_(CELL.c.model == model, CELL.c.tier == tier, CELL.c.start == start)
+
+
+def _rows_of(connection: sa.Connection, *chosen: sa.ColumnElement[bool]) -> list[tuple[Any, ...]]:
+    """Rows of CELL, by `Cells.COLUMNS`."""
+    return [tuple(row) for row in connection.execute(sa.select(*_COLUMNS).where(*chosen))]
 
 
 def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:
