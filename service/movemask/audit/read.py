@@ -110,7 +110,7 @@ class TextSource:
             self.head: bytes = self._read(_BLOCK)
         except _DAMAGED as error:
             self.close()
-            end = " to its end" if isinstance(error, EOFError) else ""
+            end = " to its end" if isinstance(error, EOFError) or "Truncated" in str(error) else ""
             raise SourceError(f"{name}: cannot be read{end}: {_why(error)}") from None
         if b"\0" in self.head or 100 * len(self.head.translate(None, _TEXT)) > len(self.head):
             self.close()
