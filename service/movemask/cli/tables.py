@@ -49,17 +49,14 @@ def _row(finding: Finding) -> str:
         return f"{value:+8.4f}" if value is not None else " " * 8
 
     figures = f"{number(finding.leakage)} {number(finding.moves)} {number(finding.result)}"
-    verdict = (
-        _VERDICTS.get(finding.verdict, finding.verdict)
-        if finding.impossible is None
-        else f"impossible: {finding.impossible[:70]}"
-    )
+    verdict = _VERDICTS.get(finding.verdict, finding.verdict)
+    if finding.impossible is not None:
+        verdict = f"impossible: {finding.impossible[:70]}"
     return f"  {finding.name:<40} {finding.positions:>9} {finding.z:>6.1f} {figures}  {verdict}"
 
 
 def quantisation_table(result: Quantised, limits: Limits) -> str:
     """What a quantised network loses and gains, beside the limits."""
-
     found, speed = result.judgement, result.speed
     rows = [("", "original", "integers", "limit"), *_rows(found, limits)]
     rows.append(("µs a position", f"{speed.before:.0f}", f"{speed.after:.0f}", f"{speed.ratio:.2f} x the speed"))
