@@ -1,1 +1,1 @@
-"""Keeping: the recorder, sketches, cells, the tables, and the figures read from them."""
+"""Keeping: the recorder, the tables and what is written to them, cells of figures, and what is read."""
