@@ -26,8 +26,12 @@ def located(name: str) -> tuple[Any, str]:
 
     if not is_uri(name):
         return fs.LocalFileSystem(), os.path.abspath(name)
+    uri = name
+    if name.startswith("s3://") and "allow_delayed_open=" not in name:
+        # A small file is one request instead of three, which a killed worker would leave unfinished.
+        uri += f"{'&' if '?' in name else '?'}allow_delayed_open=true"
     try:
-        system, path = fs.FileSystem.from_uri(name)
+        system, path = fs.FileSystem.from_uri(uri)
     except (ValueError, NotImplementedError, ImportError) as error:
         raise SourceError(f"{name}: {error}") from None
     return system, path
