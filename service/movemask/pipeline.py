@@ -1,10 +1,11 @@
-"""The way of a request on one page: queries → batch → network → policies and leakage → answers → audit.
+"""The path of a request on one page: queries → batch → network → policies and leakage → answers → audit.
 
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-All of it runs on a thread of the queue, for every query that waits there. `movemask audit`, calibration, the diagnosis
-and training's measuring call the same `evaluate`.
+To read it in order: `Pipeline.evaluate` submits queries on the event loop; a thread of the queue runs
+`Pipeline._answer` for those that it took, which calls `evaluate`, as do the bulk audit, calibration, the diagnosis,
+quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
 """
 
 from __future__ import annotations
@@ -272,7 +273,10 @@ class Caller:
     client = ""
 
     def delivered(self, model: str, delivery: Delivery, ran: int) -> None:
-        """The results of one submission are back in the task that asked; the network ran on `ran` of its positions."""
+        """The results of one submission are back in the task that asked.
+
+        `ran` of its positions were in batches that the network ran on.
+        """
 
 
 _NO_EVENTS, _NOBODY = Events(), Caller()

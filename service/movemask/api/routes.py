@@ -28,7 +28,7 @@ from movemask.settings import Settings
 
 E = TypeVar("E", bound=Callable[..., Any])
 
-#: Answers of a model: an endpoint of a POST route.
+#: The endpoint of a POST route: body, HTTP request and services → response.
 Endpoint = Callable[[Any, Request, Services], Awaitable[Response]]
 
 #: Documents how keys are sent; `Authenticate` checks them.
@@ -89,7 +89,7 @@ class PostRoute(APIRoute):
             )
         if scope["query_string"]:
             refuse_parameters(http, self._body)
-        context_of(scope).take(self._positions(request))
+        context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
         response = await self._endpoint(request, http, services)
         await response(scope, receive, send)
 

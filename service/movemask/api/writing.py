@@ -17,7 +17,8 @@ from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport, SideReport
 
-#: A JSON object. Answers are plain dicts, which are faster to make than the models above; those document the shape.
+#: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of
+#: `schemas`; those document the shape.
 Json = dict[str, Any]
 
 #: Most illegal moves that an answer names.

@@ -326,8 +326,7 @@ def check_answer(
     allowed = set(legal)
     if not allowed.issuperset(codes):
         leaked = sum(p for code, p in zip(codes, probabilities, strict=True) if code not in allowed)
-        if leaked != 0.0:
-            raise ServedLeakage(f"the answer for {position.fen!r} holds {leaked!r} on illegal moves")
+        raise ServedLeakage(f"the answer for {position.fen!r} holds {leaked!r} on illegal moves")
     if len(set(codes)) != len(codes):
         raise ServedLeakage(f"the answer for {position.fen!r} holds a move twice")
     total = sum(probabilities) + abstention

@@ -54,9 +54,9 @@ class Session(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """B positions and their N legal moves in CSR form. Stays whole until the answers are written.
+    """B positions and their N legal moves in CSR form.
 
-    positions : as python-chess boards
+    positions : read positions, with python-chess boards
     boards : the same as bitboards
     codes : intp `[N]`, the legal moves (`move_codes`), each position's in the order of their slots
     slots : intp `[N]`, rising within each position

@@ -4,9 +4,9 @@ There are as many threads as the session has runs at once. A free thread takes i
 everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
 Nothing is polled, and no batch waits to fill up: a lone item is taken at once.
 
-`FairQueue` says whose turn it is. Small submissions go before large ones, which get a quarter of each batch
-nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large submission gives a
-batch no more than a slice at a time: nobody waits for a whole batch of someone else's.
+`FairQueue` says whose turn it is. Small submissions go before large ones, for which a quarter of each batch is
+kept nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large
+submission gives a batch no more than a slice at a time: nobody waits for a whole batch of someone else's.
 
 Items and answers pass through unread: they are the pipeline's queries and answers.
 """
@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 #: Items of a small submission, at most.
 SMALL = 8
 
-#: Items that a client gives at one turn, and that large submissions give to a batch while small ones are about.
+#: Items that a client gives at one turn, and that large submissions give to a batch while small ones are expected.
 SLICE = 8
 
 #: Share of a batch that is left to large submissions, however many small ones wait: one in so many.
 _LARGE_SHARE = 4
 
 #: Seconds that small submissions are expected for after one has come.
-_ABOUT = 1.0
+_SMALL_EXPECTED = 1.0
 
 #: A thread follows up what it has answered when nothing has arrived for so long …
 _QUIET = 0.005  # seconds
@@ -135,7 +135,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._small: _Turns = _Turns()
         self._large: _Turns = _Turns()
-        self._small_came = -_ABOUT
+        self._small_came = -_SMALL_EXPECTED
 
     @property
     def items(self) -> int:
@@ -159,7 +159,7 @@ class FairQueue:
         left = room // _LARGE_SHARE if self._large.items else 0
         parts = self._small.take(room - left)
         room -= sum(size for _, _, size in parts)
-        if parts or self._large.clients > 1 or time.monotonic() - self._small_came < _ABOUT:
+        if parts or self._large.clients > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
             room = min(room, SLICE)
         return parts + self._large.take(room)
 
@@ -174,8 +174,9 @@ class Queue:
     Parameters
     ----------
     name : of the model, for messages and threads
-    worker : called with items and the seconds that each has waited, on several threads at once; returns an answer or an
-        error for each item, and what the follow-up needs, or raises an error that concerns all
+    worker : called with items and the seconds until the first batch of each one's submission, on several threads at
+        once; returns an answer or an error for each item, and what the follow-up needs, or raises an error that
+        concerns all
     follow_up : called with what the worker returned for some batches that have been delivered, on the thread that
         answered them: for up to `max_batch` items at once, as soon as there is time
     threads : batches in work at once
@@ -274,7 +275,7 @@ class Queue:
 
     def _work(self) -> None:
         done: list[Any] = []  # batches to follow up
-        count, since = 0, 0.0  # items in them, and when the first was delivered
+        count, since = 0, 0.0  # items in them, and when work on the first began
         while True:
             parts = self._next_batch(None if not done else _QUIET)
             if parts:
