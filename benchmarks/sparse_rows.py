@@ -199,7 +199,7 @@ def main() -> None:
     lines = [
         "# The row maximum of sparse rows: all figures",
         "",
-        "`python -m benchmarks.sparse_rows` wrote this page. What it shows: [numerics.md](numerics.md).",
+        "`python -m benchmarks.sparse_rows` wrote this page. What it shows: [numerics.md](../../docs/numerics.md).",
         "The last three measures are over what is not NaN.",
     ]
     for data, draw, repeats in (("random", random_rows, REPEATS), ("real", scaled, 1)):
