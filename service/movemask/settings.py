@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import Field, SecretStr, ValidationError
@@ -49,6 +49,8 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
 
 _BATCH_CPU, _BATCH_GPU = 64, 512
 
+LogLevel = Literal["critical", "error", "warning", "info", "debug"]
+
 #: Of a web page: scheme, host and port, as browsers send it; no path.
 _ORIGIN = r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::\d{1,5})?"
 
@@ -61,50 +63,28 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
     workers: int = Field(1, ge=1, le=64, description="Worker processes, each with its own copy of the models.")
-    worker_timeout_seconds: float = Field(
-        30, ge=2, description="With several workers: one whose event loop is stuck for this long is killed."
-    )
-    log_level: Annotated[str, Field(pattern="^(critical|error|warning|info|debug)$")] = Field(
-        "info", description="critical, error, warning, info or debug."
-    )
-    log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
-        "text", description="Format of log lines: text, or json, one object per line."
-    )
+    worker_timeout_seconds: float = Field(30, ge=2, description="A worker process stuck for this long is replaced.")
+    log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
+    log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text or json.")
 
     api_keys: SecretStr | None = Field(
         None, description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, all is open."
     )
-    api_keys_file: Path | None = Field(
-        None, description="File of hashes of API keys, read again when it changes (movemask keys new)."
-    )
+    api_keys_file: Path | None = Field(None, description="File of hashes of API keys (movemask keys new).")
 
-    trusted_hosts: str = Field(
-        "*", description="Host names that requests may be for, comma-separated; *.NAME for subdomains, * for any."
-    )
-    proxies: int = Field(
-        0, ge=0, le=10, description="Trusted proxies in front; clients are told apart by X-Forwarded-For if not 0."
-    )
+    trusted_hosts: str = Field("*", description="Host names served, comma-separated; *.NAME for subdomains, * for any.")
+    proxies: int = Field(0, ge=0, le=10, description="Trusted proxies in front, whose X-Forwarded-For is believed.")
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
 
     models_dir: Path | None = Field(
         None, description="Folder of NAME.toml and NAME.onnx files, in place of your own and the shipped one."
     )
-    default_model: str | None = Field(
-        None, description="Model for requests that name none; by default the shipped one."
-    )
-    models_poll_seconds: float = Field(
-        1, ge=0, le=3600, description="Seconds between checks of the models folder for changes; 0 for never."
-    )
-    models_memory_mb: int = Field(
-        0, ge=0, description="Megabytes of network files loaded at once; idle models are unloaded; 0: no limit."
-    )
-    provider: Annotated[str, Field(pattern="^(cpu|cuda)$")] = Field(
-        "cpu", description="Device of the networks: cpu, or cuda with onnxruntime-gpu."
-    )
-    threads: int = Field(
-        default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network, one thread each."
-    )
+    default_model: str | None = Field(None, description="Model for requests that name none; else the shipped one.")
+    models_poll_seconds: float = Field(1, ge=0, le=3600, description="Seconds between checks of the models; 0: never.")
+    models_memory_mb: int = Field(0, ge=0, description="Megabytes of networks loaded at once; 0 for no limit.")
+    provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
+    threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
 
     page: bool = Field(True, description="Whether GET / is the page with the board and the dashboard.")
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
@@ -114,57 +94,34 @@ class Settings(BaseSettings):
     database_url: str = Field(
         "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
-    audit_kinds: str = Field(
-        "raw,multiplied,served",
-        description="Kinds of leakage measured for every request, comma-separated, or all.",
-    )
+    audit_kinds: str = Field("raw,multiplied,served", description="Kinds of leakage measured for all requests, or all.")
     audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests that all kinds are measured for.")
-    audit_cause_threshold: float = Field(
-        0.001, gt=0, le=1, description="Probability from which an illegal move is recorded with its cause."
-    )
+    audit_cause_threshold: float = Field(0.001, gt=0, le=1, description="Least probability of a recorded illegal move.")
     audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest time before an audit record is written.")
     audit_buffer: int = Field(100_000, ge=1, description="Audit records buffered while the database cannot be written.")
-    audit_positions: Annotated[str, Field(pattern="^(on|off)$")] = Field(
-        "on", description="Whether the audit keeps positions (FENs); off: figures alone."
-    )
+    audit_positions: Literal["on", "off"] = Field("on", description="Whether the audit keeps positions (FENs).")
     audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals stay.")
     audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions kept, the newest.")
     audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
-    max_batch: int | None = Field(
-        None, ge=1, le=4096, description="Positions in one run of the network; by default 64, on a GPU 512."
-    )
+    max_batch: int | None = Field(None, ge=1, le=4096, description="Positions in one run; by default 64, on a GPU 512.")
     cache_mb: int = Field(0, ge=0, description="Megabytes for a cache of network outputs; 0 for none.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
-    max_in_flight_mb: int = Field(
-        64, ge=1, description="Megabytes of request bodies and answers in flight before requests get a 503."
-    )
-    max_wait_seconds: float = Field(
-        10, gt=0, description="Requests that would wait longer than this for the network get a 503 at once."
-    )
+    max_in_flight_mb: int = Field(64, ge=1, description="Megabytes of bodies and answers in flight before a 503.")
+    max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer for the network get a 503.")
     max_readers: int = Field(16, ge=1, description="Audit queries that run or wait at once; more get a 503.")
-    max_positions: int = Field(
-        1024, ge=1, le=1024, description="Positions in a batch request, moves in a games request."
-    )
+    max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
     max_moves: int = Field(1024, ge=0, description="Moves in the `moves` of one position.")
     max_plies: int = Field(65_536, ge=0, description="Moves of all positions in one request.")
-    max_body_bytes: int = Field(
-        8 * 2**20, ge=1024, description="Bytes in a request body; some routes have lower limits."
-    )
-    client_rate: float = Field(
-        0, ge=0, description="Positions a second for each API key, or address without one; 0 for no limit."
-    )
+    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes of a body; some routes have lower limits.")
+    client_rate: float = Field(0, ge=0, description="Positions a second for each key or address; 0 for no limit.")
     client_burst: int = Field(2048, ge=1, description="Positions that a client who has rested may ask for at once.")
     client_in_flight: int = Field(0, ge=0, description="Positions in flight for each key or address; 0 for no limit.")
     max_connections: int = Field(2048, ge=1, description="Connections that may be open, per worker.")
-    max_connections_per_address: int = Field(
-        256, ge=1, description="Connections of one address, per worker; not counted behind proxies."
-    )
+    max_connections_per_address: int = Field(256, ge=1, description="Connections of one address, per worker.")
     head_seconds: float = Field(10, gt=0, description="Seconds in which a connection must send a request's head.")
     body_seconds: float = Field(60, gt=0, description="Seconds in which a request's body must arrive.")
-    read_seconds: float = Field(
-        30, gt=0, description="Seconds that a client may stop reading its answer before it is cut off."
-    )
+    read_seconds: float = Field(30, gt=0, description="Seconds that a client may stop reading its answer.")
     keep_alive_seconds: float = Field(5, ge=0, description="Seconds that a connection is kept for another request.")
     drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests get to finish at shutdown.")
 

@@ -11,10 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
-from movemask.api.bodies import BodyLimits, read
 from movemask.api.openapi import EXAMPLES
-from movemask.api.schemas import answers, leakage, operations, requests
-from movemask.settings import Settings
+from movemask.api.schemas import answers, leakage, operations
 from tests.api.test_schemas import held_to
 
 DOCUMENT: dict[str, Any] = create_app().openapi()
@@ -66,18 +64,11 @@ def test_every_body_and_answer_has_a_whole_example() -> None:
     assert [name for name in shown if not SCHEMAS[name].get("examples")] == []
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if not name.endswith("In")))
 def test_an_example_is_an_answer_of_its_shape(name: str) -> None:
     module = next(one for one in (answers, leakage, operations) if hasattr(one, name))
-    held_to(getattr(module, name), EXAMPLES[name])
-
-
-def test_the_examples_of_bodies_are_valid() -> None:
-    limits = BodyLimits(10**6, 10**4, 10**4, 10**4)
-    names = ("PolicyIn", "MoveIn", "BatchIn", "GamesIn", "AuditIn", "SweepIn")
-    for model in (getattr(requests, name) for name in names):
-        for example in SCHEMAS[model.__name__]["examples"]:
-            read(json.dumps(example).encode(), model, limits, Settings.read())
+    for example in EXAMPLES[name]:
+        held_to(getattr(module, name), example)
 
 
 def test_operations_have_short_names_of_their_own() -> None:

@@ -78,7 +78,9 @@ def test_models_tell_their_contract_and_card(client: TestClient) -> None:
     assert entry["digest"].startswith("sha256:")
 
 
-def test_a_database_in_trouble_does_not_stop_answers_and_is_told(client: TestClient, tmp_path: Path) -> None:
+def test_a_database_in_trouble_does_not_stop_answers_and_is_told_but_its_words_are_for_the_log(
+    client: TestClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("ALTER TABLE position RENAME TO gone")
     other.close()
@@ -88,7 +90,8 @@ def test_a_database_in_trouble_does_not_stop_answers_and_is_told(client: TestCli
     ready = client.get("/readyz").json()
     assert ready["status"] == "ready"
     assert ready["audit"]["waiting"] == 1
-    assert "no such table: position" in ready["audit"]["failure"]
+    assert ready["audit"]["failure"] == "the audit cannot be written now; the service's log says why"
+    assert "no such table: position" in caplog.text
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("ALTER TABLE gone RENAME TO position")
     other.close()

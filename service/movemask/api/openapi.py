@@ -8,8 +8,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-#: By the name of a schema: an answer of the service with the shipped network, its lists and figures cut short.
-EXAMPLES: dict[str, Any] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
+#: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
 
 
 def complete(app: FastAPI, *, keyed: bool) -> None:
@@ -19,8 +19,8 @@ def complete(app: FastAPI, *, keyed: bool) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = written()
-            for name, example in EXAMPLES.items():
-                document["components"]["schemas"][name]["examples"] = [example]
+            for name, examples in EXAMPLES.items():
+                document["components"]["schemas"][name]["examples"] = examples
             for operations in document["paths"].values():
                 for operation in operations.values():
                     if "security" in operation and not keyed:

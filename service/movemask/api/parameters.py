@@ -21,7 +21,7 @@ from movemask.store.reader import Span
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
 
-TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.", examples=["24h"])]
+TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.")]
 
 
 async def span(since: TimeText = None, until: TimeText = None) -> Span:

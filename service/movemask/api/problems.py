@@ -59,7 +59,9 @@ UNSUPPORTED_MEDIA_TYPE = (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-
 INTERNAL_ERROR = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error")
 NOT_READY = (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready")
 
+#: What a database says may name its host, port and user, which are for the log alone.
 _AUDIT_UNREADABLE = "the audit cannot be read now; the service's log says why"
+AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 
 _LONGEST_INPUT = 80
 _MOST_ERRORS = 20
@@ -108,7 +110,6 @@ def problem_of(error: MovemaskError) -> Problem:
                 extra["statuses"] = list(error.statuses)
             if isinstance(error, CapacityError):
                 extra["retry_after"] = error.retry_after
-            # What a database says may name its host, port and user, which are for the log alone.
             detail = _AUDIT_UNREADABLE if isinstance(error, errors.StoreError) else str(error)
             return problem((status, name), detail, **extra)
     return problem(INTERNAL_ERROR, "an error inside the service; its log says more")

@@ -86,7 +86,7 @@ def _played(report: MoveReport, model: Model) -> PlayedOut:
 
 
 def network_out(answer: Answer) -> Json:
-    """The JSON of a `Network`."""
+    """The `model` of an answer."""
     return {"model": {"name": answer.model.name, "digest": answer.model.digest}}
 
 

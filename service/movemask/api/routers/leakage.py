@@ -20,13 +20,8 @@ from movemask.api.parameters import SpanParameters
 from movemask.api.routes import Router
 from movemask.api.schemas.leakage import (
     AuditedOut,
-    BucketOut,
-    GroupOut,
     HistoryOut,
-    KindOut,
     LeakageFiguresOut,
-    ModelHistoryOut,
-    ModelLeakageOut,
     PositionsOut,
     WorstOut,
     rfc3339,
@@ -49,9 +44,7 @@ _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "ille
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
-ModelName = Annotated[
-    str | None, Query(description="Name of a model in `/v1/models`; all if left out.", examples=["maia-1500"])
-]
+ModelName = Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")]
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
 router = Router(tags=["leakage"])
@@ -67,7 +60,7 @@ async def figures(
     services: AppServices,
     span: SpanParameters,
     model: ModelName = None,
-    by: Annotated[By | None, Query(description="Adds the figures of each group.", examples=["phase"])] = None,
+    by: Annotated[By | None, Query(description="Adds the figures of each group.")] = None,
 ) -> Response:
     """Leakage of the positions answered so far, by model and kind.
 
@@ -100,7 +93,7 @@ async def history(
     model: ModelName = None,
     bucket: Annotated[
         Literal["10m", "1h", "1d"],
-        Query(description="Length of a bucket: ten minutes, an hour or a day.", examples=["1h"]),
+        Query(description="Length of a bucket: ten minutes, an hour or a day."),
     ] = "1h",
 ) -> Response:
     """The figures over time. Ten-minute buckets are kept for six hours, hours for three days, days for good, so
@@ -109,7 +102,7 @@ async def history(
 
     def read() -> dict[str, Any]:
         histories = services.figures.history(name, span, _BUCKETS[bucket])
-        return {"models": {model.name: history_out(model, buckets) for model, buckets in histories}}
+        return {"models": {model.name: _history_out(model, buckets) for model, buckets in histories}}
 
     return await _answer(services, HistoryOut, read)
 
@@ -123,8 +116,8 @@ async def history(
 async def worst(
     services: AppServices,
     span: SpanParameters,
-    kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.", examples=["raw"])] = "raw",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Most positions.", examples=[10])] = 10,
+    kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.")] = "raw",
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most positions.")] = 10,
     model: ModelName = None,
 ) -> Response:
     """The positions with the most leakage of a kind, worst first, each with the illegal moves that plain softmax
@@ -151,16 +144,14 @@ async def positions(
     span: SpanParameters,
     model: ModelName = None,
     limit: Annotated[
-        int | None, Query(ge=1, description="Most positions; as JSON at most 1,000, 100 if left out.", examples=[100])
+        int | None, Query(ge=1, description="Most positions; as JSON at most 1,000, 100 if left out.")
     ] = None,
-    cursor: Annotated[
-        str | None, Query(max_length=20, description="`next` of the page before.", examples=["4711"])
-    ] = None,
+    cursor: Annotated[str | None, Query(max_length=20, description="`next` of the page before.")] = None,
     format: Annotated[
         Literal["json", "ndjson", "csv"] | None,
-        Query(description="Form of the answer; wins over Accept.", examples=["csv"]),
+        Query(description="Form of the answer; wins over Accept."),
     ] = None,
-    accept: Annotated[str, Header(description="The type of the answer.", examples=[_CSV])] = "application/json",
+    accept: Annotated[str, Header(description="The type of the answer.")] = "application/json",
 ) -> Response:
     """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
     shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
@@ -216,50 +207,40 @@ def _model_name(services: Services, model: str | None) -> str | None:
     return None if model is None else services.registry.entry(model).name
 
 
-def model_figures_out(model: ModelFigures, by: str | None = None) -> ModelLeakageOut:
-    """The JSON of one model's figures."""
-    out: dict[str, Any] = {}
+def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
+    """The JSON of one model's figures, a `ModelLeakageOut`."""
+    out = {"positions": model.positions, "kinds": _kinds_out(model.kinds), **_network_out(model)}
     if model.covered is not None:
         out["since"], out["until"] = model.covered
         out["since_utc"], out["until_utc"] = map(rfc3339, model.covered)
     if by is not None and model.groups is not None:
         total = model.kinds[RAW].sum if RAW in model.kinds else 0.0
         out["by"] = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
-    return ModelLeakageOut(
-        digest=model.digest,
-        positions=model.positions,
-        trained_with_mask=model.trained_with_mask,
-        kinds=_kinds_out(model.kinds),
-        **out,
-    )
+    return out
 
 
-def history_out(model: ModelFigures, buckets: list[Bucket]) -> ModelHistoryOut:
-    """The JSON of one model's history."""
-    return ModelHistoryOut(
-        digest=model.digest,
-        trained_with_mask=model.trained_with_mask,
-        buckets=[
-            BucketOut(
-                start=bucket.start, seconds=bucket.seconds, positions=bucket.positions, kinds=_kinds_out(bucket.kinds)
-            )
-            for bucket in buckets
-        ],
-    )
+def _network_out(model: ModelFigures) -> dict[str, Any]:
+    return {"digest": model.digest, "trained_with_mask": model.trained_with_mask}
 
 
-def _group_out(kinds: Kinds, by: str, total: float) -> GroupOut:
-    out: dict[str, Any] = {}
-    if by == CAUSE:
-        out["share"] = sum(cell.sum for cell in kinds.values()) / total if total else None
-        figures = {name: KindOut(**cell.mass_figures()) for name, cell in kinds.items()}
-    else:
-        figures = _kinds_out(kinds)
-    return GroupOut(positions=positions_of(kinds), kinds=figures, **out)
+def _history_out(model: ModelFigures, buckets: list[Bucket]) -> dict[str, Any]:
+    figures = [
+        {"start": one.start, "seconds": one.seconds, "positions": one.positions, "kinds": _kinds_out(one.kinds)}
+        for one in buckets
+    ]
+    return {**_network_out(model), "buckets": figures}
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, KindOut]:
-    return {name: KindOut(**cell.figures()) for name, cell in kinds.items()}
+def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
+    if by != CAUSE:
+        return {"positions": positions_of(kinds), "kinds": _kinds_out(kinds)}
+    share = sum(cell.sum for cell in kinds.values()) / total if total else None
+    figures = {name: cell.mass_figures() for name, cell in kinds.items()}
+    return {"positions": positions_of(kinds), "share": share, "kinds": figures}
+
+
+def _kinds_out(kinds: Kinds) -> dict[str, dict[str, Any]]:
+    return {name: cell.figures() for name, cell in kinds.items()}
 
 
 def _ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:

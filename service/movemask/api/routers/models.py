@@ -10,13 +10,13 @@ from movemask.api import problems
 from movemask.api.keys import Scope
 from movemask.api.routers.leakage import model_figures_out
 from movemask.api.routes import Router
-from movemask.api.schemas.leakage import FreshnessOut
+from movemask.api.schemas.leakage import FreshnessOut, ModelLeakageOut
 from movemask.api.schemas.operations import CheckStepOut, ContractOut, ModelEntryOut, ModelsOut
 from movemask.api.services import AppServices, Services
 from movemask.api.telemetry import context_of
 from movemask.network.registry import Entry
 
-ModelName = Annotated[str, Path(description="Name of a model.", examples=["maia-1500"])]
+ModelName = Annotated[str, Path(description="Name of a model.")]
 
 router = Router(tags=["models"])
 
@@ -38,29 +38,21 @@ async def model(name: ModelName, request: Request, services: AppServices) -> Mod
     the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
     entry = services.registry.entry(name)
     out = _entry_out(entry, services)
-    if Scope.AUDIT not in context_of(request.scope).scopes:
-        return out
-    out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
-    for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
-        out.leakage = model_figures_out(figures)
+    if Scope.AUDIT in context_of(request.scope).scopes:
+        out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
+        for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
+            out.leakage = ModelLeakageOut.model_validate(model_figures_out(figures))
     return out
 
 
 def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
     """The JSON of a model of the registry."""
-    out: dict[str, Any] = {
-        "name": entry.name,
-        "default": entry.name == services.registry.default,
-        "served": entry.served,
-    }
-    if entry.failure is not None:
-        out["failure"] = entry.failure
-    if entry.digest is not None:
-        out["digest"] = entry.digest
-    if entry.rejected is not None:
-        out["rejected"] = entry.rejected
+    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.registry.default}
+    for name in ("served", "failure", "digest", "rejected"):
+        if (value := getattr(entry, name)) is not None:
+            out[name] = value
     if entry.steps:
-        out["check"] = [CheckStepOut(name=step.name, passed=step.passed, found=step.found) for step in entry.steps]
+        out["check"] = [CheckStepOut.model_validate(step, from_attributes=True) for step in entry.steps]
     if entry.contract is not None:
         sections = entry.contract.model_dump(mode="json", exclude={"card"})
         out["contract"] = ContractOut(terms=sections.pop("contract"), **sections)

@@ -41,10 +41,11 @@ async def readyz(request: Request, services: AppServices) -> ReadyOut | Response
     if not detailed:
         return ReadyOut(status="ready")
     recorder = services.recorder
+    failure = None if recorder.failure is None else problems.AUDIT_UNWRITABLE
     return ReadyOut(
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.registry},
-        audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=recorder.failure),
+        audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=failure),
     )
 
 

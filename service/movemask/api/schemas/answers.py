@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Include = Literal["san", "logit", "statistics", "illegal"]
 Turn = Literal["white", "black"]
+Notation = Literal["uci", "san", "mixed"]
+Status = Literal["ongoing", "checkmate", "stalemate"]
+TrainedWithMask = Annotated[
+    bool, Field(description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing.")
+]
 
 TYPE_PREFIX = "urn:movemask:problem:"
 
@@ -62,9 +67,7 @@ class MoveOut(BaseModel):
     uci: str = Field(description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN; on request.")
     probability: float = Field(description="Probability of the move, 0 to 1, by the rule that was asked for.")
-    logit: float | None = Field(
-        None, description="The network's own score, unmodified, in nats up to a constant; on request."
-    )
+    logit: float | None = Field(None, description="The network's own score, in nats up to a constant; on request.")
 
 
 class ValueOut(BaseModel):
@@ -79,14 +82,10 @@ class ValueOut(BaseModel):
 class LeakageOut(BaseModel):
     """What illegal moves would get, or get."""
 
-    raw: float | None = Field(
-        description="Probability that plain softmax gives to illegal moves; null if an illegal logit is NaN/inf."
-    )
+    raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
     multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
     served: float = Field(description="Probability that this answer gives to illegal moves; always 0.")
-    trained_with_mask: bool = Field(
-        description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing."
-    )
+    trained_with_mask: TrainedWithMask
 
 
 class StatisticsOut(BaseModel):
@@ -130,14 +129,10 @@ class DrawOut(BaseModel):
     reason: Literal[
         "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
     ] = Field(description="The strongest reason that applies. Repetitions are counted in the request's `moves`.")
-    claimable: bool = Field(
-        description="True: the player to move may claim a draw or play on. False: the game is over."
-    )
+    claimable: bool = Field(description="True: the player to move may claim a draw. False: the game is over.")
 
 
-class Network(BaseModel):
-    """Which network."""
-
+class _ByModel(BaseModel):
     model: ModelOut = Field(description="The network that answered.")
 
 
@@ -146,12 +141,8 @@ class Where(BaseModel):
 
     fen: str = Field(description="The position, after `moves`.")
     turn: Turn = Field(description="Who is to move.")
-    status: Literal["ongoing", "checkmate", "stalemate"] = Field(
-        description="`ongoing` if there is a legal move, even in a drawn game: see `draw`."
-    )
-    notation: Literal["uci", "san", "mixed"] | None = Field(
-        None, description="How the request's `moves` were read; left out without any."
-    )
+    status: Status = Field(description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.")
+    notation: Notation | None = Field(None, description="How the request's `moves` were read; left out without any.")
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
 
@@ -180,11 +171,11 @@ class Tail(BaseModel):
 
 
 # Fields come in the order of the bases from right to left, so that the moves come before the rest.
-class PolicyOut(Tail, _Moves, Where, Network):
+class PolicyOut(Tail, _Moves, Where, _ByModel):
     """The move distribution of a position."""
 
 
-class MoveChosenOut(Tail, _Chosen, Where, Network):
+class MoveChosenOut(Tail, _Chosen, Where, _ByModel):
     """The move that was chosen."""
 
 
@@ -194,7 +185,7 @@ class BatchOut(BaseModel):
     results: list[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
 
 
-class PointOut(Tail, Network):
+class PointOut(Tail, _ByModel):
     """One rating, or one model."""
 
 
@@ -203,9 +194,7 @@ class SweptOut(BaseModel):
 
     uci: str = Field(description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN; on request.")
-    probabilities: list[float] = Field(
-        description="Probability of the move at each point, 0 to 1; 0 where the filters drop it."
-    )
+    probabilities: list[float] = Field(description="Probability at each point, 0 to 1; 0 where the filters drop it.")
 
 
 class SweepOut(Where):
@@ -224,9 +213,7 @@ class PlayedOut(BaseModel):
     san: str = Field(description="The move in SAN.")
     probability: float = Field(description="Probability that the network gives the move, 0 to 1.")
     rank: int = Field(description="Place of the move among the legal moves; 1 is the network's first choice.")
-    surprise: float | None = Field(
-        description="-log p, in nats, finite even where p underflows to 0; null where -log p overflows."
-    )
+    surprise: float | None = Field(description="-log p, in nats, even where p underflows to 0; null on overflow.")
     leakage: LeakageOut = Field(description="What illegal moves would have got from a wrong mask.")
 
 
@@ -237,12 +224,8 @@ class SideOut(BaseModel):
     cross_entropy: float | None = Field(description="Mean surprise, in nats; null on overflow.")
     perplexity: float | None = Field(description="exp(cross_entropy): a number of moves; null on overflow.")
     top1: float = Field(description="Share of moves that were the network's first choice, 0 to 1.")
-    raw_leakage: float | None = Field(
-        description="Mean probability that plain softmax gives to illegal moves; null if it cannot be measured."
-    )
-    multiplied_leakage: float = Field(
-        description="Mean probability that softmax(logits * mask) gives to illegal moves."
-    )
+    raw_leakage: float | None = Field(description="Mean probability of illegal moves by softmax; null if unmeasured.")
+    multiplied_leakage: float = Field(description="Mean probability of illegal moves by softmax(logits * mask).")
 
 
 class GameOut(BaseModel):
@@ -251,9 +234,7 @@ class GameOut(BaseModel):
     headers: dict[str, str] = Field(description="The PGN's headers.")
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
-    elo: dict[str, float] | None = Field(
-        None, description="Ratings that the network was given, by side, in Elo points; left out for networks without."
-    )
+    elo: dict[str, float] | None = Field(None, description="Ratings that the network got, by side, in Elo points.")
     white: SideOut | None = Field(description="White's moves; null without any.")
     black: SideOut | None = Field(description="Black's moves; null without any.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
@@ -272,13 +253,9 @@ class FigureOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    leaked: float | None = Field(
-        description="Probability that illegal moves would get, 0 to 1; null if it cannot be measured."
-    )
+    leaked: float | None = Field(description="Probability of illegal moves, 0 to 1; null if it cannot be measured.")
     flipped: bool = Field(description="Whether the mistake would have changed the top move.")
-    kl: float | None = Field(
-        description="Divergence from the correct policy, in nats; null where it is infinite or not measured."
-    )
+    kl: float | None = Field(description="Divergence from the correct policy, in nats; null if infinite or unmeasured.")
 
 
 class TopOut(BaseModel):
@@ -300,20 +277,15 @@ class VerdictOut(BaseModel):
     """What leaks: how much, to which moves, and why they are illegal."""
 
     fen: str = Field(description="The position, after `moves`.")
-    turn: Literal["white", "black"] = Field(description="Who is to move.")
-    notation: Literal["uci", "san", "mixed"] | None = Field(
-        None, description="How the request's `moves` were read; null without any."
-    )
+    turn: Turn = Field(description="Who is to move.")
+    notation: Notation | None = Field(None, description="How the request's `moves` were read; null without any.")
     legal_moves: int = Field(description="Number of legal moves.")
-    kinds: dict[str, FigureOut] = Field(
-        description="For logits, every kind; for probabilities `given`: the illegal share of their sum."
-    )
+    kinds: dict[str, FigureOut] = Field(description="For logits, every kind; else `given`, the illegal share.")
     sum: float | None = Field(description="Sum of the probabilities; null for logits.")
     top: TopOut = Field(description="The most probable move.")
     missing: list[str] = Field(description="Legal moves with no probability at all, in UCI.")
     causes: dict[str, float] = Field(description="The whole illegal share by cause: probabilities.")
     illegal: list[IllegalMoveOut] = Field(
-        description="Most probable first, at most `limit`. A slot is named by its own squares: in `lc0-1858` e1h1 is "
-        "castling, and e1g1 another slot."
+        description="Most probable first, at most `limit`; named by their slot's squares, so e1g1 may be no castling."
     )
     patterns: list[PatternOut] = Field(description="Known mistakes that the numbers resemble.")

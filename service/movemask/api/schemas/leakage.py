@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
-from movemask.api.schemas.answers import FigureOut, IllegalMoveOut
+from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
 
 
 def rfc3339(seconds: float) -> str:
@@ -19,9 +19,7 @@ class FreshnessOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    as_of: float = Field(
-        description="Everything this worker answered before this time is counted, in seconds since 1970."
-    )
+    as_of: float = Field(description="What this worker answered before it is counted, in seconds since 1970.")
     waiting: int = Field(description="Number of audit records of this worker that are not written yet.")
 
     @computed_field(description="`as_of` in RFC 3339.")  # type: ignore[prop-decorator]
@@ -44,22 +42,15 @@ class KindOut(BaseModel):
     p99: float | None = Field(description="99th percentile of the leaked probability, 0 to 1.")
     p999: float | None = Field(description="99.9th percentile of the leaked probability, 0 to 1.")
     flips: int | None = Field(None, description="Number of positions whose top move the mistake would have changed.")
-    mean_kl: float | None = Field(
-        None, description="Mean divergence from the correct policy where it is finite, in nats."
-    )
-    infinite_kl: int | None = Field(
-        None, description="Number of positions where a legal move would have had no probability."
-    )
+    mean_kl: float | None = Field(None, description="Mean divergence from the correct policy where finite, in nats.")
+    infinite_kl: int | None = Field(None, description="Number of positions where a legal move would have got 0.")
 
 
 class GroupOut(BaseModel):
     """Positions of one group."""
 
     positions: int = Field(description="Number of positions.")
-    share: float | None = Field(
-        None,
-        description="With by=cause: this cause's share of all `raw` mass, 0 to 1; the rest is below the threshold.",
-    )
+    share: float | None = Field(None, description="With by=cause: share of all `raw` mass, 0 to 1.")
     kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
 
 
@@ -68,13 +59,9 @@ class ModelLeakageOut(BaseModel):
 
     digest: str = Field(description="SHA-256 of the network's file.")
     positions: int = Field(description="Number of positions.")
-    trained_with_mask: bool = Field(
-        description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing."
-    )
+    trained_with_mask: TrainedWithMask
     kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
-    since: int | None = Field(
-        None, description="With since or until: start of the counted span, in seconds since 1970."
-    )
+    since: int | None = Field(None, description="Start of the counted span, in seconds since 1970.")
     since_utc: str | None = Field(None, description="`since` in RFC 3339.")
     until: int | None = Field(None, description="End of the counted span, in seconds since 1970.")
     until_utc: str | None = Field(None, description="`until` in RFC 3339.")
@@ -106,9 +93,7 @@ class ModelHistoryOut(BaseModel):
     """Figures of one network over time."""
 
     digest: str = Field(description="SHA-256 of the network's file.")
-    trained_with_mask: bool = Field(
-        description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing."
-    )
+    trained_with_mask: TrainedWithMask
     buckets: list[BucketOut] = Field(description="In order of time; spans without a position are left out.")
 
 
@@ -128,18 +113,14 @@ class AuditedOut(BaseModel):
     chess960: bool = Field(description="Whether its castling is Chess960's.")
     model: str = Field(description="Name of the network that answered.")
     digest: str = Field(description="SHA-256 of the network's file.")
-    trained_with_mask: bool = Field(
-        description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing."
-    )
+    trained_with_mask: TrainedWithMask
     time: float = Field(description="When it was answered, in seconds since 1970.")
     turn: str = Field(description="Who is to move.")
     phase: str = Field(description="`opening`, `middlegame` or `endgame`.")
     in_check: bool = Field(description="Whether the side to move is in check.")
     legal_moves: int = Field(description="Number of legal moves.")
     elo: float | None = Field(description="Rating of the side to move in Elo points, if one was given.")
-    raw: float | None = Field(
-        description="Probability that plain softmax gives to illegal moves; null if it cannot be measured."
-    )
+    raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
     multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
     served: float = Field(description="Probability that the answer gave to illegal moves; always 0.")
     kinds: dict[str, FigureOut] = Field(

@@ -26,9 +26,7 @@ class ContractOut(BaseModel):
     inputs: dict[str, Any] = Field(description="Names of the inputs.")
     outputs: dict[str, Any] = Field(description="Names and forms of the outputs.")
     elo: dict[str, Any] = Field(description="The default rating and the range of ratings, in Elo points.")
-    calibration: dict[str, Any] | None = Field(
-        description="The fitted temperature; null for a model that is not calibrated."
-    )
+    calibration: dict[str, Any] | None = Field(description="The fitted temperature; null without a calibration.")
 
 
 class ModelEntryOut(BaseModel):
@@ -38,15 +36,11 @@ class ModelEntryOut(BaseModel):
     default: bool = Field(description="Whether it answers requests that name no model.")
     served: bool = Field(description="Whether it answers requests.")
     failure: str | None = Field(None, description="Why it is not served.")
-    rejected: str | None = Field(
-        None, description="Why changed files in the folder did not replace those that are served."
-    )
+    rejected: str | None = Field(None, description="Why changed files did not replace those that are served.")
     digest: str | None = Field(None, description="SHA-256 of the network's file.")
     contract: ContractOut | None = Field(None, description="Left out if it cannot be read.")
     card: dict[str, Any] | None = Field(None, description="Free: source, licence, data, date, figures.")
-    check: list[CheckStepOut] | None = Field(
-        None, description="The steps of the contract check, up to the first that failed."
-    )
+    check: list[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
     loaded: bool | None = Field(None, description="Whether it is in memory; if not, the next request loads it.")
     leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
     freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
@@ -69,7 +63,7 @@ class AuditStateOut(BaseModel):
 
     waiting: int = Field(description="Number of audit records that are not written yet.")
     dropped: int = Field(description="Number of audit records that were lost.")
-    failure: str | None = Field(description="Why records cannot be written; null if they can.")
+    failure: str | None = Field(description="Set while records cannot be written; the log says why.")
 
 
 class ReadyOut(BaseModel):
@@ -79,9 +73,7 @@ class ReadyOut(BaseModel):
     models: dict[str, Literal["served", "failed its check"]] | None = Field(
         None, description="The state of each model by name; needs the scope `metrics` if keys are set."
     )
-    audit: AuditStateOut | None = Field(
-        None, description="The state of the audit; needs the scope `metrics` if keys are set."
-    )
+    audit: AuditStateOut | None = Field(None, description="State of the audit; as `models`.")
 
 
 class VersionOut(BaseModel):

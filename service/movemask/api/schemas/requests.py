@@ -6,14 +6,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self
 
-import chess
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
@@ -21,8 +18,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError
 
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN, MAX_SLOTS
@@ -81,18 +77,6 @@ class EloIn(In):
     opponent: Rating = Field(description="Rating of its opponent, in Elo points.")
 
 
-class _OneNumber:
-    """Annotates `EloIn` fields that also take one number, for both players."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(_both, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [handler(schema), {"type": "number", "minimum": 0, "maximum": MAX_RATING}]}
-
-
 def _both(value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not 0 <= value <= MAX_RATING:
@@ -103,11 +87,8 @@ def _both(value: Any) -> Any:
     return value
 
 
-Ratings = Annotated[EloIn, _OneNumber()]
+Ratings = Annotated[EloIn, BeforeValidator(_both, json_schema_input_type=EloIn | Rating)]
 
-
-MATE = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"
-PGN = '[White "A"]\n[Black "B"]\n[WhiteElo "1500"]\n[BlackElo "1600"]\n\n1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 *\n'
 
 _MODEL = Field(None, description="Name of a model in `/v1/models`; the default model if left out.")
 _ELO = Field(
@@ -128,43 +109,43 @@ class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
     temperature: Temperature | None = Field(
-        None,
-        description="Logits are divided by it. 1, the network's own distribution, if left out; `calibrated` takes the "
-        "contract's.",
+        None, description="Logits are divided by it. 1 if left out; `calibrated` takes the contract's."
     )
-    normalizer: NormalizerName | None = Field(
-        None, description="The function from logits to probabilities; softmax if left out."
-    )
+    normalizer: NormalizerName | None = Field(None, description="From logits to probabilities; softmax if left out.")
     alpha: Annotated[float, Field(ge=1, le=2, allow_inf_nan=False)] | None = Field(
         None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax. No unit."
     )
     top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves: a number of moves.")
-    top_p: Share | None = Field(
-        None, description="Keep the fewest most probable moves whose probabilities sum to at least this, 0 to 1."
-    )
+    top_p: Share | None = Field(None, description="Keep the fewest best moves that sum to at least this, 0 to 1.")
     min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
         None, description="Keep moves with at least this share of the best's probability, 0 to 1; 0 keeps all."
     )
 
 
-class PositionIn(RuleIn):
-    """A position: `fen`, or `moves` from the start position, or both: `moves` are then played from `fen`."""
+class PlacedIn(In):
+    """Base class of requests that name a position."""
 
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None, description="`startpos` is the start position."
     )
-    moves: Moves = Field(
-        _EMPTY,
-        description="In UCI or SAN, from `fen`; without it, from the start position. The answer's `notation` says "
-        "which was read.",
-    )
-    chess960: bool | None = Field(None, description=f"{_CHESS960} No if left out.")
-    elo: Ratings | None = _ELO
+    moves: Moves = Field(_EMPTY, description="In UCI or SAN, from `fen`; without it, from the start position.")
 
     @model_validator(mode="after")
     def _names_a_position(self) -> Self:
-        check_position_named(self, self.fen)
+        """A client that lost its FEN gets no answer for another position."""
+        if self.fen is None:
+            if "fen" in self.model_fields_set:
+                raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
+            if "moves" not in self.model_fields_set:
+                raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
         return self
+
+
+class PositionIn(PlacedIn, RuleIn):
+    """A position: `fen`, or `moves` from the start position, or both: `moves` are then played from `fen`."""
+
+    chess960: bool | None = Field(None, description=f"{_CHESS960} No if left out.")
+    elo: Ratings | None = _ELO
 
 
 class PolicyIn(PositionIn):
@@ -173,36 +154,13 @@ class PolicyIn(PositionIn):
     model: str | None = _MODEL
     include: Includes = _INCLUDE
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"fen": chess.STARTING_FEN},
-                {"moves": ["e2e4", "e7e5"], "elo": {"self": 1500, "opponent": 1500}, "include": ["san"]},
-                {"moves": ["e4", "e5", "Nf3"], "elo": 1500},
-                {"fen": MATE},
-                {"fen": START_WORD, "normalizer": "softmax_one", "top_k": 5, "include": ["statistics"]},
-            ]
-        }
-    )
-
 
 class MoveIn(PolicyIn):
     """A request for one move."""
 
-    method: Literal["greedy", "sample"] = Field(
-        "greedy", description="The most probable move, or one drawn by its probability."
-    )
+    method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn at random.")
     seed: int | None = Field(
         None, ge=0, lt=2**63, description="With `sample`, and only there; the same seed draws the same move. No unit."
-    )
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"fen": chess.STARTING_FEN, "method": "sample", "seed": 7, "include": ["san"]},
-                {"moves": ["e2e4"], "method": "sample", "top_p": 0.9, "temperature": 0.7},
-            ]
-        }
     )
 
     @model_validator(mode="after")
@@ -240,23 +198,13 @@ class BatchIn(RuleIn):
     elo: Ratings | None = _ELO
     include: Includes = _INCLUDE
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"positions": [{"fen": chess.STARTING_FEN}, {"moves": ["d2d4"]}, {"fen": "not a fen"}]}]
-        }
-    )
-
 
 class GamesIn(In):
     """A request to judge the moves of games."""
 
-    pgn: str = Field(
-        max_length=MAX_PGN, description="One game or several. Ratings are taken from WhiteElo and BlackElo."
-    )
+    pgn: str = Field(max_length=MAX_PGN, description="One game or several. Ratings: WhiteElo and BlackElo.")
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` takes the contract's.")
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"pgn": PGN}]})
 
 
 SweptRatings = Annotated[
@@ -275,29 +223,16 @@ class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
     ratings: SweptRatings | None = Field(
-        None,
-        description="In Elo points; if left out, every hundred from 800 to 2500, as far as the network's range goes.",
+        None, description="In Elo points; if left out, every hundred from 800 to 2500 in the network's range."
     )
     vary: Literal["both", "self", "opponent"] | None = Field(
         None, description="Whose rating changes; both if left out. `elo` has the other's."
     )
-    model: str | None = Field(None, description="Name of a model in `/v1/models`; the default model if left out.")
-    models: Names | None = Field(
-        None, description="In place of `ratings`: one answer by each, for networks of one rating."
-    )
+    model: str | None = _MODEL
+    models: Names | None = Field(None, description="In place of `ratings`: one answer by each of these networks.")
     include: Annotated[
         list[Literal["san", "statistics"]], Field(fail_fast=True), counted("include", "items", lambda _: 16)
     ] = Field(_EMPTY, description="What to add to the answer.")
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"fen": chess.STARTING_FEN, "ratings": [1100, 1500, 1900], "include": ["san"]},
-                {"moves": ["e2e4"], "vary": "self", "elo": {"self": 1500, "opponent": 2000}},
-                {"fen": "startpos", "models": ["maia-1100", "maia-1500", "maia-1900"]},
-            ]
-        }
-    )
 
     @model_validator(mode="after")
     def _ratings_or_models(self) -> SweepIn:
@@ -317,13 +252,9 @@ def _counted(field: str) -> BeforeValidator:
 Number = Annotated[float | None, Field(allow_inf_nan=True)]
 
 
-class AuditIn(BaseModel):
+class AuditIn(PlacedIn):
     """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
 
-    fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
-        None, description="`startpos` is the start position."
-    )
-    moves: Moves = Field(_EMPTY, description="UCI or SAN, played from `fen`; without it, from the start position.")
     chess960: bool = Field(False, description="Read the FEN as Chess960.")
     vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
     logits: Annotated[list[Number] | None, _counted("logits")] = Field(
@@ -341,17 +272,8 @@ class AuditIn(BaseModel):
     threshold: float = Field(0, ge=0, le=1, description="Least share of an illegal move that is listed, 0 to 1.")
     limit: int = Field(20, ge=0, le=1000, description="Most illegal moves listed: a number of moves.")
 
-    model_config = ConfigDict(
-        extra="forbid",
-        strict=True,
-        json_schema_extra={
-            "examples": [{"fen": chess.STARTING_FEN, "policy": {"e2e4": 0.5, "d2d4": 0.3, "e2e5": 0.2}}]
-        },
-    )
-
     @model_validator(mode="after")
     def _one_form(self) -> AuditIn:
-        check_position_named(self, self.fen)
         forms = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
         if len(forms) != 1:
             raise ValueError(
@@ -366,16 +288,6 @@ class AuditIn(BaseModel):
     @property
     def castling_form(self) -> Castling | None:
         return None if self.castling is None else Castling(self.castling)
-
-
-def check_position_named(request: BaseModel, fen: str | None) -> None:
-    """Raises ValidationError for a request with neither `fen` nor `moves`: a client that lost its FEN gets no answer
-    for another position."""
-    if fen is None:
-        if "fen" in request.model_fields_set:
-            raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
-        if "moves" not in request.model_fields_set:
-            raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
 
 
 def _fault(field: str, message: str) -> ValidationError:
