@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 from unittest.mock import ANY
 
@@ -17,7 +19,6 @@ from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.patterns import names_of_slots
-from movemask.numeric.dense import masked_softmax
 
 BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"
 
@@ -217,22 +218,6 @@ def test_a_move_below_the_threshold_is_not_named_but_its_cause_is_counted(client
     assert found["causes"] == {"wrong_geometry": pytest.approx(0.06), "blocked": pytest.approx(0.04)}
 
 
-def test_probabilities_that_were_masked_rightly_or_by_multiplying(client: TestClient) -> None:
-    words = vocabulary("lc0-1858")
-    _, slots = words.legal_slots(Position.read(BLACK))
-    mask = np.zeros(len(words), dtype=bool)
-    mask[slots] = True
-    logits = np.random.default_rng(1).normal(size=len(words))
-    right = masked_softmax(logits[None], mask[None])[0]
-    found = audited(client, fen=BLACK, vocabulary="lc0-1858", probabilities=right.tolist())
-    assert found["kinds"]["given"] == {"leaked": 0.0, "flipped": False, "kl": 0.0}
-    wrong = np.exp(logits * mask)
-    wrong /= wrong.sum()
-    found = audited(client, fen=BLACK, vocabulary="lc0-1858", probabilities=wrong.tolist())
-    assert found["kinds"]["given"]["leaked"] == pytest.approx(wrong[~mask].sum())
-    assert found["sum"] == pytest.approx(1)
-
-
 def test_null_is_minus_infinity(client: TestClient) -> None:
     words = vocabulary("lc0-1858")
     _, slots = words.legal_slots(Position.read())
@@ -255,37 +240,22 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
         ({"logits": [0.0], "vocabulary": "lc0-1858"}, "logits: 1 numbers; the vocabulary lc0-1858 has 1858 slots"),
         ({"logits": [None] * 1858, "vocabulary": "lc0-1858"}, "logits: every legal move has -infinity"),
         ({"probabilities": [0.0] * 1858, "vocabulary": "lc0-1858"}, "probabilities: nothing is above 0"),
-        (
-            {"probabilities": [-0.1] + [0.1] * 1857, "vocabulary": "lc0-1858"},
-            "probabilities[0]: -0.1 is no probability",
-        ),
+        ({"probabilities": [-0.1] * 1858, "vocabulary": "lc0-1858"}, "probabilities[0]: -0.1 is no probability"),
         ({"policy": {}}, "policy: nothing is above 0"),
         ({"policy": {"e2e4": -1}}, "policy[e2e4]: -1.0 is no probability; it must be from 0 to 1"),
         ({"policy": {"e2e4": "0.5"}}, "policy.e2e4: Input should be a valid number, got '0.5'"),
-        ({"policy": {"e2e4": True}}, "policy.e2e4: Input should be a valid number, got true"),
         ({"policy": {"e2e4": 1e308, "d2d4": 1e308}}, "policy[e2e4]: 1e+308 is no probability"),
-        ({"policy": {"e2e4": 50, "d2d4": 50}}, "policy[e2e4]: 50.0 is no probability; it must be from 0 to 1"),
         ({"policy": {"e2e4": 1, "d2d4": 1}}, "policy: the sum is 2, too far from 1"),
         ({"policy": {"e2e4": 5e-324}}, "policy: the sum is 4.94066e-324, too far from 1"),
-        ({"policy": {"e2e4": 1}, "chess960": "yes"}, "chess960: Input should be a valid boolean, got 'yes'"),
-        ({"policy": {"e2e4": 1}, "limit": 2.0}, "limit: Input should be a valid integer"),
-        ({"policy": {"e2e4": 1}, "castling": "e1g1"}, "castling: Input should be"),
         ({"policy": {"e2e4": 1}, "castling": "king_two_squares", "chess960": True}, "castling: in Chess960"),
         ({"logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_two_squares"}, "castling: goes with policy"),
-        ({"probabilities": ["0.5"], "vocabulary": "lc0-1858"}, "probabilities[0]: Input should be a valid number"),
         ({"probabilities": [True], "vocabulary": "lc0-1858"}, "probabilities[0]: Input should be a valid number"),
-        ({"probabilities": [1e308] * 1858, "vocabulary": "lc0-1858"}, "probabilities[0]: 1e+308 is no probability"),
         ({"probabilities": [0.5] * 1858, "vocabulary": "lc0-1858"}, "probabilities: the sum is 929, too far from 1"),
-        ({"logits": ["0.5"], "vocabulary": "lc0-1858"}, "logits[0]: Input should be a valid number, got '0.5'"),
-        ({"logits": [True], "vocabulary": "lc0-1858"}, "logits[0]: Input should be a valid number, got true"),
         ({"logits": [1e308] * 1858, "vocabulary": "lc0-1858"}, "logits[0]: 1e+308 is beyond float32"),
         ({"policy": {"Nf3": 1}}, "policy: 'Nf3' is not a UCI move"),
         ({"policy": {"0000": 1}}, "policy: '0000' is not a move of chess"),
         ({"policy": {"P@e4": 1}}, "policy: 'P@e4' is not a move of chess"),
-        (
-            {"policy": {"e2e4": 1}, "fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"},
-            "has no legal move; there is nothing to audit",
-        ),
+        ({"policy": {"e2e4": 1}, "fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, "has no legal move; there is nothing"),
         ({"policy": {"e2e4": 1}, "fen": "x"}, "fen: 'x' is cut short"),
         ({"policy": {"e2e4": 1}, "colour": "red"}, "colour: no such field"),
         ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 numbers, at most 8192 are taken"),
@@ -297,44 +267,28 @@ def test_what_cannot_be_audited_is_named(client: TestClient, body: dict[str, Any
     assert words in answer.json()["detail"]
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity"])
-def test_a_legal_logit_that_is_no_number_is_named(client: TestClient, number: str) -> None:
+def test_a_legal_logit_that_is_no_number_is_named_and_an_illegal_one_is_not_measured(
+    client: TestClient, number: str
+) -> None:
     words = vocabulary("lc0-1858")
     slot = words.slot(chess.Move.from_uci("e2e4"), chess.Board())
-    numbers = ["0"] * len(words)
-    numbers[slot] = number
-    body = f'{{"moves": [], "vocabulary": "lc0-1858", "logits": [{", ".join(numbers)}]}}'
-    answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422
-    assert f"logits[{slot}]: e2e4 is legal, and its logit is" in answer.json()["detail"]
-    numbers[slot], numbers[0] = "0", number
-    body = f'{{"moves": [], "vocabulary": "lc0-1858", "logits": [{", ".join(numbers)}]}}'
-    answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
-    assert answer.json()["kinds"]["raw"] == {"leaked": None, "flipped": False, "kl": None}
+    legal, illegal = ({"moves": [], "vocabulary": "lc0-1858", "logits": [0.0] * 1858} for _ in range(2))
+    legal["logits"][slot] = illegal["logits"][0] = float(number)  # type: ignore[index]
+    answers = [client.post("/v1/audit", content=json.dumps(body), headers=JSON) for body in (legal, illegal)]
+    assert answers[0].status_code == 422
+    assert f"logits[{slot}]: e2e4 is legal, and its logit is" in answers[0].json()["detail"]
+    assert answers[1].json()["kinds"]["raw"] == {"leaked": None, "flipped": False, "kl": None}
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "9" * 400])
 def test_a_probability_that_is_no_number_is_named(client: TestClient, number: str) -> None:
-    body = f'{{"moves": [], "policy": {{"e2e4": {number}}}}}'
-    answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
+    answer = client.post("/v1/audit", content=f'{{"moves": [], "policy": {{"e2e4": {number}}}}}', headers=JSON)
     assert answer.status_code == 422
-    assert "policy" in answer.json()["detail"]
-    assert "e2e4" in answer.json()["detail"]
-
-
-@pytest.mark.parametrize(
-    ("body", "key"),
-    [
-        ('{"policy": {"e2e4": 0.5, "d2d4": 0.2, "e2e4": 0.3}}', "e2e4"),
-        ('{"policy": {"e2e4": 1}, "policy": {"d2d4": 1}}', "policy"),
-        ('{"fen": null, "policy": {"e2e4": 1}, "\\u0066en": null}', "fen"),
-    ],
-)
-def test_a_key_that_is_given_twice_is_named(client: TestClient, body: str, key: str) -> None:
-    answer = client.post("/v1/audit", content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422
-    assert answer.json()["type"] == "urn:movemask:problem:invalid-request"
-    assert answer.json()["detail"] == f"{key}: is given twice"
+    assert re.search(r"policy.*e2e4", answer.json()["detail"])
 
 
 def test_whole_numbers_and_negative_zero_are_numbers(client: TestClient) -> None:
@@ -354,8 +308,3 @@ def test_the_smallest_and_largest_logits_are_measured(client: TestClient, size: 
     expected = {3.4e38: 0.0, -3.4e38: 1.0}.get(size, (1858 - 20) / 1858)
     assert found["kinds"]["raw"]["leaked"] == pytest.approx(expected)
     assert sum(found["causes"].values()) == pytest.approx(expected)
-
-
-def test_nothing_is_recorded(client: TestClient) -> None:
-    audited(client, policy={"e2e4": 1.0})
-    assert client.get("/v1/leakage").json()["models"] == {}

@@ -84,6 +84,7 @@ def test_policy(client: TestClient, body: Any, status: int, name: str, word: str
         (b"[" * 65, 422, "limit-exceeded", "body: 65 objects and arrays, at most 64 are taken"),
         (b'{"temperature": ' + b"9" * 10_000 + b"}", 400, "malformed-json", "body"),
         (b'{"fen": "\\ud800"}', 422, "invalid-", "fen"),
+        ('{"fen": 1, "moves": []}'.encode("utf-16"), 422, "invalid-request", "fen: Input should be a valid string"),
     ],
 )
 def test_bytes_that_are_not_json_or_not_quite(
@@ -145,9 +146,28 @@ def test_the_moves_of_a_whole_request_have_a_budget(serve: Serve) -> None:
         assert "MOVEMASK_MAX_PLIES" in answer.json()["detail"]
 
 
-def test_routes_that_are_not_there(client: TestClient) -> None:
-    refused(client.get("/v2/policy"), 404, "not-found", "GET /v2/policy")
-    refused(client.get("/v1/policy"), 405, "method-not-allowed", "GET /v1/policy")
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allowed"),
+    [
+        ("POST", "/v1/nothing", 404, None),
+        ("GET", "/v2/policy", 404, None),
+        ("POST", "/v1/models", 405, "GET, HEAD"),
+        ("DELETE", "/readyz", 405, "GET, HEAD"),
+        ("POST", "/", 405, "GET, HEAD"),
+        ("GET", "/v1/policy", 405, "POST"),
+        ("PUT", "/v1/policy/batch", 405, "POST"),
+    ],
+)
+def test_what_no_route_takes_is_told_before_what_a_body_lacks(
+    client: TestClient, method: str, path: str, status: int, allowed: str | None
+) -> None:
+    answer = client.request(method, path, content=b"x=1", headers={"Content-Type": "application/x-www-form-urlencoded"})
+    refused(answer, status, "not-found" if status == 404 else "method-not-allowed", f"{method} {path}")
+    assert answer.headers.get("Allow") == allowed
+
+
+def test_a_path_with_a_slash_is_sent_on_and_names_that_are_not_there_are_told(client: TestClient) -> None:
+    assert client.post("/v1/policy/", json={"moves": []}).status_code == 200
     refused(client.get("/v1/models/x"), 404, "unknown-model", "'x'; there are fake")
     refused(client.get("/v1/leakage/worst", params={"kind": "served"}), 422, "unknown-kind", "'served'")
     refused(client.get("/v1/leakage/worst", params={"limit": 0}), 422, "invalid-request", "limit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from movemask.settings import Settings
 from tests.networks import write_fake
 from tests.processes import served
 
-
-async def nothing(scope: object, receive: object, send: object) -> None:
-    raise AssertionError("nothing is asked")
+HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 
 @asynccontextmanager
@@ -41,96 +42,13 @@ async def listening(app: Any, **limits: Any) -> AsyncIterator[tuple[list[Connect
 
     (listener,) = listen("127.0.0.1", 0)
     server = await asyncio.get_running_loop().create_server(opened, sock=listener)
-    yield made, listener.getsockname()[1]
-    server.close()
-    watching.cancel()
-    tracker.close()
-    await server.wait_closed()
-
-
-def test_answers_do_not_wait_for_the_client_to_acknowledge_their_head() -> None:
-    async def main() -> int:
-        async with listening(nothing) as (made, port):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-            while not made or made[0].transport is None:
-                await asyncio.sleep(0.01)
-            found: int = made[0].transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            writer.close()
-            await writer.wait_closed()
-        return found
-
-    assert asyncio.run(main())
-
-
-@pytest.mark.parametrize("begun", [b"GET /", b"GET / HTTP/1.1\r\nX-Y: ", b"GET / HTTP/1.1\r\nX-Y"])
-def test_headers_without_end_are_refused_before_they_are_held(begun: bytes) -> None:
-    async def main() -> tuple[bytes, int]:
-        async with listening(nothing) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(begun)
-            sent = 0
-            while not reader.at_eof() and sent < 20_000_000:
-                sent += 10_000
-                try:
-                    writer.write(b"x" * 10_000)
-                    await writer.drain()
-                except ConnectionError:
-                    break
-                await asyncio.sleep(0)
-            try:
-                answer = await reader.read()
-            except ConnectionError:
-                answer = b""
-            writer.transport.abort()
-        return answer, sent
-
-    answer, sent = asyncio.run(main())
-    assert not answer or answer.startswith(b"HTTP/1.1 431 ")
-    assert sent < 5_000_000
-
-
-def test_large_headers_a_large_body_and_the_next_request_of_a_connection_are_taken() -> None:
-    async def empty(scope: Any, receive: Any, send: Any) -> None:
-        while (await receive()).get("more_body"):
-            continue
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def main() -> bytes:
-        async with listening(empty) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            for part in (b"POST / HTTP/1.1\r\nHost: h\r\nX: ", b"x" * 40_000, b"\r\nContent-Length: 1000000\r\n\r\n"):
-                writer.write(part)
-                await writer.drain()
-            writer.write(b"b" * 1_000_000 + b"GET / HTTP/1.1\r\nHo")
-            await writer.drain()
-            first = await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"st: h\r\nConnection: close\r\n\r\n")
-            rest = await reader.read()
-            writer.close()
-            await writer.wait_closed()
-        return first + rest
-
-    assert asyncio.run(main()).count(b"HTTP/1.1 204 ") == 2
-
-
-async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the size of the body."""
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        size += len(message["body"])
-        if not message.get("more_body"):
-            break
-    text = str(size).encode()
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
-    await send({"type": "http.response.body", "body": text})
-
-
-async def refusing(scope: Any, receive: Any, send: Any) -> None:
-    await PlainTextResponse("too large", 413)(scope, receive, send)
+    try:
+        yield made, listener.getsockname()[1]
+    finally:
+        server.close()
+        watching.cancel()
+        tracker.close()
+        await server.wait_closed()
 
 
 async def sent(port: int, *parts: bytes) -> bytes:
@@ -145,7 +63,113 @@ async def sent(port: int, *parts: bytes) -> bytes:
         writer.transport.abort()
 
 
-HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
+def answered(app: Any, *parts: bytes, **limits: Any) -> bytes:
+    """All that an app's connection answers to what is sent."""
+
+    async def main() -> bytes:
+        async with listening(app, **limits) as (_, port):
+            return await sent(port, *parts)
+
+    return asyncio.run(main())
+
+
+async def body_of(receive: Any) -> bytes:
+    body = b""
+    while True:
+        message: Any = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message["body"]
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the size of the body."""
+    text = str(len(await body_of(receive)))
+    await PlainTextResponse(text)(scope, receive, send)
+
+
+async def reflect(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the method, the names of the headers and the body."""
+    text = b" ".join([scope["method"].encode(), *(name for name, _ in scope["headers"]), await body_of(receive)])
+    await PlainTextResponse(text)(scope, receive, send)
+
+
+async def refusing(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("too large", 413)(scope, receive, send)
+
+
+def test_answers_do_not_wait_for_the_client_to_acknowledge_their_head() -> None:
+    found: list[int] = []
+
+    async def main() -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            connected = made[0].transport.get_extra_info("socket")
+            found.append(connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            await echo(scope, receive, send)
+
+        async with listening(app) as (made, port):
+            await sent(port, LAST)
+
+    asyncio.run(main())
+    assert found == [1]
+
+
+LINE, TRAILER = b"x" * 10_000, b"X: yyyy\r\n" * 1000
+
+
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (b"GET /", LINE),
+        (b"GET / HTTP/1.1\r\nX-Y: ", LINE),
+        (b"GET / HTTP/1.1\r\nX-Y", LINE),
+        (CHUNKED, TRAILER),
+        (CHUNKED + b"X-Y: ", LINE),
+        (CHUNKED.removesuffix(b"0\r\n") + b"1;x=", LINE),
+    ],
+)
+def test_headers_and_trailers_without_end_are_refused_before_they_are_held(begun: bytes, piece: bytes) -> None:
+    async def main() -> tuple[bytes, int]:
+        async with listening(echo) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            reading = asyncio.create_task(reader.read())
+            count, answer = 0, b""
+            with suppress(ConnectionError):
+                while not reading.done() and count < 20_000_000:
+                    count += len(piece)
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+            with suppress(ConnectionError):
+                answer = await reading
+            writer.transport.abort()
+        return answer, count
+
+    answer, count = asyncio.run(main())
+    assert not answer or answer.startswith(b"HTTP/1.1 431 ")
+    assert count < 5_000_000
+
+
+def test_large_headers_a_large_body_and_the_next_request_of_a_connection_are_taken() -> None:
+    async def main() -> bytes:
+        async with listening(echo) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            for part in (b"POST / HTTP/1.1\r\nHost: h\r\nX: ", b"x" * 40_000, b"\r\nContent-Length: 1000000\r\n\r\n"):
+                writer.write(part)
+                await writer.drain()
+            writer.write(b"b" * 1_000_000 + b"GET / HTTP/1.1\r\nHo")
+            await writer.drain()
+            first = await reader.readuntil(b"\r\n\r\n1000000")
+            writer.write(b"st: h\r\nConnection: close\r\n\r\n")
+            rest = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        return first + rest
+
+    assert asyncio.run(main()).count(b"HTTP/1.1 200 ") == 2
 
 
 @pytest.mark.parametrize(
@@ -159,11 +183,7 @@ HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
     ],
 )
 def test_a_request_that_is_never_sent_whole_is_given_up(raw: bytes, answer: bytes) -> None:
-    async def main() -> bytes:
-        async with listening(echo, head_seconds=0.2, body_seconds=0.2) as (_, port):
-            return await sent(port, raw)
-
-    got = asyncio.run(main())
+    got = answered(echo, raw, head_seconds=0.2, body_seconds=0.2)
     assert got.startswith(answer)
     assert (b"408" in got) == (raw != b"")
 
@@ -171,25 +191,17 @@ def test_a_request_that_is_never_sent_whole_is_given_up(raw: bytes, answer: byte
 def test_an_answer_that_is_not_read_is_given_up() -> None:
     ended = asyncio.Event()
 
-    async def endless(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        try:
-            while (await asyncio.wait_for(asyncio.shield(asyncio.sleep(0, True)), 5)) and not made[
-                0
-            ].cycle.disconnected:
+    async def main() -> None:
+        async def endless(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not made[0].cycle.disconnected:
                 await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
-        finally:
+                await asyncio.sleep(0)
             ended.set()
 
-    made: list[Connection] = []
-
-    async def main() -> None:
-        async with listening(endless, read_seconds=0.3) as (connections, port):
+        async with listening(endless, read_seconds=0.3) as (made, port):
             _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            while not connections:
-                await asyncio.sleep(0.01)
-            made.append(connections[0])
+            writer.write(GET)
             await asyncio.wait_for(ended.wait(), 20)
             writer.transport.abort()
 
@@ -198,12 +210,9 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
 
 @pytest.mark.parametrize("count", [MAX_HEADERS - 2, MAX_HEADERS + 1])
 def test_headers_are_counted(count: int) -> None:
-    async def main() -> bytes:
-        async with listening(echo) as (_, port):
-            headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
-            return await sent(port, b"GET / HTTP/1.1\r\nHost: h\r\n" + headers + b"Connection: close\r\n\r\n")
-
-    assert asyncio.run(main()).startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
+    headers = b"".join(b"X-%d: y\r\n" % number for number in range(count))
+    answer = answered(echo, b"GET / HTTP/1.1\r\nHost: h\r\n" + headers + b"Connection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
 
 
 def test_an_address_has_as_many_connections_as_it_may_and_gets_them_back() -> None:
@@ -215,8 +224,7 @@ def test_an_address_has_as_many_connections_as_it_may_and_gets_them_back() -> No
             kept[0][1].close()
             await kept[0][1].wait_closed()
             await asyncio.sleep(0.05)
-            answer = await sent(port, b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
             kept[1][1].close()
 
     asyncio.run(main())
@@ -225,29 +233,9 @@ def test_an_address_has_as_many_connections_as_it_may_and_gets_them_back() -> No
 @pytest.mark.parametrize("size", [1000, 20_000_000])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
 def test_a_refusal_arrives_though_the_client_sends_its_whole_body_first(size: int, connection: str) -> None:
-    async def main() -> bytes:
-        async with listening(refusing) as (_, port):
-            head = f"POST / HTTP/1.1\r\nHost: h\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
-            after = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n" if connection == "keep-alive" else b""
-            return await sent(port, head, b"x" * size, after)
-
-    answer = asyncio.run(main())
+    head = f"POST / HTTP/1.1\r\nHost: h\r\nConnection: {connection}\r\nContent-Length: {size}\r\n\r\n".encode()
+    answer = answered(refusing, head, b"x" * size, LAST if connection == "keep-alive" else b"")
     assert answer.count(b"HTTP/1.1 413 ") == (2 if connection == "keep-alive" else 1)
-
-
-async def reflect(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the method, the names of the headers and the body."""
-    body = b""
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message["body"]
-        if not message.get("more_body"):
-            break
-    text = b" ".join([scope["method"].encode(), *(name for name, _ in scope["headers"]), body])
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
-    await send({"type": "http.response.body", "body": text})
 
 
 @pytest.mark.parametrize("count", [MAX_PIPELINED, MAX_PIPELINED + 1, 10_000])
@@ -258,17 +246,10 @@ def test_a_few_pipelined_requests_are_answered_and_more_end_the_connection(count
         taken.append(1)
         await echo(scope, receive, send)
 
-    async def main() -> bytes:
-        async with listening(counted) as (_, port):
-            last = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-            try:
-                return await sent(port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n" * (count - 1) + last)
-            except ConnectionError:
-                return b""
-
-    answers = asyncio.run(main())
-    assert answers.count(b"HTTP/1.1 200 ") == (MAX_PIPELINED if count == MAX_PIPELINED else 0)
-    assert sum(taken) == (MAX_PIPELINED if count == MAX_PIPELINED else 0)
+    answers = b""
+    with suppress(ConnectionError):
+        answers = answered(counted, GET * (count - 1) + LAST)
+    assert answers.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if count == MAX_PIPELINED else 0)
 
 
 def test_requests_one_after_another_have_no_limit() -> None:
@@ -276,7 +257,7 @@ def test_requests_one_after_another_have_no_limit() -> None:
         async with listening(echo) as (_, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             for _ in range(5 * MAX_PIPELINED):
-                writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+                writer.write(GET)
                 assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
                 assert await reader.readexactly(1) == b"0"
             writer.transport.abort()
@@ -284,49 +265,11 @@ def test_requests_one_after_another_have_no_limit() -> None:
     asyncio.run(main())
 
 
-CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
-
-
 def test_trailers_are_no_headers() -> None:
-    async def main() -> bytes:
-        async with listening(reflect) as (_, port):
-            trailers = b"X-Forwarded-For: 1.2.3.4\r\nAuthorization: Bearer x\r\n\r\n"
-            after = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-            return await sent(port, CHUNKED + trailers, after)
-
-    answer = asyncio.run(main())
+    trailers = b"X-Forwarded-For: 1.2.3.4\r\nAuthorization: Bearer x\r\n\r\n"
+    answer = answered(reflect, CHUNKED + trailers, LAST)
     assert b"POST host transfer-encoding abc" in answer
     assert answer.endswith(b"GET host connection ")
-
-
-@pytest.mark.parametrize("begun", [CHUNKED, CHUNKED + b"X-Y: ", CHUNKED.removesuffix(b"0\r\n") + b"1;x="])
-def test_trailers_without_end_are_refused_before_they_are_held(begun: bytes) -> None:
-    piece = b"x" * 10_000 if begun is not CHUNKED else b"X: yyyy\r\n" * 1000
-
-    async def main() -> tuple[bytes, int]:
-        async with listening(echo) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(begun)
-            reading = asyncio.create_task(reader.read())
-            count = 0
-            while not reading.done() and count < 20_000_000:
-                count += len(piece)
-                writer.write(piece)
-                try:
-                    await writer.drain()
-                except ConnectionError:
-                    break
-                await asyncio.sleep(0)
-            try:
-                answer = await reading
-            except ConnectionError:
-                answer = b""
-            writer.transport.abort()
-        return answer, count
-
-    answer, count = asyncio.run(main())
-    assert not answer or answer.startswith(b"HTTP/1.1 431 ")
-    assert count < 5_000_000
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
@@ -336,13 +279,7 @@ def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
         b"POST /v1/policy HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: %d\r\nHost: h\r\n"
         b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA\r\nUpgrade: h2c\r\nContent-Type: x\r\n\r\n"
     ) % size
-
-    async def main() -> bytes:
-        async with listening(echo) as (_, port):
-            after = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
-            return await sent(port, java[:50], java[50:] + b"x" * size + java + b"x" * size + after)
-
-    answer = asyncio.run(main())
+    answer = answered(echo, java[:50], java[50:] + b"x" * size + java + b"x" * size + LAST)
     assert answer.count(b"HTTP/1.1 200 ") == 3
     assert answer.count(b"\r\n\r\n%d" % size) == 2
 
@@ -358,11 +295,7 @@ def test_an_upgrade_that_nobody_wants_is_ignored(size: int) -> None:
     ],
 )
 def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) -> None:
-    async def main() -> bytes:
-        async with listening(echo) as (_, port):
-            return await sent(port, head + b"\r\n")
-
-    answer = asyncio.run(main())
+    answer = answered(echo, head + b"\r\n")
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.count(b"HTTP/1.1 ") == 1
 
@@ -383,37 +316,32 @@ def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(caplog: 
     assert len(counts) < 50
 
 
-def test_what_follows_a_request_cannot_cut_its_answer_off() -> None:
+@pytest.mark.parametrize("after", [b"\0\0\0", b"GET / HTTP/1.1\r\n\r\n"])
+def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0)
         await echo(scope, receive, send)
 
-    async def main() -> list[bytes]:
-        async with listening(slow) as (_, port):
-            post = HEAD + b"\r\n1234567890"
-            broken = (b"\0\0\0", b"GET / HTTP/1.1\r\n\r\n")
-            return [await sent(port, post + after) for after in broken]
-
-    for answer in asyncio.run(main()):
-        assert answer.startswith(b"HTTP/1.1 200 ")
-        assert answer.endswith(b"\r\n\r\n10")
-        assert b"connection: close" in answer
+    answer = answered(slow, HEAD + b"\r\n1234567890" + after)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n10")
+    assert b"connection: close" in answer
 
 
 def test_the_work_of_a_client_that_has_gone_is_ended() -> None:
     async def waiting(scope: Any, receive: Any, send: Any) -> None:
+        begun.set()
         while (await receive())["type"] != "http.disconnect":
             continue
         ended.set()
 
-    ended = asyncio.Event()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
     async def main() -> None:
         async with listening(waiting) as (_, port):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(HEAD + b"\r\n1234567890")
-            await writer.drain()
-            await asyncio.sleep(0.1)
+            await asyncio.wait_for(begun.wait(), 10)
             writer.close()
             await asyncio.wait_for(ended.wait(), 10)
 

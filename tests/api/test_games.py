@@ -156,8 +156,3 @@ def test_limits_and_wrong_requests(serve: Serve) -> None:
     assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"
     assert client.post("/v1/games", json={"pgn": PGN, "model": "x"}).status_code == 404
     assert client.post("/v1/games", json={"pgn": PGN, "temperature": 0}).status_code == 422
-
-
-def test_games_are_audited_like_everything_else(client: TestClient) -> None:
-    judged(client, pgn=PGN)
-    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 6

@@ -11,8 +11,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,18 +23,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask import pipeline
-from movemask.api.app import create_app
 from movemask.api.routers.leakage import By
 from movemask.api.services import Services
 from movemask.board.moves import codes_of
-from movemask.encoding.vocabularies import vocabulary
-from movemask.errors import SettingsError
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
-from movemask.policy import Normalisation, Policies
-from movemask.settings import Settings
-from tests.conftest import ROOT, AuditedClient, Serve
-from tests.leakage.counterfactual import multiplied_softmax
+from movemask.policy import Normalisation, Policies, policies
+from tests.conftest import ROOT, Serve
 from tests.networks import write_fake
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3"]
@@ -128,17 +123,24 @@ def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: S
     assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 21
 
 
-def test_terminal_positions_and_errors_are_not_counted(client: TestClient) -> None:
-    client.post("/v1/policy", json={"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"})
-    client.post("/v1/policy", json={"fen": "x"})
-    assert client.get("/v1/leakage").json()["models"] == {}
-    assert client.get("/v1/leakage/worst").json()["positions"] == []
-
-
-def test_batch_and_move_are_counted_too(client: TestClient) -> None:
-    client.post("/v1/policy/batch", json={"positions": [{"moves": []}, {"fen": "x"}, {"moves": ["e2e4"]}]})
-    client.post("/v1/move", json={"moves": []})
-    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 3
+@pytest.mark.parametrize(
+    ("path", "body", "counted"),
+    [
+        ("/v1/policy", {"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, 0),
+        ("/v1/policy", {"fen": "x"}, 0),
+        ("/v1/policy/batch", {"positions": [{"moves": []}, {"fen": "x"}, {"moves": ["e2e4"]}]}, 2),
+        ("/v1/policy/sweep", {"moves": [], "models": ["fake", "fake"]}, 2),
+        ("/v1/move", {"moves": []}, 1),
+        ("/v1/games", {"pgn": "1. e4 e5 2. Nf3 *"}, 3),
+        ("/v1/audit", {"moves": [], "policy": {"e2e4": 1.0}}, 0),
+    ],
+)
+def test_what_a_network_answered_is_counted_whatever_asked_for_it(
+    client: TestClient, path: str, body: dict[str, Any], counted: int
+) -> None:
+    client.post(path, json=body)
+    assert client.get("/v1/leakage").json()["models"].get("fake", {"positions": 0})["positions"] == counted
+    assert bool(client.get("/v1/leakage/worst").json()["positions"]) == bool(counted)
 
 
 def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) -> None:
@@ -177,15 +179,6 @@ def test_figures_are_by_model_and_can_be_asked_of_one(serve: Serve, tmp_path: Pa
     assert list(client.get("/v1/leakage", params={"model": "a"}).json()["models"]) == ["a"]
     worst = client.get("/v1/leakage/worst", params={"model": "b"}).json()["positions"]
     assert {position["model"] for position in worst} == {"b"}
-
-
-def test_a_restart_keeps_the_audit(tmp_path: Path) -> None:
-    write_fake(tmp_path / "m")
-    settings = Settings.read(models_dir=tmp_path / "m", database_url=f"sqlite:///{tmp_path}/audit.db", threads=1)
-    for positions, move in ((1, "e2e4"), (2, "d2d4")):
-        with AuditedClient(create_app(settings)) as client:
-            client.post("/v1/policy", json={"moves": [move]})
-            assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == positions
 
 
 def test_figures_by_group(client: TestClient) -> None:
@@ -255,14 +248,6 @@ def test_a_share_of_the_requests_is_measured_by_all_kinds(serve: Serve) -> None:
     assert kinds["raw"]["count"] == 40
     assert 0 < kinds["rounded"]["count"] < 40  # by chance otherwise once in 2 ** 39 runs
     assert kinds["rounded"]["count"] == kinds["unmirrored"]["count"]
-
-
-def test_an_unknown_kind_in_the_settings_is_named(tmp_path: Path) -> None:
-    write_fake(tmp_path / "m")
-    settings = Settings.read(models_dir=tmp_path / "m", audit_kinds="raw, squared")
-    client = TestClient(create_app(settings))
-    with pytest.raises(SettingsError, match="MOVEMASK_AUDIT_KINDS: there is no squared; there are raw, multiplied"):
-        client.__enter__()
 
 
 def test_figures_of_a_span(client: TestClient) -> None:
@@ -344,30 +329,16 @@ def test_positions_as_lines_all_of_them_however_many(client: TestClient) -> None
     assert len(client.get("/v1/leakage/positions", params={"format": "ndjson", "limit": 5}).text.splitlines()) == 5
 
 
-def mistaken_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
-    """A copy of the policy step with the Maia-2 mistake: `softmax(logits * mask)` over the whole vocabulary."""
-    words = vocabulary("movemask-1880")
-    every = codes_of([words.move(slot, chess.Board()) for slot in range(len(words))])  # all as White would see them
-    found: list[tuple[Index, Float, Float]] = []
-    for start, end in pairwise(indptr):
-        legal = np.isin(every, codes[start:end])
-        full = np.zeros(len(every))
-        full[[every.tolist().index(code) for code in codes[start:end]]] = logits[start:end]
-        probabilities = multiplied_softmax(full[None], legal[None])[0]
-        order = np.argsort(-probabilities, kind="stable")
-        found.append((every[order], probabilities[order], full[order]))
-    rows = len(found)
-    return Policies(
-        np.concatenate([one[0] for one in found]),
-        np.concatenate([one[1] for one in found]),
-        np.concatenate([one[2] for one in found]),
-        np.arange(rows + 1) * len(every),
-        np.zeros(rows),
-    )
+def leaking_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:
+    """The policies, each with an illegal move in the place of its best: e2e5."""
+    right = policies(codes, logits, indptr, rules)
+    moves = right.codes.copy()
+    moves[right.indptr[:-1]] = codes_of([chess.Move.from_uci("e2e5")])
+    return replace(right, codes=moves)
 
 
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "policies", mistaken_policies)
+    monkeypatch.setattr(pipeline, "policies", leaking_policies)
     answer = client.post("/v1/policy", json={"moves": []})
     assert answer.status_code == 500
     assert answer.json()["type"] == "urn:movemask:problem:served-leakage"

@@ -31,26 +31,6 @@ def test_alive_and_ready(client: TestClient) -> None:
     assert ready.json()["audit"] == {"waiting": 0, "dropped": 0, "failure": None}
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/redoc", "/openapi.json", "/v1/models", "/v1/leakage"])
-def test_head_is_answered_wherever_get_is(client: TestClient, path: str) -> None:
-    answer = client.head(path)
-    assert (answer.status_code, answer.content) == (200, b"")
-
-
-@pytest.mark.parametrize("path", ["/livez", "/readyz"])
-def test_head_of_a_probe_answers_as_get_without_the_body(serve: Serve, tmp_path: Path, path: str) -> None:
-    write_fake(tmp_path / "m", "good")
-    (tmp_path / "m" / "bad.toml").write_text("[contract]\n")
-    for client in (serve(tmp_path / "m"), serve(tmp_path / "m", default_model="bad")):
-        same_id = {"X-Request-ID": "probe-1"}
-        got, head = client.get(path, headers=same_id), client.head(path, headers=same_id)
-        assert (head.status_code, head.content) == (got.status_code, b"")
-        assert {**head.headers, "x-request-id": ""} == {**got.headers, "x-request-id": ""}
-        labels = f'method="HEAD",route="{path}",status="{got.status_code}"'
-        assert sample(client, f"movemask_requests_total{{{labels}}}") == 1
-    assert client.head("/v1/policy").status_code == 405
-
-
 def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", "good")
     (tmp_path / "m" / "bad.toml").write_text("[contract]\n")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
 from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.settings import Settings
-from tests.conftest import Serve
 from tests.networks import write_fake
 
 
@@ -77,14 +76,18 @@ async def queued(app: Any, count: int) -> None:
             await asyncio.sleep(0.001)
 
 
+@asynccontextmanager
+async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterator[tuple[Any, httpx2.AsyncClient]]:
+    """The app behind the gate, and a client of it."""
+    app = create_app(settings.model_copy(update=limits), prepare=gate)
+    transport = httpx2.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
+        yield app, web
+
+
 def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings, prepare=gate)
-        transport = httpx2.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
-        ):
+        async with opened(settings, gate) as (app, web):
             first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
             await begun(gate)
             rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
@@ -97,99 +100,73 @@ def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(setting
             gate.open.set()
             for answer in await asyncio.gather(first, *rest):
                 assert answer.status_code == 200
-            metrics = (await web.get("/metrics")).text
-            assert 'movemask_rejected_total{reason="overloaded"} 1.0' in metrics
+            assert 'movemask_rejected_total{reason="overloaded"} 1.0' in (await web.get("/metrics")).text
 
     asyncio.run(story())
+
+
+async def left(app: Any, path: str, body: bytes, *, whole: bool, gone: asyncio.Event) -> int:
+    """The status for a client that sends a body, or its beginning, and disconnects once `gone` is set."""
+    messages = [{"type": "http.request", "body": body, "more_body": not whole}]
+    statuses: list[int] = []
+
+    async def receive() -> Any:
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        statuses.append(message.get("status"))
+
+    scope: dict[str, Any] = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST"}
+    scope |= {"path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http"}
+    scope |= {"headers": [(b"content-type", b"application/json")], "client": ("t", 1), "server": ("t", 80)}
+    await app(scope, receive, send)
+    return statuses[0]
 
 
 def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings, prepare=gate)
-        body = b'{"moves": ["e2e4"]}'
-        sent: list[Any] = []
-        gone = asyncio.Event()
-
-        async def receive() -> Any:
-            if not sent:
-                sent.append("body")
-                return {"type": "http.request", "body": body, "more_body": False}
-            await gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async with app.router.lifespan_context(app):
-            transport = httpx2.ASGITransport(app)
-            async with httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
-                first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
-                await begun(gate)
-                headers = [(b"content-type", b"application/json")]
-                scope = {
-                    "type": "http",
-                    "asgi": {"version": "3.0"},
-                    "http_version": "1.1",
-                    "method": "POST",
-                    "path": "/v1/policy",
-                    "raw_path": b"/v1/policy",
-                    "query_string": b"",
-                    "root_path": "",
-                    "scheme": "http",
-                    "headers": headers,
-                    "client": ("t", 1),
-                    "server": ("t", 80),
-                }
-                second = asyncio.create_task(app(scope, receive, send))
-                await queued(app, 1)
-                gone.set()
-                await second
-                await queued(app, 0)
-                gate.open.set()
-                assert (await first).status_code == 200
+        async with opened(settings, gate) as (app, web):
+            first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+            await begun(gate)
+            gone = asyncio.Event()
+            second = asyncio.create_task(left(app, "/v1/policy", b'{"moves": ["e2e4"]}', whole=True, gone=gone))
+            await queued(app, 1)
+            gone.set()
+            assert await second == 499
+            await queued(app, 0)
+            gate.open.set()
+            assert (await first).status_code == 200
             assert gate.sizes == [1]
-            assert sent[1]["status"] == 499
 
     asyncio.run(story())
-    assert threading.active_count() < 50
 
 
-def test_a_stopping_server_finishes_what_it_has_begun_and_writes_the_audit(settings: Settings, gate: Gated) -> None:
-    app = create_app(settings, prepare=gate)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=30))
-    running = threading.Thread(target=server.run)
-    running.start()
-    while not server.started:
-        running.join(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    answers: list[httpx2.Response] = []
-    url = f"http://127.0.0.1:{port}/v1/policy"
-    client = threading.Thread(target=lambda: answers.append(httpx2.post(url, json={"moves": []}, timeout=30)))
-    client.start()
-    assert gate.begun.acquire(timeout=30)
-    server.should_exit = True
-    gate.open.set()
-    client.join(30)
-    running.join(30)
-    assert not running.is_alive()
-    assert [answer.status_code for answer in answers] == [200]
-    with TestClient(create_app(settings)) as again:
-        assert again.get("/v1/leakage").json()["models"]["fake"]["positions"] == 1
+@pytest.mark.parametrize("path", ["/v1/policy", "/v1/policy/batch", "/v1/games"])
+@pytest.mark.parametrize("begun", [b"", b'{"fen": "rnbq', b" " * 20_000])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
+    client: TestClient, path: str, begun: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leave() -> int:
+        gone = asyncio.Event()
+        gone.set()
+        return await left(client.app, path, begun, whole=False, gone=gone)
+
+    assert client.portal is not None
+    assert client.portal.call(leave) == 499
+    assert f'movemask_requests_total{{method="POST",route="{path}",status="499"}} 1.0' in client.get("/metrics").text
+    assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
 def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings.model_copy(update={"max_in_flight_mb": 1, "max_queue": 4096}), prepare=gate)
-        transport = httpx2.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
-        ):
-            padded = b'{"moves": []' + b" " * 20_000 + b"}"
+        async with opened(settings, gate, max_in_flight_mb=1, max_queue=4096) as (_, web):
             headers = {"Content-Type": "application/json"}
+            padded, large = b'{"moves": []' + b" " * 20_000 + b"}", b" " * 1_040_000
             first = asyncio.create_task(web.post("/v1/policy", content=padded, headers=headers))
             await begun(gate)
-            large = b" " * 1_040_000
             refused = await web.post("/v1/policy/batch", content=large, headers=headers)
             assert refused.status_code == 503
             assert "1 MiB" in refused.json()["detail"]
@@ -205,12 +182,7 @@ def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(setti
 
 def test_an_idle_service_takes_what_its_limit_says_and_single_positions_beside(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        app = create_app(settings.model_copy(update={"max_queue": 1024}), prepare=gate)
-        transport = httpx2.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=transport, base_url="http://t") as web,
-        ):
+        async with opened(settings, gate, max_queue=1024) as (_, web):
             body = {"positions": [{"fen": "startpos", "elo": {"self": 1500, "opponent": 1500}}] * 256}
             first = [asyncio.create_task(web.post("/v1/policy/batch", json=body)) for _ in range(4)]
             await begun(gate)
@@ -225,8 +197,7 @@ def test_an_idle_service_takes_what_its_limit_says_and_single_positions_beside(s
     asyncio.run(story())
 
 
-def test_a_large_answer_comes_in_pieces_and_whole(serve: Serve) -> None:
-    client = serve()
+def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "startpos"}] * 400})
     assert len(answer.content) > 300_000
     assert len(answer.json()["results"]) == 400

@@ -115,12 +115,6 @@ def test_dropped_moves_have_no_probability(shipped: TestClient) -> None:
         assert sum(move["probabilities"][number] for move in sweep["moves"]) == 1.0
 
 
-def test_every_point_is_counted_by_the_audit(shipped: TestClient) -> None:
-    sweep = swept(shipped, moves=[], ratings=RATINGS)
-    name = sweep["points"][0]["model"]["name"]
-    assert shipped.get("/v1/leakage").json()["models"][name]["positions"] == len(RATINGS)
-
-
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
@@ -16,7 +19,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 
 from movemask import __version__, logs
-from movemask.api import headers, openapi, problems
+from movemask.api import headers, problems
 from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
@@ -33,6 +36,9 @@ The move distribution of a chess policy network, with all probability on legal m
 that an unmasked or wrongly masked softmax would have given to illegal ones. Errors are `application/problem+json`
 (RFC 9457), with a stable `type` and a `detail` that names the offending input.
 """
+
+#: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
 
 #: Seconds that a thread may keep Python to itself while others wait for it.
 _SWITCH_SECONDS = 0.0005
@@ -115,7 +121,7 @@ def create_app(
     for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")
-    openapi.complete(app, keyed=keys is not None)
+    _complete_openapi(app, keyed=keys is not None)
     problems.install(app, metrics.problem, headers.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
@@ -136,3 +142,21 @@ def create_app(
 
 async def _client_gone(request: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
+
+
+def _complete_openapi(app: FastAPI, *, keyed: bool) -> None:
+    """Adds to the document that FastAPI writes: examples, and without keys an empty entry in `security`."""
+    written = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = written()
+            for name, examples in EXAMPLES.items():
+                document["components"]["schemas"][name]["examples"] = examples
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    if "security" in operation and not keyed:
+                        operation["security"].append({})
+        return written()
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from movemask.api.metrics import Metrics
@@ -36,14 +35,14 @@ class Readers:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._executor = ThreadPoolExecutor(_READING_THREADS, thread_name_prefix="audit-reader")
-        self._under_way = 0
+        self._threads = CapacityLimiter(_READING_THREADS)
 
     async def run(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on one of the threads."""
-        if self._under_way >= self._limit:
-            raise Overloaded(f"{self._under_way} requests for figures of the audit are under way", retry_after=1)
-        return await self._step(read)
+        under_way = self._threads.borrowed_tokens + self._threads.statistics().tasks_waiting
+        if under_way >= self._limit:
+            raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
+        return await to_thread.run_sync(read, limiter=self._threads)
 
     async def stream(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
         """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
@@ -54,20 +53,9 @@ class Readers:
             part = first
             while part is not None:
                 yield part
-                part = await self._step(lambda: next(parts, None))
+                part = await to_thread.run_sync(next, parts, None, limiter=self._threads)
 
         return all_parts()
-
-    def close(self) -> None:
-        """Waits for running reads."""
-        self._executor.shutdown(cancel_futures=True)
-
-    async def _step(self, read: Callable[[], T]) -> T:
-        self._under_way += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, read)
-        finally:
-            self._under_way -= 1
 
 
 @dataclass(frozen=True)
@@ -91,12 +79,9 @@ def running_services(
     settings: Settings, metrics: Metrics, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Services]:
     """The services of one app; closes them in order. `prepare` as in `service.running`."""
-    readers = Readers(settings.max_readers)
     with running(settings, metrics, prepare) as runtime:
-        try:
-            yield Services(**vars(runtime), readers=readers, metrics=metrics, parsing=CapacityLimiter(_PARSED_AT_ONCE))
-        finally:
-            readers.close()
+        readers, parsing = Readers(settings.max_readers), CapacityLimiter(_PARSED_AT_ONCE)
+        yield Services(**vars(runtime), readers=readers, metrics=metrics, parsing=parsing)
 
 
 async def services(request: Request) -> Services:
