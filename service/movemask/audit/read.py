@@ -5,7 +5,6 @@ Games of a PGN are split by their headers alone; python-chess parses them where 
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import hashlib
 import io
@@ -13,12 +12,13 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from movemask.audit.files import is_uri, located
 from movemask.board.pgn import ends_in_comment
@@ -44,16 +44,18 @@ _REMOTE_BUFFER = 8 << 20
 _LONGEST = 1 << 24
 
 #: Text may be this many times as long as the compressed file, beyond a beginning that may be anything. Collections of
-#: games are five to twenty times as long. zstandard itself refuses windows of more than 128 MiB.
-_RATIO, _UNMEASURED = 500, 1 << 24
+#: games are five to twenty times as long. A pipe's length is not known. zstandard itself refuses windows of more than
+#: 128 MiB.
+_RATIO, _UNMEASURED = 500, 1 << 22
+
+#: Empty lines that a file may begin with where its format is told by what follows.
+_BLANK = 1_000
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])
 _ASCII = bytes(range(0x80))
 
 #: Games or lines of a chunk.
 _MOST = {"pgn": 40, "fen": 2_000}
-
-_DAMAGED = (OSError, EOFError, zlib.error)
 
 
 class Form(Enum):
@@ -93,7 +95,8 @@ class Chunk:
 
 class TextSource:
     """The text of a file or of standard input, decompressed if the first bytes say gzip or zstandard. A context
-    manager, and a stream of lines for python-chess.
+    manager, an iterable of lines, and a stream of them for python-chess. Lines end in a newline whatever system wrote
+    them; bytes that are not UTF-8 are replaced, since a PGN may be Latin-1.
 
     Raises SourceError for a file that cannot be opened or read, or that is binary.
     """
@@ -105,17 +108,15 @@ class TextSource:
         except OSError as error:
             raise SourceError(f"{name}: {_why(error)}") from None
         try:
-            self._disk = io.BufferedReader(_Counted(self._file), 1 << 16)
-            self._read = self._decompressor(self._disk.peek(4)[:4])
-            self.head: bytes = self._read(_BLOCK)
-        except _DAMAGED as error:
+            self._data = _Decompressed(self._file, name)
+            buffer = io.BufferedReader(self._data, _BLOCK)
+            self.head = buffer.peek(_BLOCK)
+            if b"\0" in self.head or 100 * len(self.head.translate(None, _TEXT)) > len(self.head):
+                raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
+        except SourceError:
             self.close()
-            end = " to its end" if isinstance(error, EOFError) or "Truncated" in str(error) else ""
-            raise SourceError(f"{name}: cannot be read{end}: {_why(error)}") from None
-        if b"\0" in self.head or 100 * len(self.head.translate(None, _TEXT)) > len(self.head):
-            self.close()
-            raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
-        self._lines = (line for text in self.blocks() for line in _lines(text))
+            raise
+        self._text = io.TextIOWrapper(buffer, "utf-8-sig", "replace")
 
     def __enter__(self) -> Self:
         return self
@@ -123,104 +124,84 @@ class TextSource:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readline, "")
+
     def close(self) -> None:
-        if self._name != STDIN:
-            self._file.close()
+        self._file.close()
 
     @property
     def position(self) -> int:
         """Bytes of the file on disk that have been taken; the decompressor may be a little ahead."""
-        return self._disk.tell()
-
-    def _decompressor(self, start: bytes) -> Callable[[int], bytes]:
-        """What reads the text of a file that begins with these bytes."""
-        if start[:2] == _GZIP:
-            # `read` would fill the whole block, and fail on damage that is still ahead.
-            return gzip.GzipFile(fileobj=self._disk).read1
-        if _ZSTD.match(start):
-            require("audit", self._name)
-            import pyarrow as pa
-
-            read: Callable[[int], bytes] = pa.CompressedInputStream(pa.PythonFile(self._disk, "r"), "zstd").read
-            return read
-        return self._disk.read
+        return self._data.taken
 
     def readline(self) -> str:
         """The next line; empty after the last."""
-        return next(self._lines, "")
-
-    def blocks(self) -> Iterator[str]:
-        """The text in blocks of whole lines, which end in a newline whatever system wrote them. Bytes that are not
-        UTF-8 are replaced: a PGN may be Latin-1."""
-        utf8 = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        decode = io.IncrementalNewlineDecoder(utf8, translate=True).decode
-        rest: list[str] = []  # of a line whose end has not come
-        length = 0
-        for data in self._data():
-            text = decode(data)
-            end = text.rfind("\n") + 1
-            if end:
-                yield "".join((*rest, text[:end]))
-                rest, length = [], 0
-            rest.append(text[end:])
-            length += len(text) - end
-            if length > _LONGEST:
-                raise SourceError(f"{self._name}: a line of more than {_LONGEST >> 20} MiB is no game or FEN")
-        text = "".join((*rest, decode(b"", final=True)))
-        if text:
-            yield text if text.endswith("\n") else text + "\n"
-
-    def _data(self) -> Iterator[bytes]:
-        data, total = self.head, 0
-        while data:
-            yield data
-            total += len(data)
-            if total > _UNMEASURED and total > _RATIO * self.position:
-                raise SourceError(
-                    f"{self._name}: cannot be read to its end: it expands to more than {_RATIO} times its size, which "
-                    "no collection of games does"
-                )
-            try:
-                data = self._read(_BLOCK)
-            except _DAMAGED as error:
-                raise SourceError(f"{self._name}: cannot be read to its end: {_why(error)}") from None
+        line = self._text.readline(_LONGEST + 1)
+        if len(line) > _LONGEST:
+            raise SourceError(f"{self._name}: a line of more than {_LONGEST >> 20} MiB is no game or FEN")
+        return line
 
 
-class _Counted(io.RawIOBase):
-    """The bytes of a file, also of one that cannot tell its place; closing it leaves the file open."""
+class _Decompressed(io.RawIOBase):
+    """The text of a file as bytes. Raises SourceError where it cannot be read on, or is too long for its file."""
 
-    def __init__(self, file: Any) -> None:
-        self._read, self._count = getattr(file, "read1", file.read), 0
+    def __init__(self, file: Any, name: str) -> None:
+        self._name = name
+        self._disk = file
+        self._length = 0
+        self._read: Callable[[int], bytes] = self._disk.read
+        with self._named_errors():
+            start = self._disk.peek(4)[:4]
+        if start[:2] == _GZIP:
+            # `read` would fill the whole block, and fail on damage that is still ahead.
+            self._read = gzip.GzipFile(fileobj=self._disk).read1
+        elif _ZSTD.match(start):
+            require("audit", name)
+            import pyarrow as pa
+
+            self._read = pa.CompressedInputStream(pa.PythonFile(self._disk, "r"), "zstd").read
+
+    @property
+    def taken(self) -> int:
+        """Bytes of the file that have been read; 0 for a pipe, which does not tell."""
+        return int(self._disk.tell()) if self._disk.seekable() else 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._read(len(buffer))
+        with self._named_errors():
+            data = self._read(len(buffer))
         buffer[: len(data)] = data
-        self._count += len(data)
+        self._length += len(data)
+        if self._length > _UNMEASURED and 0 < _RATIO * self.taken < self._length:
+            raise SourceError(
+                f"{self._name}: cannot be read to its end: it expands to more than {_RATIO} times its size, which "
+                "no collection of games does"
+            )
         return len(data)
 
-    def tell(self) -> int:
-        return self._count
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, zlib.error) as error:
+            raise SourceError(f"{self._name}: cannot be read to its end: {_why(error)}") from None
 
 
 def _opened(name: str) -> Any:
+    """A file's bytes, buffered."""
     if name == STDIN:
-        return sys.stdin.buffer
+        return io.BufferedReader(cast(io.RawIOBase, sys.stdin.buffer))
     if not is_uri(name):
-        return Path(name).open("rb", buffering=0)
+        return Path(name).open("rb")
     system, path = located(name)
     return io.BufferedReader(system.open_input_file(path), _REMOTE_BUFFER)
 
 
 def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
-
-
-def _lines(text: str) -> list[str]:
-    """The lines of a text that ends in a newline, each with its own."""
-    return [f"{line}\n" for line in text.split("\n")[:-1]]
 
 
 def total_bytes(names: Sequence[str]) -> int | None:
@@ -235,7 +216,7 @@ def check(names: Sequence[str], form: Form | None) -> None:
     for name in names:
         if is_uri(name) or Path(name).is_file():
             with TextSource(name) as source:
-                _form_and_blocks(source, name, form)
+                _form_and_lines(source, name, form)
 
 
 def read(index: int, name: str, form: Form | None, limit: int | None = None) -> Iterator[Chunk]:
@@ -244,8 +225,8 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
     Raises SourceError where it cannot be read on; the chunks before that are whole.
     """
     with TextSource(name) as source:
-        form, blocks = _form_and_blocks(source, name, form)
-        items = enumerate(_games(blocks, name), 1) if form is Form.PGN else _positions(blocks)
+        form, lines = _form_and_lines(source, name, form)
+        items = enumerate(_games(lines, name), 1) if form is Form.PGN else _positions(lines)
         most = _MOST[form.value]
         part: list[tuple[int, str]] = []
         left = sys.maxsize if limit is None else limit
@@ -266,18 +247,17 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
             yield chunk()
 
 
-def _form_and_blocks(source: TextSource, name: str, form: Form | None) -> tuple[Form, Iterator[str]]:
-    """The format of a file, and its whole text. Raises SourceError for a list of positions that is not ASCII."""
-    blocks, head, length = source.blocks(), [], 0
-    for text in blocks:
-        head.append(text)
-        length += len(text)
-        if not text.isspace() or length > _LONGEST:
+def _form_and_lines(source: TextSource, name: str, form: Form | None) -> tuple[Form, Iterator[str]]:
+    """The format of a file, and all its lines. Raises SourceError for a list of positions that is not ASCII."""
+    head = []
+    for line in source:
+        head.append(line)
+        if not line.isspace() or len(head) == _BLANK:
             break
-    form = form or _form_of(name, "".join(head).lstrip())
+    form = form or _form_of(name, "".join(head[-1:]))
     if form is Form.FEN and 10 * len(source.head.translate(None, _ASCII)) > len(source.head):
         raise SourceError(f"{name}: neither a PGN nor a list of FENs, which are plain ASCII")
-    return form, chain(head, blocks)
+    return form, chain(head, source)
 
 
 def _form_of(name: str, text: str) -> Form:
@@ -286,55 +266,30 @@ def _form_of(name: str, text: str) -> Form:
         return Form.PGN
     if suffixes and suffixes[-1] in _LINES:
         return Form.FEN
-    return Form.PGN if re.match(r"\[|1\.|\{|;", text) else Form.FEN
+    return Form.PGN if re.match(r"\s*(\[|1\.|\{|;)", text) else Form.FEN
 
 
-def _positions(blocks: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """The lines that are neither empty nor a comment, stripped, with their numbers."""
-    number = 0
-    for text in blocks:
-        for line in text.split("\n")[:-1]:
-            number += 1
-            line = line.strip()
-            if line and not line.startswith("#"):
-                yield number, line
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            yield number, line
 
 
-#: Headers, with the empty lines and escapes between and after them.
-_HEADERS = re.compile(r"(^\[.*\n(?:(?:[\[%].*|[^\S\n]*)\n)*)", re.MULTILINE)
-
-_MOVES = re.compile(r"^(?!%).*\S", re.MULTILINE)
-_ESCAPE = re.compile(r"^%", re.MULTILINE)
-
-
-def _games(blocks: Iterable[str], name: str) -> Iterator[str]:
+def _games(lines: Iterable[str], name: str) -> Iterator[str]:
     """The texts of games. A header that follows moves, outside a comment, begins the next game."""
     game: list[str] = []
     length, moves, in_comment = 0, False, False
-    for text in _headers_and_moves(blocks):
-        # Whatever lies before, no comment is open where a brace was closed after the last that was opened. Other
-        # braces, escapes and what looks like headers in a comment are rare: such a text is followed line by line.
-        closed = text.rfind("}") - text.rfind("{")
-        headers = text.startswith("[")
-        plain = (not in_comment or closed == 0) if headers else (closed >= 0 and not _ESCAPE.search(text))
-        for part in [text] if plain else _lines(text):
-            if part.startswith("[") and not in_comment:
-                if moves:
-                    yield "".join(game)
-                    game, length, moves = [], 0, False
-            elif _MOVES.search(part):
-                moves = True
-                if closed:
-                    in_comment = not plain and ends_in_comment(part, in_comment)
-            game.append(part)
-            length += len(part)
-            if length > _LONGEST:
-                raise SourceError(f"{name}: a game of more than {_LONGEST >> 20} MiB")
+    for line in lines:
+        if line.startswith("[") and not in_comment:
+            if moves:
+                yield "".join(game)
+                game, length, moves = [], 0, False
+        elif not line.isspace() and not line.startswith("%"):
+            moves, in_comment = True, ends_in_comment(line, in_comment)
+        game.append(line)
+        length += len(line)
+        if length > _LONGEST:
+            raise SourceError(f"{name}: a game of more than {_LONGEST >> 20} MiB")
     if any(map(str.strip, game)):
         yield "".join(game)
-
-
-def _headers_and_moves(blocks: Iterable[str]) -> Iterator[str]:
-    """The text cut where headers follow moves or moves follow headers, and elsewhere at the end of a line."""
-    for text in blocks:
-        yield from filter(None, _HEADERS.split(text))

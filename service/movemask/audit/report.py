@@ -17,6 +17,7 @@ from markupsafe import Markup
 from movemask import __version__
 from movemask.audit.samples import Skipped
 from movemask.audit.summary import SHOWN, ModelSummary, Threshold
+from movemask.board.position import board_of
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from movemask.leakage.table import DIMENSIONS
@@ -91,7 +92,7 @@ def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
 
 def _board(row: dict[str, Any]) -> str:
     """The position from the side to move: legal moves green, illegal ones red, more opaque the more probable."""
-    board = chess.Board(row["fen"], chess960=row["chess960"])
+    board = board_of(row["fen"], chess960=row["chess960"])
     arrows = []
     for moves, colour in ((row["legal"][:3], _LEGAL), (row["illegal"][:3], _ILLEGAL)):
         for move in reversed(moves):
@@ -149,9 +150,9 @@ def distribution(models: Sequence[ModelSummary], kind: str) -> str:
     figure, (histogram, exceedance) = _figure(1, 2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):
-        if not model.of(kind).histogram:
+        if kind not in model.histograms:
             continue
-        values, counts = np.array(model.of(kind).histogram).T
+        values, counts = np.array(model.histograms[kind]).T
         powers = np.log10(np.maximum(values, 10.0**_LEAST)).clip(_LEAST, 0)
         share = counts / counts.sum()
         heights, _ = np.histogram(powers, edges, weights=share)

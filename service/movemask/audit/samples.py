@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import chess
 
 from movemask.audit.read import Chunk, Form
+from movemask.board.moves import has_legal_move
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
@@ -89,7 +90,7 @@ def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: 
     except MovemaskError as error:
         skipped.add("line that is no position", f"{source}: line {number}: {error}")
         return
-    if not any(position.board.legal_moves):
+    if not has_legal_move(position.board):
         skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")
         return
     yield Sample(position, source, number, position.board.ply(), choice.elo, None)

@@ -9,18 +9,20 @@ from __future__ import annotations
 import math
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from movemask.audit.files import Folder, is_uri
 from movemask.errors import AuditError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
 from movemask.leakage.table import DIMENSIONS, groups
-from movemask.store.cells import ALL, CAUSE, QUANTILES, Key
+from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key, rank_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
@@ -38,60 +40,10 @@ _MEMORY = "1GB"
 _BINS = 32
 
 #: The smallest exponent that is summed by itself: beyond it, a power of two would overflow.
-_SMALLEST = -970
+_SMALLEST = -960
 
-
-@dataclass(slots=True)
-class Figures:
-    """Figures of one kind over one group of positions.
-
-    count, unmeasured : positions that were measured, and that could not be
-    flips, infinite : measured positions where the mistake changes the top move, and where the divergence is infinite
-    sum, max : of what leaked
-    kl : sum of the finite divergences, in nats
-    quantiles : by name, the smallest value that at least this share of the positions do not exceed
-    histogram : bins of nearly equal values, each with its largest and its count
-    """
-
-    count: int = 0
-    unmeasured: int = 0
-    flips: int = 0
-    infinite: int = 0
-    sum: float = 0.0
-    max: float | None = None
-    kl: float = 0.0
-    quantiles: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(QUANTILES))
-    histogram: list[tuple[float, int]] = field(default_factory=list)
-
-    @property
-    def positions(self) -> int:
-        """Positions, measured or not."""
-        return self.count + self.unmeasured
-
-    @property
-    def mean(self) -> float | None:
-        return self.sum / self.count if self.count else None
-
-    @property
-    def mean_kl(self) -> float | None:
-        """Mean of the finite divergences; None if there are none."""
-        finite = self.count - self.infinite
-        return self.kl / finite if finite else None
-
-    def of_mass(self) -> dict[str, Any]:
-        """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
-        return {"count": self.count, "mean": self.mean, "max": self.max, **self.quantiles}
-
-    def by_name(self) -> dict[str, Any]:
-        """Figures by name, as reported."""
-        return {
-            "count": self.count,
-            "unmeasured": self.unmeasured,
-            **self.of_mass(),
-            "flips": self.flips,
-            "mean_kl": self.mean_kl,
-            "infinite_kl": self.infinite,
-        }
+#: A value of an exponent is a whole number times 2 ** (exponent - this).
+_SHIFT = 53
 
 
 @dataclass(slots=True)
@@ -102,34 +54,35 @@ class ModelSummary:
     digest: str
     trained_with_mask: bool
     positions: int = 0
-    figures: dict[Key, Figures] = field(default_factory=dict)
+    cells: dict[Key, Cell] = field(default_factory=dict)
     worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of the table, by kind
+    histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: highest value and count
 
-    def of(self, kind: str, dimension: str = ALL, group: str = "") -> Figures:
-        """Figures; empty ones if there are no positions."""
-        return self.figures.get(Key(kind, dimension, group), Figures())
+    def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
+        """The figures of a group; empty ones if there are no positions."""
+        return self.cells.get(Key(kind, dimension, group), Cell())
 
     def groups(self, dimension: str) -> list[str]:
         """The groups that have positions, in natural order; causes by mass."""
-        present = {key.group for key in self.figures if key.dimension == dimension}
+        present = {key.group for key in self.cells if key.dimension == dimension}
         if dimension == CAUSE:
             return sorted(present, key=lambda group: -self.of(RAW, CAUSE, group).sum)
         return [group for group in groups(dimension) if group in present]
 
     def as_json(self) -> dict[str, Any]:
         """The network's entry in `summary.json`."""
-        kinds = [kind for kind in KINDS if Key(kind, ALL, "") in self.figures]
+        kinds = [kind for kind in KINDS if Key(kind, ALL, "") in self.cells]
         by: dict[str, Any] = {}
         for dimension in DIMENSIONS:
             by[dimension] = {
-                group: {kind: self.of(kind, dimension, group).by_name() for kind in kinds}
+                group: {kind: self.of(kind, dimension, group).figures() for kind in kinds}
                 for group in self.groups(dimension)
             }
         total = self.of(RAW).sum
         by[CAUSE] = {
             group: {
                 "share": self.of(RAW, CAUSE, group).sum / total if total else None,
-                RAW: self.of(RAW, CAUSE, group).of_mass(),
+                RAW: self.of(RAW, CAUSE, group).mass_figures(),
             }
             for group in self.groups(CAUSE)
         }
@@ -137,11 +90,14 @@ class ModelSummary:
             "digest": self.digest,
             "trained_with_mask": self.trained_with_mask,
             "positions": self.positions,
-            "kinds": {kind: self.of(kind).by_name() for kind in kinds},
+            "kinds": {kind: self.of(kind).figures() for kind in kinds},
             "by": by,
             "worst": self.worst,
         }
 
+
+#: The dimensions of positions; each of the others has a column of groups, `_phase` and so on.
+_EVERY = (ALL, *DIMENSIONS)
 
 #: By name.
 Models = dict[str, ModelSummary]
@@ -155,18 +111,20 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
         ).fetchall()
         found = {head[0]: ModelSummary(*head) for head in heads}
         for kind in kinds:
-            _count(database, kind, found)
-            if kind in SHOWN or any(model.of(kind).max for model in found.values()):
-                _measure(database, f"SELECT *, {kind} AS value FROM positions", kind, _EVERY, found)
-            _bin(database, f"SELECT *, {kind}_kl AS value FROM positions", _EVERY)
-            for model, key, _, total, _ in _sums(database, kind, _EVERY):
-                found[model].figures[key].kl = total
+            source = f"SELECT *, {kind} AS value FROM positions"
+            _count(database, kind, source, found)
+            for model, key, total in _sums(database, kind, f"SELECT *, {kind}_kl AS value FROM positions"):
+                found[model].cells[key].kl = total
+            _measure(database, kind, source, _EVERY, found)
+            if kind in SHOWN:
+                for summary in found.values():
+                    summary.worst[kind] = _worst(database, kind, summary.name)
         causes = ", ".join(f"cause_{cause.value} AS '{cause.value}'" for cause in Cause)
         masses = f"SELECT * FROM positions UNPIVOT (value FOR _{CAUSE} IN ({causes})) WHERE value > 0"
-        _measure(database, masses, RAW, (CAUSE,), found)
-        for kind in (kind for kind in SHOWN if kind in kinds):
-            for summary in found.values():
-                summary.worst[kind] = _worst(database, kind, summary.name)
+        counted = f"FROM ({masses}) {_sets((CAUSE,))}"
+        for model, key, (count, most) in _rows(database, RAW, (CAUSE,), "count(*), max(value)", counted):
+            found[model].cells[key] = Cell(count, max=most)
+        _measure(database, RAW, masses, (CAUSE,), found)
     return [found[name] for name in names if name in found]
 
 
@@ -193,10 +151,6 @@ def _opened(table: Folder) -> Iterator[Database]:
             yield database
 
 
-#: The dimensions of positions; each of the others has a column of groups, `_phase` and so on.
-_EVERY = (ALL, *DIMENSIONS)
-
-
 def _sets(dimensions: Sequence[str], *columns: str) -> str:
     """Groups rows by network, by the groups of each dimension in turn, and by these columns."""
     sets = [", ".join(("model", *_columns([dimension]), *columns)) for dimension in dimensions]
@@ -220,84 +174,66 @@ def _rows(
         yield model, key, row[len(groups_of) :]
 
 
-def _count(database: Database, kind: str, found: Models) -> None:
-    conditions = (f"{kind} IS NOT NULL", f"{kind} IS NULL", f"{kind}_flipped", f"isinf({kind}_kl)")
-    counts = ", ".join((*(f"count(*) FILTER ({condition})" for condition in conditions), f"max({kind})"))
-    for model, key, row in _rows(database, kind, _EVERY, counts, f"FROM positions {_sets(_EVERY)}"):
+def _count(database: Database, kind: str, source: str, found: Models) -> None:
+    """Makes the cells of the column `value` of a query: everything but sums and quantiles."""
+    conditions = ("value IS NOT NULL", "value IS NULL", f"{kind}_flipped", f"isinf({kind}_kl)")
+    counts = ", ".join((*(f"count(*) FILTER ({condition})" for condition in conditions), "max(value)"))
+    for model, key, row in _rows(database, kind, _EVERY, counts, f"FROM ({source}) {_sets(_EVERY)}"):
         count, unmeasured, flips, infinite, most = row
-        figures = Figures(count, unmeasured, flips, infinite, max=most)
-        found[model].figures[key] = figures
-        if most == 0:
-            figures.quantiles = dict.fromkeys(QUANTILES, 0.0)
+        found[model].cells[key] = Cell(count, unmeasured, flips, infinite, max=most)
 
 
-def _bin(database: Database, source: str, dimensions: Sequence[str]) -> None:
-    """Makes of the column `value` of a query, null where not measured, the view `measured` with the bin of each value,
-    and the table `bins` with counts, bounds and exact sums.
+def _sums(
+    database: Database, kind: str, source: str, dimensions: Sequence[str] = _EVERY
+) -> Iterator[tuple[str, Key, float]]:
+    """Network, cell and exact sum of the column `value` of a query. Values of a like size are whole multiples of one
+    power of two, and are summed as integers."""
+    exponents = f"greatest({_SMALLEST}, 32 * floor(log2(value) / 32))::INT"
+    positive = f"(SELECT *, {exponents} AS exponent FROM ({source}) WHERE value > 0 AND isfinite(value))"
+    sums = f"exponent, sum((value * pow(2, {_SHIFT} - exponent))::HUGEINT)"
+    totals: dict[tuple[str, Key], int] = defaultdict(int)
+    query = f"FROM {positive} {_sets(dimensions, 'exponent')}"
+    for model, key, (exponent, total) in _rows(database, kind, dimensions, sums, query):
+        totals[model, key] += int(total) << exponent - _SMALLEST
+    for (model, key), whole in totals.items():
+        yield model, key, whole / (1 << _SHIFT - _SMALLEST)
 
-    A bin holds values of one exponent, so that these are whole multiples of one power of two, and can be summed as
-    integers."""
-    columns = ", ".join(("model", *_columns(dimensions)))
-    database.execute(
-        f"CREATE OR REPLACE TEMP VIEW measured AS SELECT {columns}, value, "
-        f"CASE WHEN value > 0 THEN floor({_BINS} * log2(value)) ELSE -99999 END::INT AS bin "
-        f"FROM ({source}) WHERE isfinite(value)"
+
+def _measure(database: Database, kind: str, source: str, dimensions: Sequence[str], found: Models) -> None:
+    """Adds sums and quantiles of the column `value` of a query to the cells. A quantile is sought in the bin that holds
+    its rank: only the values of such bins are sorted, which DuckDB does on disk."""
+    for model, key, total in _sums(database, kind, source, dimensions):
+        found[model].cells[key].sum = total
+    binned = (
+        f"(SELECT *, CASE WHEN value > 0 THEN floor({_BINS} * log2(value)) ELSE -99999 END::INT AS bin "
+        f"FROM ({source}) WHERE value IS NOT NULL)"
     )
-    database.execute(
-        f"CREATE OR REPLACE TEMP TABLE bins AS SELECT {columns}, bin, exponent, count(*) AS size, min(value) AS least, "
-        "max(value) AS most, sum((value * pow(2, 53 - exponent))::HUGEINT) AS total "
-        f"FROM (SELECT *, greatest({_SMALLEST}, floor(bin / {_BINS}))::INT AS exponent FROM measured) "
-        f"{_sets(dimensions, 'bin', 'exponent')}"
-    )
-
-
-def _sums(database: Database, kind: str, dimensions: Sequence[str]) -> Iterator[tuple[str, Key, int, float, float]]:
-    """Network, cell, count, sum and maximum of the values in `bins`."""
-    cells: dict[tuple[str, Key], list[list[Any]]] = {}
-    sums = "exponent, sum(total), sum(size), max(most)"
-    for model, key, row in _rows(database, kind, dimensions, sums, "FROM bins GROUP BY ALL"):
-        cells.setdefault((model, key), []).append(row)
-    for (model, key), rows in cells.items():
-        total = sum(int(total) << exponent - _SMALLEST for exponent, total, _, _ in rows)
-        yield model, key, int(sum(row[2] for row in rows)), total / (1 << 53 - _SMALLEST), max(row[3] for row in rows)
-
-
-def _measure(database: Database, source: str, kind: str, dimensions: Sequence[str], found: Models) -> None:
-    """Adds sums, maxima and quantiles of the column `value` of a query."""
-    _bin(database, source, dimensions)
-    for model, key, count, total, most in _sums(database, kind, dimensions):
-        figures = found[model].figures.setdefault(key, Figures(count))
-        figures.sum, figures.max = total, most
-    columns = _columns(dimensions)
-    cell = ", ".join(("model", *columns))
-    shares = ", ".join(
-        f"('{name}', {share.numerator}, {share.denominator})"
-        for name, share in ((name, Fraction(str(q))) for name, q in QUANTILES.items())
-    )
-    # The bin that holds each rank, and the rank in it.
-    database.execute(
-        "CREATE OR REPLACE TEMP TABLE wanted AS SELECT *, row_number() OVER () AS place FROM ("
-        f"SELECT {cell}, bin, size, least, most, name, "
-        "greatest(1, (count * numerator + denominator - 1) // denominator) - (upto - size) AS rank FROM ("
-        f"SELECT *, (sum(size) OVER (PARTITION BY {cell} ORDER BY bin))::BIGINT AS upto, "
-        f"(sum(size) OVER (PARTITION BY {cell}))::BIGINT AS count FROM bins"
-        f"), (VALUES {shares}) AS shares(name, numerator, denominator)) WHERE rank BETWEEN 1 AND size"
-    )
-    same = "".join(f" AND ({column} IS NULL OR {column} = in{column})" for column in columns)
-    renamed = "".join(f", {column} AS in{column}" for column in columns)
-    for rest in (
-        "FROM (SELECT *, most AS value FROM wanted WHERE least = most)",
-        f"FROM (SELECT {cell}, name, value FROM (SELECT * FROM wanted WHERE least < most) AS wanted "
-        f"JOIN (SELECT model AS in_model, bin AS in_bin, value{renamed} FROM measured) "
-        f"ON model = in_model AND bin = in_bin{same} "
-        "QUALIFY row_number() OVER (PARTITION BY place ORDER BY value) = rank)",
-    ):
-        for model, key, (name, value) in _rows(database, kind, dimensions, "name, value", rest):
-            found[model].figures[key].quantiles[name] = value
-    if kind in SHOWN and ALL in dimensions:
-        for model, key, (most, size) in _rows(database, kind, dimensions, "most, size", "FROM bins"):
-            if key.dimension == ALL:
-                found[model].figures[key].histogram.append((most, size))
+    bins: dict[tuple[str, Key], list[list[Any]]] = defaultdict(list)
+    query = f"FROM {binned} {_sets(dimensions, 'bin')} ORDER BY bin"
+    for model, key, row in _rows(database, kind, dimensions, "bin, count(*), min(value), max(value)", query):
+        bins[model, key].append(row)
+    wanted: dict[str, dict[tuple[str, Key, int, int], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for (model, key), rows in bins.items():
+        if kind in SHOWN and key.dimension == ALL:
+            found[model].histograms[kind] = [(most, size) for _, size, _, most in rows]
+        ends = np.cumsum([size for _, size, *_ in rows])
+        for name, q in QUANTILES.items():
+            rank = rank_of(q, int(ends[-1]))
+            place = int(np.searchsorted(ends, rank))
+            bin_, size, least, most = rows[place]
+            found[model].cells[key].quantiles[name] = most
+            if least < most:
+                wanted[key.dimension][model, key, bin_, rank - int(ends[place]) + size].append(name)
+    for dimension, ranks in wanted.items():
+        group = ", ".join(("model", *_columns([dimension]), "bin"))
+        some_bins, some_ranks = (", ".join({str(one[place]) for one in ranks}) for place in (2, 3))
+        query = (
+            f"FROM (SELECT {group}, value, row_number() OVER (PARTITION BY {group} ORDER BY value) AS rank "
+            f"FROM {binned} WHERE bin IN ({some_bins})) WHERE rank IN ({some_ranks})"
+        )
+        for model, key, (bin_, rank, value) in _rows(database, kind, [dimension], "bin, rank, value", query):
+            for name in ranks.get((model, key, bin_, rank), ()):
+                found[model].cells[key].quantiles[name] = value
 
 
 def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
@@ -367,7 +303,7 @@ class Threshold:
             return None
         if self.statistic == "mean_kl" and figures.infinite:
             return math.inf
-        return float(figures.by_name()[self.statistic])
+        return float(figures.figures()[self.statistic])
 
     def exceeded(self, model: ModelSummary) -> bool:
         """Whether the check fails for the network: the statistic is above the value, or could not be measured."""

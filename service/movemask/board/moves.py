@@ -47,6 +47,11 @@ def legal_moves(boards: Iterable[chess.Board]) -> LegalMoves:
     return LegalMoves(np.array(codes, dtype=np.intp), np.array(ends, dtype=np.intp), np.array(in_check, dtype=np.bool_))
 
 
+def has_legal_move(board: chess.Board) -> bool:
+    """Whether there is a legal move; does not look for more than one."""
+    return any(board.generate_legal_moves())
+
+
 def code_of(move: chess.Move) -> int:
     """The code of a move."""
     return (move.promotion or 0) << 12 | move.from_square << 6 | move.to_square

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import BIT
-from movemask.board.moves import codes_of
+from movemask.board.moves import legal_moves, moves_of
 from movemask.board.position import Position, boards_of
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabulary import Vocabulary
@@ -111,7 +111,7 @@ def _verdict(
     reached = np.flatnonzero(illegal & (share > 0))
     reached = reached[np.lexsort((reached, -share[reached]))]
     heavy = HeavySlots(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
-    legal = codes_of(list(position.board.legal_moves))
+    legal = legal_moves([position.board]).codes
     indptr = np.array([0, len(legal)])
     heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
     return Verdict(
@@ -137,7 +137,8 @@ def audited_policy(
     if castling is Castling.KING_TWO_SQUARES and board.chess960:
         raise InvalidAudit("castling: in Chess960 it is written king_takes_rook")
     total = _sum_of("policy", policy)
-    playable = {_key(board, move, None): move for move in board.legal_moves}
+    legal = legal_moves([board]).codes
+    playable = {_key(board, move, None): move for move in moves_of(legal)}
     if not playable:
         raise _finished(position)
     names: dict[object, str] = {}
@@ -158,7 +159,7 @@ def audited_policy(
         elif p > 0:
             wrong.append((uci, move, p / total))
     wrong.sort(key=lambda entry: (-entry[2], entry[0]))
-    reasons = _causes([move for _, move, _ in wrong], position, castling, codes_of(list(board.legal_moves)))
+    reasons = _causes([move for _, move, _ in wrong], position, castling, legal)
     illegal = [IllegalMass(uci, p, cause) for (uci, _, p), cause in zip(wrong, reasons, strict=True)]
     causes: dict[Cause, float] = defaultdict(float)
     for mass in illegal:

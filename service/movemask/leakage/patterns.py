@@ -9,7 +9,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.moves import uci_of
+from movemask.board.moves import legal_moves, moves_of, uci_of
 from movemask.board.position import Position, boards_of
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabulary import Vocabulary
@@ -67,14 +67,19 @@ def swapped_moves(board: chess.Board, share: Mapping[str, float], castling: Cast
     patterns: list[Pattern] = []
     if castling is not None and not board.chess960:
         pairs = []
-        for move in filter(board.is_castling, board.legal_moves):
+        for move in filter(board.is_castling, playable(board)):
             right = form_of(board, move, castling).uci()
             wrong = next(form.uci() for form in _forms(board, move) if form.uci() != right)
             pairs.append(_Pair(right, share.get(right, 0.0), wrong, share.get(wrong, 0.0)))
         patterns += _swapped(CASTLING, pairs, _castling_rule(castling))
-    queens = [move.uci() for move in board.legal_moves if move.promotion == chess.QUEEN]
+    queens = [move.uci() for move in playable(board) if move.promotion == chess.QUEEN]
     promotions = [_Pair(uci, share.get(uci, 0.0), uci[:4], share.get(uci[:4], 0.0)) for uci in queens]
     return patterns + _swapped(PROMOTION, promotions, "in UCI every promotion names its piece")
+
+
+def playable(board: chess.Board) -> tuple[chess.Move, ...]:
+    """The legal moves."""
+    return moves_of(legal_moves([board]).codes)
 
 
 def names_of_slots(position: Position, vocabulary: Vocabulary, slots: NDArray[np.intp]) -> list[str]:
@@ -118,7 +123,7 @@ def _swapped(name: str, pairs: Iterable[_Pair], rule: str) -> list[Pattern]:
 def _castling_pairs(position: Position, vocabulary: Vocabulary, share: Float) -> Iterator[_Pair]:
     """Each legal castling move, in this vocabulary's form and in the other."""
     board = position.board
-    for move in () if board.chess960 else filter(board.is_castling, board.legal_moves):
+    for move in () if board.chess960 else filter(board.is_castling, playable(board)):
         right = vocabulary.slot(move, board)
         other = next(form for form in _forms(board, move) if form != form_of(board, move, vocabulary.castling))
         wrong = _slot(position, vocabulary, other)
@@ -129,7 +134,7 @@ def _castling_pairs(position: Position, vocabulary: Vocabulary, share: Float) ->
 def _promotion_pairs(position: Position, vocabulary: Vocabulary, share: Float) -> Iterator[_Pair]:
     """Each legal queen promotion, in its own slot and in the slot without a letter, where that is another one."""
     board = position.board
-    for move in board.legal_moves:
+    for move in playable(board):
         if move.promotion == chess.QUEEN and vocabulary.bare_promotion != chess.QUEEN:
             wrong = _slot(position, vocabulary, chess.Move(move.from_square, move.to_square))
             if wrong >= 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RAW
 from movemask.leakage.table import DIMENSIONS, AuditTable, groups
-from movemask.numeric.ragged import Index
 
 #: The dimension with a single group, which holds every position.
 ALL = "all"
@@ -57,26 +56,25 @@ _FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:
 _CAUSES = [Key(RAW, CAUSE, cause.value) for cause in CAUSES]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cell:
-    """Figures of one kind; all but the quantiles are exact.
+    """Figures of one kind over one group of positions.
 
     count, unmeasured : positions that were measured, and that could not be
     flips, infinite : measured positions where the mistake changes the top move, and where the divergence is infinite
-    sum, max : of what leaked
+    sum, max : of what leaked; no maximum if nothing was measured
     kl : sum of the finite divergences, in nats
-    bins, tallies : the bins (indices into BOUNDS, rising) that hold measured positions, and how many each
+    quantiles : by name; the store's may be up to 2 % too high, all other figures are exact
     """
 
-    count: int
-    unmeasured: int
-    flips: int
-    infinite: int
-    sum: float
-    kl: float
-    max: float
-    bins: Index
-    tallies: NDArray[np.int64]
+    count: int = 0
+    unmeasured: int = 0
+    flips: int = 0
+    infinite: int = 0
+    sum: float = 0.0
+    kl: float = 0.0
+    max: float | None = None
+    quantiles: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(QUANTILES))
 
     @property
     def positions(self) -> int:
@@ -87,32 +85,24 @@ class Cell:
     def mean(self) -> float | None:
         return self.sum / self.count if self.count else None
 
-    def quantile(self, q: float) -> float | None:
-        """The upper bound of the bin that holds the value at `rank_of(q)`: at most 2 % above it, and not above the
-        maximum. Never below it: the error can fail a check against a threshold, but not pass it. None for no value."""
-        if not self.count:
-            return None
-        place = int(self.bins[np.searchsorted(np.cumsum(self.tallies), rank_of(q, self.count))])
-        return min(float(BOUNDS[place]), self.max) if place else 0.0
+    @property
+    def mean_kl(self) -> float | None:
+        """Mean of the finite divergences; None if there are none."""
+        finite = self.count - self.infinite
+        return self.kl / finite if finite else None
 
     def mass_figures(self) -> dict[str, Any]:
         """The figures of a cause, by name: a part of the `raw` mass of a position has no top move and no divergence."""
-        return {
-            "count": self.count,
-            "mean": self.mean,
-            "max": self.max if self.count else None,
-            **{name: self.quantile(q) for name, q in QUANTILES.items()},
-        }
+        return {"count": self.count, "mean": self.mean, "max": self.max, **self.quantiles}
 
     def figures(self) -> dict[str, Any]:
         """Figures by name, as reported."""
-        finite = self.count - self.infinite
         return {
             "count": self.count,
             "unmeasured": self.unmeasured,
             **self.mass_figures(),
             "flips": self.flips,
-            "mean_kl": self.kl / finite if finite else None,
+            "mean_kl": self.mean_kl,
             "infinite_kl": self.infinite,
         }
 
@@ -147,9 +137,19 @@ class Cells:
         place = self.places[key]
         count, unmeasured, flips, infinite = self.counts[place].tolist()
         total, kl = self.sums[place].tolist()
-        own = slice(*np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)]).tolist())
-        bins = self.bins[own] - place * len(BOUNDS)
-        return Cell(count, unmeasured, flips, infinite, total, kl, float(self.max[place]), bins, self.tallies[own])
+        cell = Cell(count, unmeasured, flips, infinite, total, kl)
+        if count:
+            cell.max = float(self.max[place])
+            cell.quantiles = {name: self._quantile(place, rank_of(q, count)) for name, q in QUANTILES.items()}
+        return cell
+
+    def _quantile(self, place: int, rank: int) -> float:
+        """The upper bound of the bin that holds the value at a rank: at most 2 % above it, and not above the maximum.
+        Never below it: the error can fail a check against a threshold, but not pass it."""
+        first, end = np.searchsorted(self.bins, [place * len(BOUNDS), (place + 1) * len(BOUNDS)])
+        holding = first + np.searchsorted(np.cumsum(self.tallies[first:end]), rank)
+        bin_ = self.bins[holding] % len(BOUNDS)
+        return min(float(BOUNDS[bin_]), float(self.max[place])) if bin_ else 0.0
 
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:

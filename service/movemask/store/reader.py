@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import orjson
 import sqlalchemy as sa
 
 from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, SERVED, with_derived
 from movemask.leakage.measure import Figure
 from movemask.leakage.table import groups
-from movemask.store.cells import ALL, CAUSE, Cell, Cells
+from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Cells
 from movemask.store.database import Database
 from movemask.store.schema import CELL, MODEL, POSITION, WORST
 from movemask.store.writer import EVER
@@ -232,8 +231,7 @@ def _unflipped(cell: Cell) -> Cell:
 
 def _nothing(kinds: Kinds) -> Cell:
     """The cell of `served`: every position, and 0 of it."""
-    positions = positions_of(kinds)
-    return Cell(positions, 0, 0, 0, 0.0, 0.0, 0.0, np.array([0]), np.array([positions]))
+    return Cell(positions_of(kinds), max=0.0, quantiles=dict.fromkeys(QUANTILES, 0.0))
 
 
 def _covered(connection: sa.Connection, model: int, span: Span) -> tuple[int, int] | None:

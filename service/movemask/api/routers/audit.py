@@ -12,6 +12,7 @@ from movemask.api.routes import Router
 from movemask.api.schemas.answers import IllegalMoveOut, PatternOut, TopOut, VerdictOut
 from movemask.api.schemas.requests import AuditIn
 from movemask.api.services import AppServices
+from movemask.board.moves import legal_moves
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
@@ -72,7 +73,7 @@ def _verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
         fen=position.fen,
         turn=position.turn,
         notation=None if position.notation is None else position.notation.value,
-        legal_moves=position.board.legal_moves.count(),
+        legal_moves=len(legal_moves([position.board]).codes),
         kinds=verdict.figures,
         sum=verdict.total,
         top=TopOut(uci=verdict.top, legal=verdict.top_is_legal),
