@@ -118,8 +118,8 @@ def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
 
 def test_an_access_line_is_a_whole_log_record(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        logs.access("POST", "/v1/policy", 200, 0.0031, 2, "abc", debug=False)
-        logs.access("GET", "/livez", 200, 0.0001, 0, "def", debug=True)
+        logs.access("POST", "/v1/policy", 200, 0.0031, 2, "abc", None, debug=False)
+        logs.access("GET", "/livez", 200, 0.0001, 0, "def", None, debug=True)
     (line,) = caplog.records
     assert line.getMessage() == "POST /v1/policy 200 ms=3.100 positions=2 request_id=abc"
     assert set(vars(logging.makeLogRecord({}))) <= set(vars(line))

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, cast
 
 import orjson
@@ -49,44 +48,36 @@ def id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def access(
-    method: str,
-    route: str,
-    status: int,
-    seconds: float,
-    positions: int,
-    request: str,
-    key: str | None = None,
-    *,
-    debug: bool,
+    method: str, route: str, status: int, seconds: float, positions: int, request: str, key: str | None, *, debug: bool
 ) -> None:
     """Logs one request, with the name of its API key; never its body, query or headers."""
-    level = logging.DEBUG if debug else logging.INFO
     key = "" if key is None else f" key={key}"
+    level = logging.DEBUG if debug else logging.INFO
     _access.log(level, _ACCESS, method, route, status, 1e3 * seconds, positions, request, key)
+
+
+def rfc3339(seconds: float) -> str:
+    """The RFC 3339 form of a time in seconds since 1970, in UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_time(record)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
+        line = f"{rfc3339(record.created)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
         current_id = request_id.get() if record.name != _access.name else None
         if current_id is not None:
             line += f" [{current_id}]"
-        trace = _trace(self, record)
-        return f"{line}\n{trace}" if trace else line
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        out: dict[str, Any] = {
-            "time": _time(record),
-            "level": record.levelname.lower(),
-            "logger": _name(record),
-            "pid": os.getpid(),
-        }
+        out: dict[str, Any] = {"time": rfc3339(record.created), "level": record.levelname.lower()}
+        out |= {"logger": _name(record), "pid": os.getpid()}
         if record.name == _access.name and isinstance(record.args, tuple):
             method, route, status, milliseconds, positions, request, key = record.args
             out |= {"message": f"{method} {route} {status}", "method": method, "route": route, "status": status}
@@ -98,10 +89,12 @@ class JsonFormatter(logging.Formatter):
             current_id = request_id.get()
             if current_id is not None:
                 out["request_id"] = current_id
-        trace = _trace(self, record)
-        if trace:
-            out["exception"] = trace
+        if record.exc_info:
+            out["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(out, default=str).decode()
+
+
+Dropped = Callable[[int], object]
 
 
 class QueuedHandler(logging.Handler):
@@ -110,10 +103,9 @@ class QueuedHandler(logging.Handler):
     logging.handlers.QueueListener would wake its thread for each line, and each time costs a request 10 µs or more.
     """
 
-    def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Callable[[int], object] | None = None) -> None:
+    def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Dropped = lambda count: None) -> None:
         super().__init__()
-        self._descriptor, self._limit = descriptor, limit
-        self._on_dropped = dropped or (lambda count: None)
+        self._descriptor, self._limit, self._on_dropped = descriptor, limit, dropped
         self._dropped = 0
         self._lines: deque[bytes] = deque()
         self._hurry = threading.Event()
@@ -184,7 +176,7 @@ class QueuedHandler(logging.Handler):
                 return
 
 
-def configure(level: str, log_format: str, *, dropped: Callable[[int], object] | None = None) -> None:
+def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: None) -> None:
     """Makes this process log to standard error, with `level` and `log_format` as in Settings.
 
     Called in the parent and in each worker; a second call replaces the first. uvicorn's loggers are included, without
@@ -217,16 +209,6 @@ def finish() -> None:
             handler.finish()
 
 
-def _time(record: logging.LogRecord) -> str:
-    second = int(record.created)
-    return f"{_date_and_time(second)}.{int((record.created - second) * 1000):03}Z"
-
-
-@lru_cache(maxsize=4)  # many lines share a second
-def _date_and_time(second: int) -> str:
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
-
-
 def _name(record: logging.LogRecord) -> str:
     return "uvicorn" if record.name == "uvicorn.error" else record.name
 
@@ -236,7 +218,3 @@ def _printable(message: str) -> str:
     if message.isprintable():
         return message
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in message)
-
-
-def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    return formatter.formatException(record.exc_info) if record.exc_info else ""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, Pipe, wait
+from typing import cast
 
 from movemask.errors import SettingsError
 
@@ -78,9 +79,11 @@ class _Worker:
         self.process = _SPAWN.Process(target=target, args=(self.report,))
         self.process.start()
 
-    def kill(self) -> None:
+    def kill(self) -> int:
+        """Its process id."""
         self.process.kill()
         self.process.join()
+        return cast(int, self.process.pid)
 
 
 def supervise(
@@ -89,8 +92,8 @@ def supervise(
     *,
     stuck_seconds: float,
     stop_seconds: float,
-    stopping: Callable[[], None] = lambda: None,
-    ended: Callable[[int], None] = lambda pid: None,
+    stopping: Callable[[], None],
+    ended: Callable[[int], None],
 ) -> None:
     """Keeps `count` processes of `target` running until SIGTERM or SIGINT; returns when all have exited.
 
@@ -114,7 +117,11 @@ def _watch(
     workers: list[_Worker], target: Target, stop: Connection, stuck_seconds: float, ended: Callable[[int], None]
 ) -> None:
     served, failures = False, 0
-    while not _wait_for_signal(workers, stop, stuck_seconds):
+    while True:
+        oldest = min(worker.report.last_alive or time.monotonic() for worker in workers)
+        timeout = max(0.0, oldest + stuck_seconds - time.monotonic())
+        if stop in wait([stop, *(worker.process.sentinel for worker in workers)], timeout):
+            return
         served = served or any(worker.report.last_alive for worker in workers)
         for index, worker in enumerate(workers):
             exited, last_alive = not worker.process.is_alive(), worker.report.last_alive
@@ -124,22 +131,13 @@ def _watch(
                 how = f"has not reported for {stuck_seconds:g} s and is killed"
             else:
                 continue
-            worker.kill()
-            pid = worker.process.pid
-            assert pid is not None
+            pid = worker.kill()
             ended(pid)
             failures = failures + 1 if last_alive is None else 0
             if failures and (not served or failures == _ATTEMPTS):
                 raise SettingsError(worker.report.reason or f"a worker process {how} before it could serve")
             log.error("worker process %d %s; starting another. %s", pid, how, worker.report.reason)
             workers[index] = _Worker(target)
-
-
-def _wait_for_signal(workers: Sequence[_Worker], stop: Connection, stuck_seconds: float) -> bool:
-    """Waits until a worker exits or may have missed its heartbeat; True if a stop signal came."""
-    alive = [worker.report.last_alive or time.monotonic() for worker in workers]
-    timeout = max(0.0, min(alive) + stuck_seconds - time.monotonic())
-    return stop in wait([stop, *(worker.process.sentinel for worker in workers)], timeout)
 
 
 def _stop(workers: Sequence[_Worker], stop: Connection, stop_seconds: float) -> None:

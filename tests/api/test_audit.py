@@ -19,14 +19,13 @@ from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.patterns import names_of_slots
+from tests.api.asking import asked
 
 BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"
 
 
 def audited(client: TestClient, **body: Any) -> Any:
-    answer = client.post("/v1/audit", json={"moves": [], **body})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return asked(client, "/v1/audit", **{"moves": [], **body})
 
 
 @pytest.mark.parametrize("name", vocabulary_names())

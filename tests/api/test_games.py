@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.schemas.answers import GamesOut
+from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -23,9 +24,7 @@ PGN = """[Event "one"]
 
 
 def judged(client: TestClient, **body: Any) -> Any:
-    answer = client.post("/v1/games", json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    return asked(client, "/v1/games", **body)
 
 
 def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(serve: Serve, tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_what_is_not_a_pgn_is_told_as_no_moves(client: TestClient) -> None:
 def test_an_endless_game_is_refused_as_soon_as_it_is_too_long(client: TestClient) -> None:
     endless = "1. Nf3 Nf6 2. Ng1 Ng8 " * 20_000
     answer = client.post("/v1/games", json={"pgn": endless + "*"})
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:movemask:problem:limit-exceeded")
+    refused(answer, 422, "limit-exceeded")
     many = client.post("/v1/games", json={"pgn": '[Event "x"]\n\n*\n\n' * 1100})
     assert "more than 1024 games" in many.json()["detail"]
     nested = client.post("/v1/games", json={"pgn": "1. e4 " + "(" * 100_000 + " *"})
@@ -152,7 +151,7 @@ def test_an_endless_game_is_refused_as_soon_as_it_is_too_long(client: TestClient
 def test_limits_and_wrong_requests(serve: Serve) -> None:
     client = serve(max_positions=5)
     answer = client.post("/v1/games", json={"pgn": PGN})
-    assert (answer.status_code, answer.json()["type"]) == (422, "urn:movemask:problem:limit-exceeded")
+    refused(answer, 422, "limit-exceeded")
     assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"
     assert client.post("/v1/games", json={"pgn": PGN, "model": "x"}).status_code == 404
     assert client.post("/v1/games", json={"pgn": PGN, "temperature": 0}).status_code == 422

@@ -29,6 +29,7 @@ from movemask.board.moves import codes_of
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Normalisation, Policies, policies
+from tests.api.asking import refused
 from tests.conftest import ROOT, Serve
 from tests.networks import write_fake
 
@@ -108,10 +109,9 @@ def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: S
         assert holding.acquire(timeout=60)
     try:
         for path in ("/v1/leakage", "/v1/leakage/history", "/v1/leakage/worst", "/v1/leakage/positions?format=csv"):
-            refused = client.get(path)
-            assert refused.status_code == 503
-            assert refused.json()["type"] == "urn:movemask:problem:overloaded"
-            assert refused.headers["Retry-After"] == "1"
+            answer = client.get(path)
+            refused(answer, 503, "overloaded")
+            assert answer.headers["Retry-After"] == "1"
         assert client.get("/readyz").status_code == 200
         assert client.get("/livez").status_code == 200
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
@@ -340,8 +340,7 @@ def leaking_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence
 def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "policies", leaking_policies)
     answer = client.post("/v1/policy", json={"moves": []})
-    assert answer.status_code == 500
-    assert answer.json()["type"] == "urn:movemask:problem:served-leakage"
+    refused(answer, 500, "served-leakage")
     assert "e2e4" not in answer.text
     results = client.post("/v1/policy/batch", json={"positions": [{"moves": []}, {"moves": []}]}).json()["results"]
     assert [result["error"]["status"] for result in results] == [500, 500]

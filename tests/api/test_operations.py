@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from movemask.errors import StoreError
 from movemask.store.reader import Figures
+from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -40,7 +41,7 @@ def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serv
     assert ready.status_code == 503
     assert "'bad' failed its check: bad.toml: contract.planes: this key is missing" in ready.json()["detail"]
     answer = client.post("/v1/policy", json={"moves": []})
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:model-unavailable")
+    refused(answer, 503, "model-unavailable")
     assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
     entry = client.get("/v1/models/bad").json()
     assert (entry["served"], entry["default"]) == (False, True)
@@ -85,7 +86,7 @@ def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
 
     monkeypatch.setattr(Figures, "models", broken)
     answer = client.get("/v1/leakage")
-    assert (answer.status_code, answer.json()["type"]) == (503, "urn:movemask:problem:audit-unavailable")
+    refused(answer, 503, "audit-unavailable")
     assert "db.internal" not in answer.text
     assert "5432" not in answer.text
     assert "db.internal (10.0.0.5), port 5432" in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.schemas.answers import PolicyOut
+from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky
 from tests.networks import ONNX_TOML, write_fake, write_onnx
-
-
-def asked(client: TestClient, path: str = "/v1/policy", **body: Any) -> Any:
-    """The answer about what is asked: the start position if nothing else is named."""
-    if not {"fen", "moves", "positions"} & set(body):
-        body["moves"] = []
-    answer = client.post(path, json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def check(answer: Any, board: chess.Board) -> None:
@@ -52,22 +43,6 @@ def test_the_start_position(client: TestClient) -> None:
     assert answer["ignored"] == []
     assert "value" not in answer
     assert "statistics" not in answer
-
-
-@pytest.mark.parametrize(
-    "fen",
-    [
-        "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1",
-        "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1",
-        "8/8/8/3pP3/8/8/8/K6k w - d6 0 1",
-        "K6k/8/8/8/3Pp3/8/8/8 b - d3 0 1",
-        "1n5k/P7/8/8/8/8/p7/1N5K w - - 0 1",
-        "1n5k/P7/8/8/8/8/p7/1N5K b - - 0 1",
-        "R6R/3Q4/1Q4Q1/4Q3/2Q4Q/Q4Q2/pp1Q4/kBNN1KB1 w - - 0 1",
-    ],
-)
-def test_castling_en_passant_promotion_both_colours_and_218_moves(client: TestClient, fen: str) -> None:
-    check(asked(client, fen=fen), chess.Board(fen))
 
 
 SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
@@ -106,10 +81,11 @@ def test_no_draw_is_told_where_there_is_none(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
-def test_every_tricky_position(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
+def test_every_tricky_position_and_the_largest_counters(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
     write_fake(tmp_path / "m", planes=planes, vocabulary=words)
     client = serve(tmp_path / "m")
     fens = [fen for fen, _, flags in tricky() if not any(flag.startswith("python-chess") for flag in flags)]
+    fens.append(f"4k3/8/8/8/8/8/8/4K2R w K - {10**6} {10**6}")
     results = asked(client, "/v1/policy/batch", positions=[{"fen": fen} for fen in fens])["results"]
     for fen, answer in zip(fens, results, strict=True):
         check(answer, chess.Board(fen))
@@ -129,19 +105,10 @@ def test_a_finished_game_is_an_answer(client: TestClient, fen: str, status: str)
     assert asked(client, "/v1/move", fen=fen)["move"] is None
 
 
-@pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
-def test_the_largest_counters_are_numbers_too(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
-    write_fake(tmp_path / "m", planes=planes, vocabulary=words)
-    fen = f"4k3/8/8/8/8/8/8/4K2R w K - {10**6} {10**6}"
-    check(asked(serve(tmp_path / "m"), fen=fen), chess.Board(fen))
-
-
 @pytest.mark.parametrize(("clock", "number", "named"), [(10**6 + 1, 1, "half-move clock"), (0, 10**60, "move number")])
 def test_counters_beyond_the_limit_are_refused_by_name(client: TestClient, clock: int, number: int, named: str) -> None:
     answer = client.post("/v1/policy", json={"fen": f"4k3/8/8/8/8/8/8/4K2R w K - {clock} {number}"})
-    assert answer.status_code == 422
-    assert answer.json()["type"] == "urn:movemask:problem:invalid-fen"
-    assert f"the {named} is {max(clock, number)}, at most 1000000 is taken" in answer.json()["detail"]
+    refused(answer, 422, "invalid-fen", f"the {named} is {max(clock, number)}, at most 1000000 is taken")
 
 
 def test_moves_lead_to_the_position(client: TestClient) -> None:
@@ -170,8 +137,7 @@ def test_chess960_castles_by_taking_the_rook(client: TestClient) -> None:
 def test_chess960_of_a_network_that_cannot_is_refused(serve: Serve, tmp_path: Path) -> None:
     write_fake(tmp_path / "m", vocabulary="maia2-1880")
     answer = serve(tmp_path / "m").post("/v1/policy", json={"fen": perft("chess960")[0].fen, "chess960": True})
-    assert answer.status_code == 422
-    assert answer.json()["type"] == "urn:movemask:problem:unsupported-variant"
+    refused(answer, 422, "unsupported-variant")
 
 
 def test_what_is_included_on_request(client: TestClient) -> None:
@@ -291,15 +257,6 @@ class TestBatch:
             results[0]["moves"]
             == asked(client, elo={"self": 2000, "opponent": 2100}, temperature=3.0, include=["san"])["moves"]
         )
-
-    def test_lines_as_they_are_ready(self, client: TestClient) -> None:
-        body = {"positions": [{"moves": ["e2e4"]}] * 99 + [{"fen": "x"}]}
-        answer = client.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
-        assert answer.headers["content-type"].startswith("application/x-ndjson")
-        lines = [json.loads(line) for line in answer.text.splitlines()]
-        assert len(lines) == 100
-        assert len(lines[0]["moves"]) == 20
-        assert lines[99]["error"]["status"] == 422
 
 
 class TestMove:

@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
 from movemask.api.admission import RateLimit
 from movemask.api.telemetry import RequestContext
 from movemask.errors import RateLimited
+from tests.api.asking import refused
 from tests.conftest import Serve
 
 ONE: dict[str, Any] = {"moves": []}
@@ -34,11 +34,10 @@ def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
     assert left(first) == 9
     assert left(client.post("/v1/policy/batch", json=batch(6))) == 3
     assert client.post("/v1/policy/sweep", json={"moves": [], "ratings": [1000]}).status_code in (200, 422)
-    refused = client.post("/v1/policy/batch", json=batch(4))
-    assert refused.status_code == 429
-    assert refused.json()["type"] == "urn:movemask:problem:rate-limited"
-    assert int(refused.headers["Retry-After"]) > 100
-    assert left(refused) == 1  # reading its body cost one
+    more = client.post("/v1/policy/batch", json=batch(4))
+    refused(more, 429, "rate-limited")
+    assert int(more.headers["Retry-After"]) > 100
+    assert left(more) == 1  # reading its body cost one
     assert client.get("/v1/models").status_code == 200
     assert client.get("/v1/models").status_code == 429
     for path in ("/livez", "/readyz", "/metrics"):
@@ -113,7 +112,3 @@ def test_what_is_in_flight_is_given_back(serve: Serve) -> None:
         answer = client.post("/v1/policy/batch", json=batch(size))
         assert answer.status_code == 200
         assert "RateLimit" not in answer.headers
-
-
-def test_without_a_rate_nothing_is_said(client: TestClient) -> None:
-    assert "RateLimit" not in client.post("/v1/policy", json=ONE).headers

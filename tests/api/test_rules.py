@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from movemask.numeric import entmax
 from movemask.settings import shipped_models
+from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -23,12 +24,6 @@ cross_entropy_before = 2.0
 cross_entropy_after = 1.9
 source = "games.pgn"
 """
-
-
-def asked(client: TestClient, **body: Any) -> Any:
-    answer = client.post("/v1/policy", json={"moves": [], **body})
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 def column(answer: Any, name: str) -> np.ndarray[Any, Any]:
@@ -160,8 +155,8 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
     answer = asked(client, temperature="calibrated")
     assert answer["temperature"] == 1.5
     assert answer["moves"] == asked(client, temperature=1.5)["moves"]
-    refused = client.post("/v1/policy", json={"moves": [], "model": "plain", "temperature": "calibrated"})
-    assert (refused.status_code, refused.json()["type"]) == (422, "urn:movemask:problem:not-calibrated")
+    plain = client.post("/v1/policy", json={"moves": [], "model": "plain", "temperature": "calibrated"})
+    refused(plain, 422, "not-calibrated")
     assert client.get("/v1/models/fitted").json()["contract"]["calibration"]["temperature"] == 1.5
 
 
@@ -178,7 +173,6 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
         ({"top_p": 0}, "top_p: Input should be greater than 0, got 0"),
         ({"top_p": 1.1}, "top_p: Input should be less than or equal to 1, got 1.1"),
         ({"min_p": -1}, "min_p"),
-        ({"temperature": "hot"}, "temperature: Input should be a valid number, got 'hot'"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str, Any], word: str) -> None:

@@ -12,6 +12,8 @@ from fastapi.testclient import TestClient
 from movemask.api.bodies import sweep_limits
 from movemask.api.schemas.answers import SweepOut
 from movemask.settings import Settings, shipped_models
+from tests.api.asking import asked
+from tests.api.test_schemas import held_to
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -25,10 +27,8 @@ def shipped(serve: Serve) -> TestClient:
 
 
 def swept(client: TestClient, **body: Any) -> Any:
-    answer = client.post("/v1/policy/sweep", json=body)
-    assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert SweepOut.model_validate(found).model_dump(mode="json", by_alias=True, exclude_unset=True) == found
+    found = asked(client, "/v1/policy/sweep", **body)
+    held_to(SweepOut, found)
     return found
 
 

@@ -24,12 +24,12 @@ from movemask.api.schemas.leakage import (
     LeakageFiguresOut,
     PositionsOut,
     WorstOut,
-    rfc3339,
 )
 from movemask.api.services import AppServices, Services
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
+from movemask.logs import rfc3339
 from movemask.store.cells import CAUSE
 from movemask.store.reader import Bucket, Kinds, ModelFigures, StoredPosition, positions_of
 

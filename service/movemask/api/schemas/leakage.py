@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
 from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
-
-
-def rfc3339(seconds: float) -> str:
-    """The RFC 3339 form of a time in seconds since 1970, in UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+from movemask.logs import rfc3339
 
 
 class FreshnessOut(BaseModel):
