@@ -10,13 +10,13 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
+from movemask.cli.uci import RemoteSource
 from movemask.client.http import Client
 from movemask.client.local import load
 from movemask.settings import shipped_models
 from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
-from movemask.uci.remote import RemoteSource
 from movemask.uci.search import Source, search
 from tests.conftest import Serve
 

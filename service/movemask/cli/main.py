@@ -11,18 +11,10 @@ import click
 from movemask import __version__
 from movemask.errors import MovemaskError
 
-#: The modules that the commands are in.
-_COMMANDS = {
-    "annotate": "annotate",
-    "audit": "audit",
-    "calibrate": "calibrate",
-    "keys": "serve",
-    "models": "models",
-    "positions": "serve",
-    "predict": "predict",
-    "serve": "serve",
-    "uci": "uci",
-}
+_COMMANDS = ("annotate", "audit", "calibrate", "keys", "models", "positions", "predict", "serve", "uci")
+
+#: The modules of the commands that are not in one of their own.
+_MODULES = {"keys": "serve", "positions": "serve"}
 
 
 class _Group(click.Group):
@@ -30,12 +22,12 @@ class _Group(click.Group):
     a bug and keeps its traceback."""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return list(_COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"movemask.cli.{_COMMANDS[name]}"), name)
+        command: click.Command = getattr(import_module(f"movemask.cli.{_MODULES.get(name, name)}"), name)
         return command
 
     def invoke(self, context: click.Context) -> Any:

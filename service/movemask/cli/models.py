@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from movemask.cli.audit_text import show_skipped
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, shipped_names
 from movemask.cli.tables import diagnosis_table, quantisation_table
 from movemask.errors import ContractError, UnknownModel
@@ -31,29 +32,15 @@ def models() -> None:
 
 @models.command("list")
 @models_dir_option
-@click.option("--json", "as_json", is_flag=True)
-def list_models(models_dir: Path | None, as_json: bool) -> None:
+def list_models(models_dir: Path | None) -> None:
     """List the models, whether each keeps its contract, and which is the default."""
     registry = registry_of(models_dir)
-    rows = [
-        {
-            "name": entry.name,
-            "default": entry.name == registry.default,
-            "served": entry.model is not None,
-            "planes": entry.contract.contract.planes if entry.contract else None,
-            "vocabulary": entry.contract.contract.vocabulary if entry.contract else None,
-            "digest": entry.model.digest if entry.model else None,
-            "failure": entry.failure,
-        }
-        for entry in registry
-    ]
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        mark = "*" if row["default"] else " "
-        detail = f"{row['planes']}  {row['vocabulary']}  {str(row['digest'])[:19]}" if row["served"] else row["failure"]
-        click.echo(f"{mark} {row['name']:<24} {detail}")
+    for entry in registry:
+        mark, detail = "*" if entry.name == registry.default else " ", entry.failure
+        if entry.model is not None:
+            terms = entry.model.contract.contract
+            detail = f"{terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}"
+        click.echo(f"{mark} {entry.name:<24} {detail}")
 
 
 @models.command("import")
@@ -118,10 +105,7 @@ def _show_installed(installed: Installed, models_dir: Path | None) -> None:
     command += ["--models-dir", str(models_dir)] if models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
     settings = Settings.read(models_dir=models_dir)
-    names = settings.model_folders.files(None)
-    default = settings.default_model or min(
-        names, key=lambda name: (name not in settings.model_folders.preferred, name)
-    )
+    default = settings.default_model or next(iter(settings.model_folders.ranked(None)))
     if default == entry.name:
         click.echo(f"requests that name no model are answered by {default}, the default")
     else:
@@ -174,11 +158,8 @@ def quantize_model(
     limits, weights = Limits(), run.weights_for(int(bits) if bits else None)
     click.echo(weights.reason)
     known = positions.sets(model, files)
-    for why, times in known.skipped.reasons.items():
-        click.echo(f"left out: {why}: {times:,}", err=True)
-    for example in known.skipped.examples[:5]:
-        click.echo(f"  {example}", err=True)
-    result = run.quantised(model, file, known, weights, None if all_layers else limits, _show_step)
+    show_skipped(known.skipped.reasons, known.skipped.examples)
+    result = run.quantised(model, file, known, weights, None if all_layers else limits, partial(click.echo, err=True))
     click.echo(quantisation_table(result, limits))
     excess = result.excess(limits)
     if excess and not force:
@@ -186,10 +167,6 @@ def quantize_model(
     table = run.contract_of(contracts[name], model.digest, result, known, weights, limits)
     entry = installation.install(folder, target, result.onnx, table, replace, "--as")
     _show_installed(installation.Installed(entry, tuple(f"kept past the limits: {one}" for one in excess)), models_dir)
-
-
-def _show_step(line: str) -> None:
-    click.echo(line, err=True)
 
 
 @models.command("check")
@@ -234,7 +211,13 @@ def _show_progress(name: str) -> None:
 @models_dir_option
 def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
     """Delete the model NAME from your models folder: its contract and its network."""
-    contract = _own_contract(name, models_dir)
+    folder = own_models_dir(models_dir)
+    known = Settings.read(models_dir=models_dir).model_folders.files(None)
+    if name not in known:
+        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
+    contract = known[name]
+    if contract.parent != folder:
+        raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
     for file in model_files.remove(contract):
@@ -255,14 +238,3 @@ def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) 
     contract = Settings.read(models_dir=models_dir).model_folders.files(None)[entry.name]
     export_onnx(entry, contract, file, replace=replace)
     click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
-
-
-def _own_contract(name: str, models_dir: Path | None) -> Path:
-    """The contract of a model that may be changed; raises UnknownModel, or ContractError for a shipped one."""
-    folder = own_models_dir(models_dir)
-    known = Settings.read(models_dir=models_dir).model_folders.files(None)
-    if name not in known:
-        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
-    if known[name].parent != folder:
-        raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
-    return known[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -16,6 +16,12 @@ from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_RATING, MAX_SEED, Options
 
 if TYPE_CHECKING:
+    import chess
+
+    from movemask.api.schemas.answers import ErrorOut, PolicyOut
+    from movemask.client.http import Client
+    from movemask.client.policy import Policy
+    from movemask.client.wire import PolicyOptions
     from movemask.uci.search import Source
 
 #: Longest line that is read, in bytes: a game of ten thousand moves fits.
@@ -74,10 +80,7 @@ def uci(
 def _local(models_dir: Path | None) -> tuple[list[str], Callable[[str | None], Source]]:
     """The models of the folders, the default first, and how one is opened."""
     settings = Settings.read(models_dir=models_dir)
-    folders = settings.model_folders
-    names = sorted(folders.files(settings.default_model), key=lambda name: (name not in folders.preferred, name))
-    if settings.default_model is not None:
-        names.sort(key=lambda name: name != settings.default_model)
+    names = list(settings.model_folders.ranked(settings.default_model))
 
     def opened(name: str | None) -> Source:
         from movemask.client.local import load
@@ -91,13 +94,48 @@ def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None]
     """The models of a service, the default first, and how one is asked."""
     require("client", "movemask uci --url")
     from movemask.client.http import Client
-    from movemask.uci.remote import RemoteSource
 
     client = Client(url, key=key)
-    models = client.models().models
-    names = sorted((model.name for model in models if model.served), key=str)
-    names.sort(key=lambda name: not any(model.default and model.name == name for model in models))
-    return names, lambda name: RemoteSource(client, name)
+    served = sorted((not model.default, model.name) for model in client.models().models if model.served)
+    return [name for _, name in served], lambda name: RemoteSource(client, name)
+
+
+class RemoteSource:
+    """The engine's policies from a service elsewhere; raises ApiError and ServiceUnreachable."""
+
+    def __init__(self, client: Client, model: str | None) -> None:
+        self._client = client
+        self._model = model
+
+    def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
+        """As `Source.policies`."""
+        options: PolicyOptions = {}
+        if self._model is not None:
+            options["model"] = self._model
+        if elo is not None:
+            options["elo"] = elo
+        answers = self._client.policies(boards, **options)
+        return [_policy_of(board, answer) for board, answer in zip(boards, answers, strict=True)]
+
+
+def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
+    from movemask.api.schemas.answers import ErrorOut
+    from movemask.client.policy import Policy, Value
+    from movemask.client.wire import error_of_problem
+
+    if isinstance(answer, ErrorOut):
+        raise error_of_problem(answer.error)
+    value, leakage = answer.value, answer.leakage
+    return Policy(
+        board,
+        answer.model.name,
+        {board.parse_uci(move.uci): move.probability for move in answer.moves},
+        None if value is None else Value(value.win, value.draw, value.loss, value.score),
+        None if leakage is None else leakage.raw,
+        None if leakage is None else leakage.multiplied,
+        None if answer.elo is None else (answer.elo.own, answer.elo.opponent),
+        tuple(answer.ignored),
+    )
 
 
 def _lines(stream: BinaryIO) -> Iterator[str]:

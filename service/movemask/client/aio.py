@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
@@ -15,18 +14,6 @@ from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, Poli
 from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.operations import ModelEntryOut, ModelsOut, ReadyOut, VersionOut
 from movemask.client import wire
-from movemask.client.wire import (
-    AuditOptions,
-    Given,
-    MoveOptions,
-    PolicyOptions,
-    Position,
-    PositionOptions,
-    SweepOptions,
-    Temperature,
-    fields_of,
-    given,
-)
 from movemask.errors import ApiError
 
 M = TypeVar("M", bound=BaseModel)
@@ -64,9 +51,7 @@ class AsyncClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -74,16 +59,16 @@ class AsyncClient:
         if self._own:
             await self._http.aclose()
 
-    async def policy(self, position: Given = ..., **options: Unpack[PositionOptions]) -> PolicyOut:
+    async def policy(self, position: wire.Given = ..., **options: Unpack[wire.PositionOptions]) -> PolicyOut:
         """The move distribution of a position."""
-        return await self._ask("/v1/policy", PolicyOut, fields_of(position, options))
+        return await self._ask("/v1/policy", PolicyOut, wire.fields_of(position, options))
 
-    async def move(self, position: Given = ..., **options: Unpack[MoveOptions]) -> MoveChosenOut:
+    async def move(self, position: wire.Given = ..., **options: Unpack[wire.MoveOptions]) -> MoveChosenOut:
         """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
-        return await self._ask("/v1/move", MoveChosenOut, fields_of(position, options))
+        return await self._ask("/v1/move", MoveChosenOut, wire.fields_of(position, options))
 
     async def policies(
-        self, positions: Iterable[Position], **options: Unpack[PolicyOptions]
+        self, positions: Iterable[wire.Position], **options: Unpack[wire.PolicyOptions]
     ) -> AsyncIterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
         of one that is invalid. Requests are cut to what the service takes."""
@@ -91,24 +76,24 @@ class AsyncClient:
             async for result in self._lines(part, options):
                 yield result
 
-    async def sweep(self, position: Given = ..., **options: Unpack[SweepOptions]) -> SweepOut:
+    async def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
-        return await self._ask("/v1/policy/sweep", SweepOut, fields_of(position, options))
+        return await self._ask("/v1/policy/sweep", SweepOut, wire.fields_of(position, options))
 
-    async def games(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> GamesOut:
+    async def games(self, pgn: str, **options: Unpack[wire.GamesOptions]) -> GamesOut:
         """How probable the moves of whole games were."""
-        return await self._ask("/v1/games", GamesOut, given(pgn=pgn, model=model, temperature=temperature))
+        return await self._ask("/v1/games", GamesOut, {"pgn": pgn} | wire.fields_of(..., options))
 
-    async def annotate(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> str:
+    async def annotate(self, pgn: str, **options: Unpack[wire.GamesOptions]) -> str:
         """The games as a PGN with comments."""
-        body = given(pgn=pgn, model=model, temperature=temperature)
+        body = {"pgn": pgn} | wire.fields_of(..., options)
         async with self._answered("/v1/games", body, accept=wire.PGN) as response:
             content = await response.aread()
         return content.decode()
 
-    async def audit(self, position: Given = ..., **options: Unpack[AuditOptions]) -> VerdictOut:
+    async def audit(self, position: wire.Given = ..., **options: Unpack[wire.AuditOptions]) -> VerdictOut:
         """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
-        return await self._ask("/v1/audit", VerdictOut, fields_of(position, options))
+        return await self._ask("/v1/audit", VerdictOut, wire.fields_of(position, options))
 
     async def leakage(self, **query: str | None) -> LeakageFiguresOut:
         """Leakage by model and kind; `model`, `by`, `since`, `until`."""
@@ -158,9 +143,11 @@ class AsyncClient:
             content = await response.aread()
         return answer.model_validate_json(content)
 
-    async def _lines(self, part: list[dict[str, Any]], options: PolicyOptions) -> AsyncIterator[PolicyOut | ErrorOut]:
+    async def _lines(
+        self, part: list[dict[str, Any]], options: wire.PolicyOptions
+    ) -> AsyncIterator[PolicyOut | ErrorOut]:
         """The results of a batch; of its halves if the service takes less at once."""
-        body = {"positions": part} | fields_of(..., options)
+        body = {"positions": part} | wire.fields_of(..., options)
         try:
             async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
                 async for line in response.aiter_lines():
@@ -170,7 +157,8 @@ class AsyncClient:
         except ApiError as error:
             if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
                 raise
-        for half in wire.halves(part):
+        middle = len(part) // 2
+        for half in (part[:middle], part[middle:]):
             async for result in self._lines(half, options):
                 yield result
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
@@ -16,18 +15,6 @@ from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, Poli
 from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.operations import ModelEntryOut, ModelsOut, ReadyOut, VersionOut
 from movemask.client import wire
-from movemask.client.wire import (
-    AuditOptions,
-    Given,
-    MoveOptions,
-    PolicyOptions,
-    Position,
-    PositionOptions,
-    SweepOptions,
-    Temperature,
-    fields_of,
-    given,
-)
 from movemask.errors import ApiError
 
 M = TypeVar("M", bound=BaseModel)
@@ -65,9 +52,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -75,40 +60,40 @@ class Client:
         if self._own:
             self._http.close()
 
-    def policy(self, position: Given = ..., **options: Unpack[PositionOptions]) -> PolicyOut:
+    def policy(self, position: wire.Given = ..., **options: Unpack[wire.PositionOptions]) -> PolicyOut:
         """The move distribution of a position."""
-        return self._ask("/v1/policy", PolicyOut, fields_of(position, options))
+        return self._ask("/v1/policy", PolicyOut, wire.fields_of(position, options))
 
-    def move(self, position: Given = ..., **options: Unpack[MoveOptions]) -> MoveChosenOut:
+    def move(self, position: wire.Given = ..., **options: Unpack[wire.MoveOptions]) -> MoveChosenOut:
         """One move: the most probable, or with `method="sample"` one drawn, the same for the same `seed`."""
-        return self._ask("/v1/move", MoveChosenOut, fields_of(position, options))
+        return self._ask("/v1/move", MoveChosenOut, wire.fields_of(position, options))
 
     def policies(
-        self, positions: Iterable[Position], **options: Unpack[PolicyOptions]
+        self, positions: Iterable[wire.Position], **options: Unpack[wire.PolicyOptions]
     ) -> Iterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
         of one that is invalid. Requests are cut to what the service takes."""
         for part in wire.batches(positions):
             yield from self._lines(part, options)
 
-    def sweep(self, position: Given = ..., **options: Unpack[SweepOptions]) -> SweepOut:
+    def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
-        return self._ask("/v1/policy/sweep", SweepOut, fields_of(position, options))
+        return self._ask("/v1/policy/sweep", SweepOut, wire.fields_of(position, options))
 
-    def games(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> GamesOut:
+    def games(self, pgn: str, **options: Unpack[wire.GamesOptions]) -> GamesOut:
         """How probable the moves of whole games were."""
-        return self._ask("/v1/games", GamesOut, given(pgn=pgn, model=model, temperature=temperature))
+        return self._ask("/v1/games", GamesOut, {"pgn": pgn} | wire.fields_of(..., options))
 
-    def annotate(self, pgn: str, *, model: str | None = None, temperature: Temperature | None = None) -> str:
+    def annotate(self, pgn: str, **options: Unpack[wire.GamesOptions]) -> str:
         """The games as a PGN with comments."""
-        body = given(pgn=pgn, model=model, temperature=temperature)
+        body = {"pgn": pgn} | wire.fields_of(..., options)
         with self._answered("/v1/games", body, accept=wire.PGN) as response:
             content = response.read()
         return content.decode()
 
-    def audit(self, position: Given = ..., **options: Unpack[AuditOptions]) -> VerdictOut:
+    def audit(self, position: wire.Given = ..., **options: Unpack[wire.AuditOptions]) -> VerdictOut:
         """What leaks in `logits` or `probabilities` with their `vocabulary`, or in a `policy`."""
-        return self._ask("/v1/audit", VerdictOut, fields_of(position, options))
+        return self._ask("/v1/audit", VerdictOut, wire.fields_of(position, options))
 
     def leakage(self, **query: str | None) -> LeakageFiguresOut:
         """Leakage by model and kind; `model`, `by`, `since`, `until`."""
@@ -155,9 +140,9 @@ class Client:
             content = response.read()
         return answer.model_validate_json(content)
 
-    def _lines(self, part: list[dict[str, Any]], options: PolicyOptions) -> Iterator[PolicyOut | ErrorOut]:
+    def _lines(self, part: list[dict[str, Any]], options: wire.PolicyOptions) -> Iterator[PolicyOut | ErrorOut]:
         """The results of a batch; of its halves if the service takes less at once."""
-        body = {"positions": part} | fields_of(..., options)
+        body = {"positions": part} | wire.fields_of(..., options)
         try:
             with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
                 for line in response.iter_lines():
@@ -167,7 +152,8 @@ class Client:
         except ApiError as error:
             if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
                 raise
-        for half in wire.halves(part):
+        middle = len(part) // 2
+        for half in (part[:middle], part[middle:]):
             yield from self._lines(half, options)
 
     @contextmanager

@@ -37,13 +37,12 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     Raises UnknownModel, ModelUnavailable for a network that fails its check, or SettingsError.
     """
     settings = Settings.read(models_dir=models_dir, threads=threads)
-    folders = settings.model_folders
-    files = folders.files(settings.default_model)
+    files = settings.model_folders.ranked(settings.default_model)
     wanted = model or settings.default_model
     if wanted is not None and wanted not in files:
-        raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(files)}")
+        raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(sorted(files))}")
     # As the registry chooses its default, but without loading the others.
-    names = [wanted] if wanted is not None else sorted(files, key=lambda name: (name not in folders.preferred, name))
+    names = list(files) if wanted is None else [wanted]
     failures = []
     for name in names:
         entry = load_entry(files[name], settings.threads, provider_named(settings.provider))

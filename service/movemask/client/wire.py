@@ -84,6 +84,13 @@ class SweepOptions(PlayedFrom, RuleOptions, total=False):
     chess960: bool
 
 
+class GamesOptions(TypedDict, total=False):
+    """What can be asked beside games."""
+
+    model: str | None
+    temperature: Temperature | None
+
+
 class AuditOptions(PlayedFrom, total=False):
     """The numbers to audit, and how they are read."""
 
@@ -94,11 +101,6 @@ class AuditOptions(PlayedFrom, total=False):
     castling: Literal["king_two_squares", "king_takes_rook"]
     threshold: float
     limit: int
-
-
-def given(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def fields_of(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,12 +144,6 @@ def batches(positions: Iterable[Position]) -> Iterator[list[dict[str, Any]]]:
         yield part
 
 
-def halves(part: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The two halves of a part."""
-    middle = len(part) // 2
-    return part[:middle], part[middle:]
-
-
 #: Reads a line of a streamed batch.
 RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
 
@@ -164,7 +160,7 @@ def request_options(body: Mapping[str, Any] | None, query: Mapping[str, Any], ac
     if body is not None:
         sent["content"] = orjson.dumps(body)
         sent["headers"]["Content-Type"] = JSON
-    return sent | {"params": given(**query)}
+    return sent | {"params": {name: value for name, value in query.items() if value is not None}}
 
 
 @contextmanager

@@ -81,6 +81,12 @@ class ModelFolders:
             raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(files)}")
         return files
 
+    def ranked(self, default: str | None) -> dict[str, Path]:
+        """As `files`, but first the model that answers requests without a name."""
+        return dict(
+            sorted(self.files(default).items(), key=lambda item: (item[0] != default, item[0] not in self.preferred))
+        )
+
     def __str__(self) -> str:
         return " or ".join(repr(str(folder)) for folder in self.folders)
 
