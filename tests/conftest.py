@@ -50,6 +50,7 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The user's own models folder: an empty one of this run, whoever runs it."""
     home = tmp_path_factory.mktemp("home")
     os.environ["XDG_DATA_HOME"] = str(home)
+    os.environ["MOVEMASK_TRIAL_SECONDS"] = "0"  # networks made here need no trial; those of `test_trial` ask for one
     return user_models()
 
 

@@ -89,12 +89,6 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None
         time.sleep(0.05)
 
 
-def cpu_seconds(pid: int) -> float:
-    """User time of a process with all its threads."""
-    user = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]
-    return int(user) / os.sysconf("SC_CLK_TCK")
-
-
 def running(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     try:

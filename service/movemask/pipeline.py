@@ -330,9 +330,9 @@ class Pipeline:
         )
 
     @property
-    def alive(self) -> bool:
-        """Whether queries are taken."""
-        return self._queue.alive
+    def fault(self) -> str | None:
+        """Why queries are not answered now; None if they are."""
+        return self._queue.fault
 
     @property
     def waiting(self) -> int:

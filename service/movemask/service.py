@@ -24,6 +24,9 @@ from movemask.store.writer import Store
 class RuntimeEvents(Events):
     """Event observer. The base class ignores every event."""
 
+    def models(self, registry: Registry) -> None:
+        """The models of the folder are these now."""
+
     def cached(self, model: str, hits: int, misses: int, size: int) -> None:
         """A batch was looked up in the cache, which now takes `size` bytes."""
 
@@ -54,8 +57,7 @@ class Runtime:
         else:
             if not default.served:
                 reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
-        reasons += [f"the thread of model {name!r} has stopped" for name in self.serving.stopped()]
-        return reasons
+        return reasons + self.serving.faults()
 
     @property
     def registry(self) -> Registry:
@@ -117,6 +119,8 @@ def running(
             provider=provider,
             memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
             poll_seconds=settings.models_poll_seconds or None,
+            trial_seconds=settings.trial_seconds,
+            on_change=events.models,
         )
         yield Runtime(settings, serving, store, Figures(store.database), recorder)
     finally:

@@ -4,8 +4,8 @@ A changed file must pass the check before it replaces the served one; if it fail
 stays. Requests hold a lease and finish on the model they began with. Above the memory limit, unused models are
 unloaded, the least recently used first, and loaded again on demand.
 
-A network may be made so that its check never ends. Each is loaded on a thread of its own that the process does not wait
-for at its end; after `load_seconds` its entry says so, and the others are served on. If it ends later, it counts.
+A network that is not shipped is tried in a process of its own first (`network.trial`): one that crashes, hangs or takes
+all memory is an error of its model, and the others are served on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,12 +23,10 @@ from movemask.network.files import ModelFolders
 from movemask.network.model import Model
 from movemask.network.onnx import Provider
 from movemask.network.registry import Entry, Registry, load_entry, network_file
+from movemask.network.trial import Trial
 from movemask.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
-
-#: The names of the threads that load models begin so.
-LOADING = "loading-"
 
 #: Of each file of a model: modification time, size, inode.
 Fingerprint = tuple[tuple[int, int, int], ...]
@@ -56,7 +53,8 @@ class Serving:
     start : makes the pipeline of a model
     memory : limit of loaded network files, in bytes; None for no limit
     poll_seconds : interval between looks at the folder; None to never look
-    load_seconds : how long a model's loading and check is waited for
+    trial_seconds : how long a network's trial may take; 0 to open it without one
+    on_change : called with the registry, at first and whenever it changes
     """
 
     def __init__(
@@ -69,27 +67,29 @@ class Serving:
         provider: Provider = Provider.CPU,
         memory: int | None = None,
         poll_seconds: float | None = None,
-        load_seconds: float = 60,
+        trial_seconds: float = 0,
+        on_change: Callable[[Registry], None] = lambda registry: None,
     ) -> None:
         self._folders, self._default, self._start = ModelFolders.of(where), default, start
         self._threads, self._provider = threads, provider
         self._memory = memory
-        self._load_seconds = load_seconds
+        self._trial = Trial(trial_seconds) if trial_seconds else None
+        self._on_change = on_change
         self._stop = threading.Event()
         self._lock = threading.RLock()
         self._loading = threading.Lock()  # one model is loaded at a time
-        self._awaited: Future[Entry] | None = None  # the one that is waited for
-        self._late: dict[str, Future[Entry]] = {}  # those that took too long
         self._models: dict[str, _Loaded] = {}  # the least recently used first
+        self._unreadable: dict[str, str] = {}  # why a model could not be loaded again
         self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {}
         self._files = self._folders.files(default)
         for name, file in self._files.items():
             self._current[name] = _fingerprint(file, None)
-            entries[name] = self._started(self._entry(file))
+            entries[name] = self._started(self._tried(file) or self._opened(file))
             self._make_room(name)
         self.registry = Registry(entries, default, self._folders.preferred)
+        on_change(self.registry)
         self._watcher: threading.Thread | None = None
         if poll_seconds is not None:
             self._watcher = threading.Thread(target=self._watch, args=(poll_seconds,), name="models", daemon=True)
@@ -126,13 +126,11 @@ class Serving:
         changed = [name for name in now if now[name] == self._seen.get(name) and now[name] != self._current.get(name)]
         gone = [name for name in self._current if name not in now and name not in self._seen]
         self._seen = now
-        for name in (*changed, *gone):
-            self._late.pop(name, None)
-        changed += [name for name, loading in self._late.items() if loading.done() and name in now]
+        failed = {name: self._tried(files[name]) for name in changed}
         with self._loading:
             for name in changed:
                 self._current[name] = now[name]
-                entries[name] = self._replaced(entries.get(name), self._entry(files[name]))
+                entries[name] = self._replaced(entries.get(name), failed[name] or self._opened(files[name]))
                 self._make_room(name)
             for name in gone:
                 log.info("model %s is gone from the folder and no longer served", name)
@@ -144,12 +142,16 @@ class Serving:
                     previous = self.registry.default
                     default = self._default or (previous if previous in entries else None)
                     self.registry = Registry(entries, default, self._folders.preferred)
+                    self._on_change(self.registry)
         return bool(changed or gone)
 
-    def stopped(self) -> list[str]:
-        """Models whose threads have died."""
+    def faults(self) -> list[str]:
+        """Why models that passed their check cannot answer: a network hangs, a thread has died, or the default model
+        was unloaded and cannot be loaded again."""
         with self._lock:
-            return [name for name, loaded in self._models.items() if not loaded.pipeline.alive]
+            faults = [loaded.pipeline.fault for loaded in self._models.values()]
+            faults += [why for name, why in self._unreadable.items() if name == self.registry.default]
+        return [fault for fault in faults if fault is not None]
 
     def waiting(self) -> int:
         """Positions that wait for any model."""
@@ -163,10 +165,9 @@ class Serving:
 
     def close(self) -> None:
         """Ends the watcher, and finishes the waiting work of every model."""
-        with self._lock:
-            self._stop.set()
-            if self._awaited is not None:
-                self._awaited.cancel()
+        self._stop.set()
+        if self._trial is not None:
+            self._trial.close()
         if self._watcher is not None:
             self._watcher.join()
         with self._lock:
@@ -175,34 +176,16 @@ class Serving:
         for loaded in models:
             loaded.pipeline.close()
 
-    def _entry(self, file: Path) -> Entry:
-        """Loads and checks a model, for `load_seconds`; one that took too long before is waited for again."""
-        name, late = file.stem, self._late.pop(file.stem, None)
-        loading: Future[Entry] = late or Future()
-        with self._lock:
-            if self._stop.is_set():
-                raise ShuttingDown("the service is stopping", retry_after=5)
-            self._awaited = loading
-        if late is None:
-            threading.Thread(target=self._fill, args=(loading, file), name=LOADING + name, daemon=True).start()
-        try:
-            return loading.result(self._load_seconds)
-        except CancelledError:
-            raise ShuttingDown("the service is stopping", retry_after=5) from None
-        except TimeoutError:
-            self._late[name] = loading
-            return Entry(name, None, None, f"its check has not ended after {self._load_seconds:g} s")
-        finally:
-            self._awaited = None
+    def _tried(self, file: Path) -> Entry | None:
+        """The entry of a model whose network must not be opened here."""
+        if self._trial is None or file.parent == self._folders.trusted:
+            return None
+        return self._trial.failed(file)
 
-    def _fill(self, loading: Future[Entry], file: Path) -> None:
-        with suppress(InvalidStateError):  # cancelled: the service is stopping
-            try:
-                entry = load_entry(file, 1, self._provider, runs=self._threads)
-            except Exception as error:
-                loading.set_exception(error)
-            else:
-                loading.set_result(entry)
+    def _opened(self, file: Path) -> Entry:
+        if self._stop.is_set():
+            raise ShuttingDown("the service is stopping", retry_after=5)
+        return load_entry(file, 1, self._provider, runs=self._threads)
 
     def _acquire(self, name: str | None) -> _Loaded | None:
         """The model with one more user; None if it is served but not loaded."""
@@ -234,10 +217,12 @@ class Serving:
             if loaded is not None:  # another request loaded it meanwhile
                 return loaded
             wanted = self.registry.entry(name).name
-            entry = self._entry(self._files[wanted])
+            entry = self._tried(self._files[wanted]) or self._opened(self._files[wanted])
             if entry.model is None:
-                raise ModelUnavailable(f"model {wanted!r} could not be loaded again: {entry.failure}")
+                self._unreadable[wanted] = f"model {wanted!r} could not be loaded again: {entry.failure}"
+                raise ModelUnavailable(self._unreadable[wanted])
             with self._lock:
+                self._unreadable.pop(wanted, None)
                 self._started(entry)
                 loaded = self._acquire(wanted)
                 assert loaded is not None
@@ -291,6 +276,9 @@ class Serving:
         while not self._stop.wait(seconds):
             try:
                 self.refresh()
+                for name in list(self._unreadable):
+                    with suppress(ModelUnavailable):
+                        self._release(self._load(name))
             except ShuttingDown:
                 return
             except Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -83,6 +84,25 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
     transport = httpx2.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url="http://t") as web:
         yield app, web
+
+
+def test_a_network_that_hangs_turns_readyz_to_503_within_five_seconds_and_back(settings: Settings, gate: Gated) -> None:
+    async def story() -> None:
+        async with opened(settings, gate) as (_, web):
+            hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+            await begun(gate)
+            assert (await web.get("/readyz")).status_code == 200
+            ends = time.monotonic() + 5
+            while (found := await web.get("/readyz")).status_code == 200:
+                assert time.monotonic() < ends, "still ready"
+                await asyncio.sleep(0.1)
+            assert "the network of model 'fake' has been running for 4 s" in found.json()["detail"]
+            assert (await web.get("/livez")).status_code == 200
+            gate.open.set()
+            assert (await hanging).status_code == 200
+            assert (await web.get("/readyz")).status_code == 200
+
+    asyncio.run(story())
 
 
 def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:

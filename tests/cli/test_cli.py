@@ -136,9 +136,11 @@ def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], 
 def test_models_list(models: str) -> None:
     (Path(models) / "bad.toml").write_text("[contract]\n")
     result = run("models", "list", "--models-dir", models)
-    bad, rated = result.output.splitlines()
-    assert re.fullmatch(r"  bad +bad\.toml: contract\.planes: this key is missing.*", bad)
-    assert re.fullmatch(r"\* rated +movemask-18\S*  movemask-1880  sha256:\w{12}", rated)
+    bad, rated, terms, card = result.output.splitlines()
+    assert re.fullmatch(r"  bad  bad\.toml: contract\.planes: this key is missing.*", bad)
+    assert rated == "* rated"
+    assert re.fullmatch(r" +movemask-18\S*  movemask-1880  sha256:\w{12}", terms)
+    assert re.fullmatch(r" +licence .*; source .*", card)
 
 
 def test_serve_has_a_flag_for_every_setting_and_shows_its_default() -> None:

@@ -269,7 +269,7 @@ def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue)
         closing = asyncio.create_task(asyncio.to_thread(queue.close))
         gate.open.set()
         await asyncio.gather(closing, *tasks)
-        assert not queue.alive
+        assert queue.fault is not None
         with pytest.raises(ShuttingDown):
             await ask(queue, [1])
 

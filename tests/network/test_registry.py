@@ -119,10 +119,21 @@ def test_a_file_that_is_not_onnx_or_not_text(tmp_path: Path) -> None:
 
 
 def test_a_network_with_a_fixed_batch_or_without_finite_logits_is_not_served(tmp_path: Path) -> None:
-    write_onnx(tmp_path / "net.onnx", fixed_batch=1)
-    assert "has a fixed batch of 1" in str(load_entry(made(tmp_path), 1).failure)
+    write_onnx(tmp_path / "net.onnx", fixed_batch=2)
+    assert "has a fixed batch of 2" in str(load_entry(made(tmp_path), 1).failure)
     write_onnx(tmp_path / "net.onnx", poison=float("nan"))
     assert "the logits of legal moves are not finite in 'rnbqkbnr/" in str(load_entry(made(tmp_path), 1).failure)
+
+
+def test_a_network_whose_batch_is_fixed_at_1_answers_as_one_whose_batch_is_free(tmp_path: Path) -> None:
+    positions = [Position.read(moves=moves) for moves in ((), ("e2e4",), ("d2d4", "d7d5"))]
+    logits = []
+    for batch in (1, None):
+        write_onnx(tmp_path / "net.onnx", fixed_batch=batch)
+        model = load_entry(made(tmp_path), 1).model
+        assert model is not None
+        logits.append(model.evaluate(model.whole_batch(positions, [None] * 3)).logits)
+    np.testing.assert_allclose(logits[0], logits[1], rtol=1e-5, atol=1e-5)
 
 
 def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:

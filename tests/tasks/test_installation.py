@@ -98,13 +98,19 @@ def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_
     assert run("models", "import", file, "--models-dir", folder, "--name", "../x").exit_code == 1
 
 
-def with_external_data(file: Path) -> None:
+def with_external_data(file: Path, location: str = "/etc/passwd", **more: str) -> None:
     weights = numpy_helper.from_array(np.zeros((8, 8), dtype=np.float32), "w")
     weights.ClearField("raw_data")
     weights.data_location = TensorProto.EXTERNAL
-    entry = weights.external_data.add()
-    entry.key, entry.value = "location", "/etc/passwd"
+    for key, value in {"location": location, **more}.items():
+        entry = weights.external_data.add()
+        entry.key, entry.value = key, value
     _one_node(file, helper.make_node("MatMul", ["x", "w"], ["y"]), [weights])
+
+
+def with_a_link(file: Path) -> None:
+    file.with_name("link").symlink_to("/etc/passwd")
+    with_external_data(file, "link")
 
 
 def with_external_data_in_a_branch(file: Path) -> None:
@@ -130,14 +136,29 @@ def _one_node(file: Path, node: onnx.NodeProto, constants: list[onnx.TensorProto
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (with_external_data, "the weights 'w' are in another file, '/etc/passwd'"),
+        (with_external_data, "net.onnx: weights in another file: "),
+        (lambda file: with_external_data(file, "../passwd"), "net.onnx: weights in another file: "),
+        (lambda file: with_external_data(file, "nowhere"), "net.onnx: weights in another file: "),
+        (lambda file: with_external_data(file, "net.onnx", length=str(1 << 40)), "1099511627776 bytes; at most"),
+        (with_a_link, "net.onnx: weights in another file: "),
         (with_external_data_in_a_branch, "the weights 'v' are in another file, '../secret'"),
         (with_an_unknown_operator, "Frobnicate"),
         (lambda file: file.write_bytes(b"\x08\x07hello"), "net.onnx: not an ONNX file"),
         (lambda file: file.write_bytes(b""), "net.onnx: not an ONNX file"),
         (lambda file: write_named(file, [Tensor("x", (3,))], [Tensor("y", (4,))]), "no known kind of network"),
     ],
-    ids=["external", "external in a node", "unknown operator", "damaged", "empty", "another network"],
+    ids=[
+        "outside",
+        "above",
+        "missing",
+        "too large",
+        "linked",
+        "external in a node",
+        "unknown operator",
+        "damaged",
+        "empty",
+        "another network",
+    ],
 )
 def test_a_hostile_or_strange_onnx_file_is_refused_and_the_folder_left_as_it_was(
     make: object, words: str, folder: Path, tmp_path: Path
@@ -152,17 +173,57 @@ def test_a_hostile_or_strange_onnx_file_is_refused_and_the_folder_left_as_it_was
     assert contents(folder) == before
 
 
-def test_a_network_with_a_fixed_batch_is_not_added(folder: Path, tmp_path: Path) -> None:
-    inputs, outputs = [Tensor("tokens", (64, 12))], [Tensor("logits_move", (4352,)), Tensor("v", (3,))]
-    write_named(tmp_path / "fixed.onnx", inputs, outputs)
-    model = onnx.load(tmp_path / "fixed.onnx")
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
-    onnx.save(model, tmp_path / "fixed.onnx")
-    before = contents(folder)
-    result = run("models", "add", tmp_path / "fixed.onnx", "--models-dir", folder)
+def fixed(file: Path, batch: int, *, mixes: bool = False) -> Path:
+    """A network like Maia-3 whose batch is fixed, in its tensors and in a Reshape; or one whose answers to a position
+    depend on the others of its batch."""
+    write_named(file, [Tensor("tokens", (64, 12))], [Tensor("logits_move", (4352,)), Tensor("v", (3,))])
+    model = onnx.load(file)
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = batch
+    (shape,) = [one for one in model.graph.initializer if one.name == "flat"]
+    shape.CopyFrom(numpy_helper.from_array(np.array([batch, 64 * 12], dtype=np.int64), "flat"))
+    if mixes:
+        (last,) = [node for node in model.graph.node if node.output[0] == "logits_move"]
+        last.output[0] = "unmixed"
+        model.graph.node.append(helper.make_node("CumSum", ["unmixed", "along"], ["logits_move"]))
+        model.graph.initializer.append(numpy_helper.from_array(np.array(0), "along"))
+    onnx.save(model, file)
+    return file
+
+
+def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    for name, mixes, words, free in (
+        ("free", False, "its batch of 1 is freed: 8 positions together get the numbers of each", "B"),
+        ("mixes", True, "its batch stays 1, so positions are run one by one: 8 positions together get other", ""),
+    ):
+        result = run("models", "add", fixed(tmp_path / f"{name}.onnx", 1, mixes=mixes), "--models-dir", folder)
+        assert result.exit_code == 0, result.output
+        assert words in result.output
+        graph = onnx.load(folder / f"{name}.onnx").graph
+        assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == free
+    result = run("models", "add", fixed(tmp_path / "pair.onnx", 2), "--models-dir", folder)
     assert result.exit_code == 1
-    assert "input 'tokens' has a fixed batch of 1; export it with a free one" in result.output
-    assert contents(folder) == before
+    assert "input 'tokens' has a fixed batch of 2; export it with a free one" in result.output
+
+
+def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(folder: Path, tmp_path: Path) -> None:
+    inputs, outputs = [Tensor("tokens", (64, 12)), Tensor("self_elo", (), "int64")], [Tensor("logits", (4352,))]
+    write_named(tmp_path / "one.onnx", inputs, outputs)
+    onnx.save(onnx.load(tmp_path / "one.onnx"), tmp_path / "two.onnx", save_as_external_data=True, location="two.data")
+    card = ("--licence", "AGPL-3.0", "--source", "https://example.org/two")
+    for name in ("one", "two"):
+        result = run("models", "add", tmp_path / f"{name}.onnx", "--models-dir", folder, *card)
+        assert result.exit_code == 0, result.output
+    assert "MiB from beside two.onnx" in result.output
+    assert "the ratings themselves, not buckets" in result.output
+    listed = run("models", "list", "--models-dir", folder).output
+    assert listed.count("licence AGPL-3.0; source https://example.org/two") == 2
+    answers = [
+        json.loads(run("predict", "--model", name, "--models-dir", folder, "--json", "--elo", elo).output)["moves"]
+        for name, elo in (("one", "1500"), ("two", "1500.3"), ("two", "600"), ("two", "500"))
+    ]
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3] != answers[1]  # clamped to what Maia-3 has seen
 
 
 def test_check_exits_with_1_and_says_why(folder: Path) -> None:

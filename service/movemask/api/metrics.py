@@ -20,6 +20,7 @@ from movemask.api import problems
 from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.table import AuditTable
+from movemask.network.registry import Registry
 from movemask.service import RuntimeEvents
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
@@ -93,6 +94,19 @@ class Metrics(RuntimeEvents):
             "movemask_waiting_positions", "Positions still waiting after the last run of a network.", ["model"]
         )
         self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
+        self.model_served = Gauge(
+            "movemask_model_served",
+            "1 for a model that is served, 0 for one that failed its check.",
+            ["model"],
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+
+    def models(self, registry: Registry) -> None:
+        """Keeps which models are served."""
+        self.model_served.clear()
+        for entry in registry:
+            self.model_served.labels(entry.name).set(entry.served)
 
     def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
         """Counts one run of a network."""

@@ -12,7 +12,6 @@ import socket
 import ssl
 import sys
 import tempfile
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -31,7 +30,6 @@ from movemask.errors import MovemaskError, SettingsError
 from movemask.network.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise
 from movemask.service import audit_plan
-from movemask.serving import LOADING
 from movemask.settings import Settings
 from movemask.store.writer import Store
 
@@ -81,12 +79,9 @@ def _close(listeners: Sequence[socket.socket]) -> None:
 def _run_process(
     settings: Settings, listeners: Sequence[socket.socket], stopping: Event, report: Report | None = None
 ) -> None:
-    """Runs one process of the service, and ends it if a network's check has not ended: Python cannot exit during one,
-    since onnxruntime would abort it."""
+    """Runs one process of the service."""
     with suppress(SystemExit):
         asyncio.run(_run(settings, listeners, stopping, report))
-    if any(thread.name.startswith(LOADING) for thread in threading.enumerate()):
-        os._exit(0)
 
 
 def _allow_descriptors() -> None:

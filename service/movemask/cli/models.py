@@ -36,11 +36,12 @@ def list_models(models_dir: Path | None) -> None:
     """List the models, whether each keeps its contract, and which is the default."""
     registry = registry_of(models_dir)
     for entry in registry:
-        mark, detail = "*" if entry.name == registry.default else " ", entry.failure
+        mark, failure = "*" if entry.name == registry.default else " ", f"  {entry.failure}" if entry.failure else ""
+        click.echo(f"{mark} {entry.name}{failure}")
         if entry.model is not None:
-            terms = entry.model.contract.contract
-            detail = f"{terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}"
-        click.echo(f"{mark} {entry.name:<24} {detail}")
+            terms, card = entry.model.contract.contract, entry.model.contract.card
+            click.echo(f"    {terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}")
+            click.echo(f"    licence {card.get('licence', 'not told')}; source {card.get('source', 'not told')}")
 
 
 @models.command("import")
@@ -65,6 +66,8 @@ def import_model(file: Path, name: str | None, replace: bool, models_dir: Path |
 @click.option(
     "--trained-with-mask", is_flag=True, default=None, help="The network's logits of illegal moves mean nothing."
 )
+@click.option("--licence", help="Its licence, for its card.")
+@click.option("--source", help="Where it is from, for its card.")
 @click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
 @models_dir_option
 def add_model(
@@ -72,6 +75,8 @@ def add_model(
     kind: str | None,
     name: str | None,
     trained_with_mask: bool | None,
+    licence: str | None,
+    source: str | None,
     replace: bool,
     models_dir: Path | None,
 ) -> None:
@@ -87,6 +92,7 @@ def add_model(
             name,
             kind=kind,
             trained_with_mask=trained_with_mask,
+            card={key: value for key, value in (("licence", licence), ("source", source)) if value},
             replace=replace,
             taken=shipped_names(models_dir),
         ),

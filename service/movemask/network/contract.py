@@ -89,6 +89,8 @@ class EloRange(_Section):
         description="Lower bounds of the network's buckets. Inputs are then int64 bucket numbers, 0 below the first.",
     )
 
+    whole: bool = Field(False, description="Whether the inputs are int64: the ratings themselves, rounded.")
+
     @field_validator("edges")
     @classmethod
     def _rising(cls, edges: tuple[float, ...]) -> tuple[float, ...]:

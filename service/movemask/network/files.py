@@ -21,7 +21,7 @@ from typing import BinaryIO
 from movemask.errors import ContractError, SettingsError, WeightsError
 
 #: Bytes of the largest message that protocol buffers can hold.
-_LARGEST = 2**31 - 1
+LARGEST = 2**31 - 1
 
 #: Of messages in one another, as protocol buffers' own parsers allow.
 _DEEPEST = 100
@@ -53,11 +53,13 @@ class ModelFolders:
     """Folders of `NAME.toml` and `NAME.onnx` files. Of two models with one name, that in the earlier folder counts.
 
     With several folders, those that are not there are passed over. Among models of the names `preferred`, the default
-    is chosen first, so that a model that was added is never the default unless it is named.
+    is chosen first, so that a model that was added is never the default unless it is named. The networks of the folder
+    `trusted` are opened without a trial.
     """
 
     folders: tuple[Path, ...]
     preferred: frozenset[str] = frozenset()
+    trusted: Path | None = None
 
     @classmethod
     def of(cls, where: Path | ModelFolders) -> ModelFolders:
@@ -112,16 +114,18 @@ def open_regular(file: Path) -> BinaryIO:
     return stream
 
 
-def read_onnx(file: Path) -> bytes:
-    """The bytes of an ONNX file; raises ContractError if it cannot be read, is none, or has external weights."""
+def read_onnx(file: Path, *, external: bool = False) -> bytes:
+    """The bytes of an ONNX file; raises ContractError if it cannot be read, or is none or, unless they are allowed, has
+    external weights."""
     try:
         with open_regular(file) as stream:
-            network = stream.read(_LARGEST + 1)
+            network = stream.read(LARGEST + 1)
     except OSError as error:
         raise ContractError(f"{file.name}: {error.strerror}") from None
-    if len(network) > _LARGEST:
-        raise ContractError(f"{file.name}: larger than {_LARGEST} bytes")
-    refuse_external(network, file.name)
+    if len(network) > LARGEST:
+        raise ContractError(f"{file.name}: larger than {LARGEST} bytes")
+    if not external:
+        refuse_external(network, file.name)
     return network
 
 

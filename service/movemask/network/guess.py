@@ -29,9 +29,11 @@ class Kind:
     vocabulary: str
     value_order: str = "win_draw_loss"
     elo: Mapping[str, Any] | None = None
+    whole_ratings: bool = False  # whether there are exports that take ratings as int64
 
 
 _MAIA2_ELO = {"default": 1500, "minimum": 0, "maximum": 5000, "scale": "lichess", "edges": list(range(1100, 2001, 100))}
+_MAIA3_ELO = {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"}
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
@@ -39,7 +41,7 @@ KINDS: dict[str, Kind] = {
         Kind("lc0", ("lc0-112",), "lc0-1858"),
         Kind("maia1", ("lc0-112",), "lc0-1858"),
         Kind("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
-        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", {"scale": "lichess"}),
+        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True),
         Kind("alphazero", ("pgx-119",), "alphazero-4672"),
         Kind("searchless", ("fen-77",), "uci-1968"),
         Kind("movemask", ("movemask-18", "movemask-24"), "movemask-1880", elo={"scale": "lichess"}),
@@ -76,12 +78,14 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
     ratings = [info for info in session.inputs if info.name != planes]
     if ratings:
         inputs |= _elos(ratings, notes)
-        edges = ratings[0].dtype == "int64"
-        if edges and not (kind.elo or {}).get("edges"):
-            raise ContractError(f"input {ratings[0].name!r} is int64, buckets of a rating; write elo.edges in a TOML")
-        table["elo"] = dict(kind.elo or {})
-        if not edges:
-            table["elo"].pop("edges", None)
+        table["elo"] = elo = dict(kind.elo or {})
+        if ratings[0].dtype != "int64":
+            elo.pop("edges", None)
+        elif "edges" not in elo:
+            if not kind.whole_ratings:
+                raise ContractError(f"input {ratings[0].name!r} is int64: write elo.edges or elo.whole in a TOML")
+            elo["whole"] = True
+            notes.append("ratings are whole numbers: the ratings themselves, not buckets")
     outputs: Table = {"logits": logits}
     value = _value(session, kind, logits, planes, encoder, ratings, notes)
     if value is not None:
@@ -108,8 +112,8 @@ def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
             continue
         for encoder in map(plane_encoder, kind.planes):
             named = [i.name for i in session.inputs if i.shape[1:] == encoder.shape and i.dtype == encoder.dtype]
-            buckets = any(info.dtype == "int64" for info in session.inputs)
-            if len(named) == 1 and not (name is None and buckets != bool((kind.elo or {}).get("edges"))):
+            whole, edges = any(info.dtype == "int64" for info in session.inputs), "edges" in (kind.elo or {})
+            if len(named) == 1 and (name is not None or whole == edges or kind.whole_ratings):
                 fits.append((kind, encoder, named[0]))
     if len(fits) == 1:
         return fits[0]
@@ -165,8 +169,9 @@ def _value(
     ones = [info.name for info in rest if info.shape[1:] in ((), (1,)) and "mlh" not in info.name.lower()]
     if len(threes) == 1:
         feeds = {planes: np.stack([encoder.encode(Position.read(moves=moves)) for moves in ((), ("e2e4",))])}
+        buckets = "edges" in (kind.elo or {})
         for info in ratings:
-            feeds[info.name] = np.zeros(2, dtype=info.dtype)
+            feeds[info.name] = np.full(2, 0 if buckets else 1500, dtype=info.dtype)
         value = np.asarray(session.run(feeds, threes)[0], dtype=np.float64)
         softmaxed = bool((value >= 0).all() and np.allclose(value.sum(1), 1, atol=1e-3))
         form = "probabilities" if softmaxed else "logits"

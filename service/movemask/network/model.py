@@ -259,7 +259,7 @@ class Model:
         edges = self.contract.elo.edges
         if edges:
             return np.searchsorted(edges, ratings, side="right").astype(np.int64)
-        return ratings.astype(np.float32)
+        return np.rint(ratings).astype(np.int64) if self.contract.elo.whole else ratings.astype(np.float32)
 
     def _value(self, raw: Array, batch: Batch) -> NDArray[np.float64]:
         """The value in the form of `Outputs`, converted from the network's order, form and point of view."""
@@ -292,7 +292,8 @@ def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorI
     inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
         if name is not None:
-            inputs.append(TensorInfo(name, "int64" if contract.elo.edges else "float32", (None,)))
+            whole = contract.elo.edges or contract.elo.whole
+            inputs.append(TensorInfo(name, "int64" if whole else "float32", (None,)))
     outputs = [TensorInfo(contract.outputs.logits, "float32", (None, contract.slots))]
     if contract.outputs.value:
         size = 1 if contract.outputs.value.order == "score" else 3

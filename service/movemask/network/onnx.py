@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
+import numpy as np
 import onnxruntime as ort
 
 from movemask.errors import ContractError, InferenceFailed, SettingsError
@@ -56,7 +58,8 @@ class OnnxSession:
     """One network in onnxruntime.
 
     On the CPU, `runs` at once with so many `threads` each; on a GPU, two runs at once. `network` is the content of the
-    file if it has been read (`read_onnx`). Raises ContractError.
+    file if it has been read (`read_onnx`). One whose inputs have a batch fixed at 1 is run position by position, and
+    looks from outside as if it were free. Raises ContractError.
     """
 
     def __init__(
@@ -72,8 +75,20 @@ class OnnxSession:
         self._session = _opened(file.name, read_onnx(file) if network is None else network, threads, provider)
         self.inputs = tuple(map(_info, self._session.get_inputs()))
         self.outputs = tuple(map(_info, self._session.get_outputs()))
+        self.one_by_one = all(info.shape[:1] == (1,) for info in self.inputs)
+        if self.one_by_one:
+            self.inputs, self.outputs = tuple(map(_free, self.inputs)), tuple(map(_free, self.outputs))
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        if not self.one_by_one:
+            return self._run(feeds, outputs)
+        size = len(next(iter(feeds.values())))
+        rows = [
+            self._run({name: values[row : row + 1] for name, values in feeds.items()}, outputs) for row in range(size)
+        ]
+        return [np.concatenate(parts) for parts in zip(*rows, strict=True)]
+
+    def _run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         try:
             return list(self._session.run(list(outputs), dict(feeds)))
         except Exception as error:
@@ -102,6 +117,10 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
 def _info(node: ort.NodeArg) -> TensorInfo:
     shape = tuple(size if isinstance(size, int) else None for size in node.shape)
     return TensorInfo(node.name, _DTYPES.get(node.type, node.type), shape)
+
+
+def _free(info: TensorInfo) -> TensorInfo:
+    return replace(info, shape=(None, *info.shape[1:])) if info.shape[:1] == (1,) else info
 
 
 def _first_line(error: Exception) -> str:

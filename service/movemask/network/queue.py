@@ -40,6 +40,9 @@ _LARGE_SHARE = 4
 #: Seconds that small submissions are expected for after one has come.
 _SMALL_EXPECTED = 1.0
 
+#: A batch that takes so many seconds, and ten times what its items usually take, does not come back.
+_HANGS = 4.0
+
 #: A thread follows up what it has answered when nothing has arrived for so long …
 _QUIET = 0.005  # seconds
 #: … or the oldest of it is so old.
@@ -207,6 +210,7 @@ class Queue:
         self._fair = FairQueue()
         self._closing = False
         self._seconds_per_item = 0.0
+        self._running: dict[str, tuple[float, int]] = {}  # by thread: since when, and how many items
         self._idle = threads
         self._threads = [
             threading.Thread(target=self._work, name=f"network-{name}-{number}", daemon=True)
@@ -221,9 +225,15 @@ class Queue:
         return self._fair.items
 
     @property
-    def alive(self) -> bool:
-        """Whether all threads accept work."""
-        return all(thread.is_alive() for thread in self._threads) and not self._closing
+    def fault(self) -> str | None:
+        """Why its items are not answered now; None if they are."""
+        if self._closing or not all(thread.is_alive() for thread in self._threads):
+            return f"a thread of model {self.name!r} has stopped"
+        now = time.perf_counter()
+        for since, size in list(self._running.values()):
+            if now - since > max(_HANGS, 10 * size * self._seconds_per_item):
+                return f"the network of model {self.name!r} has been running for {now - since:.0f} s"
+        return None
 
     async def submit(self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "") -> Delivery:
         """`write(answer)` for each item, or its error, in order; `write` runs on the thread that answered.
@@ -282,8 +292,12 @@ class Queue:
                 items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
                 waited = [entry.waited for entry, _, size in parts for _ in range(size)]
                 started = time.perf_counter()
+                self._running[threading.current_thread().name] = started, len(items)
                 try:
-                    answers, one = self._worker(items, waited)
+                    try:
+                        answers, one = self._worker(items, waited)
+                    finally:
+                        del self._running[threading.current_thread().name]
                 except Exception as error:  # a failing batch must not end the thread
                     self._fail(parts, error)
                 else:

@@ -11,22 +11,32 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import onnx
 import tomlkit
 from google.protobuf.message import DecodeError
+from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
 
-from movemask.errors import ContractError
-from movemask.network.files import read_onnx
+from movemask.board.position import Elo, Position
+from movemask.errors import ContractError, ModelError
+from movemask.network.check import PROBES
+from movemask.network.contract import Contract
+from movemask.network.files import LARGEST, read_onnx, refuse_external
 from movemask.network.guess import guess
+from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
 from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
 from movemask.tasks.conversion.lc0_weights import Lc0Network, Outcome, read_network
+
+#: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
+_SAME = 1e-4
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -62,26 +72,91 @@ def add_onnx(
     *,
     kind: str | None = None,
     trained_with_mask: bool | None = None,
+    card: Mapping[str, str] = MappingProxyType({}),
     replace: bool = False,
     taken: Collection[str] = (),
 ) -> Installed:
     """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
 
-    `taken` are names that need `replace` too. Raises ContractError.
+    Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
+    the contract's. `taken` are names that need `replace` too. Raises ContractError.
     """
     name = checked_name(name or file.stem)
     refuse_existing(folder, name, replace, taken)
-    raw = read_onnx(file)
-    carried = carried_contract(_parsed(file, raw))
-    if carried is not None and kind is None and trained_with_mask is None:
-        carried.setdefault("card", {}).setdefault("source", f"{file.name}, added by movemask models add")
-        return Installed(
-            install(folder, name, raw, carried, replace), ("its contract is the one that the file carries",)
+    raw, notes = read_onnx(file, external=True), []
+    model = _parsed(file, raw)
+    if weights := _taken_in(file, model):
+        raw = model.SerializeToString()
+        notes.append(f"weights taken in: {weights / 2**20:.1f} MiB from beside {file.name}")
+    refuse_external(raw, file.name)
+    table = carried_contract(model)
+    if table is not None and kind is None and trained_with_mask is None:
+        notes.append("its contract is the one that the file carries")
+    else:
+        session = OnnxSession(file, threads=1, network=raw)
+        guessed = guess(session, kind, trained_with_mask)
+        table = guessed.table
+        notes += guessed.notes
+        if session.one_by_one:
+            raw, note = _freed(file, model, raw, table)
+            notes.append(note)
+    table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
+    return Installed(install(folder, name, raw, table, replace), tuple(notes))
+
+
+def _taken_in(file: Path, model: onnx.ModelProto) -> int:
+    """Reads weights that lie in other files of the folder into the model; how many bytes. onnx refuses paths outside
+    the folder, links and what is no file. Raises ContractError."""
+    tensors = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
+    try:
+        located = [ExternalDataInfo(tensor) for tensor in tensors]
+        size = sum(int(at.length or (file.parent / at.location).stat().st_size) for at in located)
+        if size > LARGEST:
+            raise ContractError(f"{file.name}: its weights have {size} bytes; at most {LARGEST} are taken")
+        for tensor in tensors:
+            load_external_data_for_tensor(tensor, str(file.parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ContractError(f"{file.name}: weights in another file: {str(error).splitlines()[0]}") from None
+    return size
+
+
+def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]) -> tuple[bytes, str]:
+    """The network with a free batch in place of one fixed at 1, if it then answers a batch as it answers each position
+    alone; otherwise as it was. And a note for the user."""
+    graph = model.graph
+    for value in (*graph.input, *graph.output):
+        dimensions = value.type.tensor_type.shape.dim
+        if len(dimensions) and dimensions[0].dim_value == 1:
+            dimensions[0].dim_param = "B"
+    del graph.value_info[:]
+    shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
+    constants = [node.attribute[0].t for node in graph.node if node.op_type == "Constant" and node.output[0] in shapes]
+    for tensor in (*constants, *(tensor for tensor in graph.initializer if tensor.name in shapes)):
+        shape = onnx.numpy_helper.to_array(tensor).tolist()
+        if len(shape) > 1 and shape[0] == 1 and -1 not in shape:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.array([-1, *shape[1:]]), tensor.name))
+    free = model.SerializeToString()
+    contract = Contract.model_validate(table)
+    positions = [Position.read(fen) for fen in PROBES]
+    elos = [Elo(800 + 200 * row, 2200 - 200 * row) for row in range(len(positions))]
+    found = []
+    try:
+        for network in (raw, free):
+            one = Model(file.stem, "", contract, OnnxSession(file, threads=1, network=network))
+            outputs = one.evaluate(one.whole_batch(positions, elos))
+            found.append(outputs.logits if outputs.value is None else np.hstack([outputs.logits, outputs.value]))
+        difference = float(np.abs(found[1] - found[0]).max())
+        fault = (
+            "" if difference <= _SAME else f"{len(positions)} positions together get other numbers ({difference:.1e})"
         )
-    guessed = guess(OnnxSession(file, threads=1, network=raw), kind, trained_with_mask)
-    table = dict(guessed.table)
-    table["card"] = {"source": f"{file.name}, added by movemask models add"}
-    return Installed(install(folder, name, raw, table, replace), guessed.notes)
+    except ModelError as error:
+        fault = str(error)
+    if fault:
+        return raw, f"its batch stays 1, so positions are run one by one: {fault}"
+    return (
+        free,
+        f"its batch of 1 is freed: {len(positions)} positions together get the numbers of each ({difference:.1e})",
+    )
 
 
 def install(

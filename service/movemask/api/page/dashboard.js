@@ -138,12 +138,12 @@ async function worst() {
 
 async function models() {
   const { models } = await call("v1/models");
-  byId("models").replaceChildren(table("Models", ["Model", "State", "Input", "Vocabulary", "Checks"], models.map((model) => {
+  byId("models").replaceChildren(table("Models", ["Model", "State", "Licence", "Source", "Input", "Vocabulary", "Checks"], models.map((model) => {
     const failed = model.check?.find((step) => !step.passed);
     const checks = !model.check ? "–" : element("details", {},
       element("summary", {}, failed ? `${failed.name} failed` : `${model.check.length} passed`),
       element("ul", {}, ...model.check.map((step) => element("li", {}, `${step.name}: ${step.found}`))));
     return [model.name + (model.default ? " (default)" : ""), model.served ? (model.loaded === false ? "served, not in memory" : "served") + (model.rejected ? `; a change was rejected: ${model.rejected}` : "") : `not served: ${model.failure}`,
-      model.contract?.terms.planes ?? "–", model.contract?.terms.vocabulary ?? "–", checks];
+      model.card?.licence ?? "–", model.card?.source ?? "–", model.contract?.terms.planes ?? "–", model.contract?.terms.vocabulary ?? "–", checks];
   })));
 }

@@ -65,7 +65,9 @@ const named = () => (state.model ? { model: state.model } : {});
 async function loadModels() {
   ({ models } = await call("v1/models"));
   const options = (chosen, none) => [...(none ? [new Option(none, "")] : []), ...models.map((model) => {
-    const option = new Option(model.name + (model.served ? "" : " (not served)"), model.name, false, model.name === chosen);
+    const licence = model.card?.licence ? ` (${model.card.licence})` : "";
+    const option = new Option(model.name + (model.served ? licence : " (not served)"), model.name, false, model.name === chosen);
+    option.title = model.card?.source ?? "";
     option.disabled = !model.served;
     return option;
   })];

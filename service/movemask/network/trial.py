@@ -1,0 +1,119 @@
+"""Opens, checks and runs a network in a process of its own before this one opens it.
+
+A file from elsewhere can end the process that opens it, loop without end or ask for all memory: that is then an error
+of its model alone. A network that came through is known by its digest, and is opened at once from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import onnxruntime as ort
+import platformdirs
+
+from movemask.errors import ModelError
+from movemask.network.check import Step
+from movemask.network.contract import read_contract
+from movemask.network.files import read_onnx
+from movemask.network.registry import Entry, load_entry, network_file
+
+#: Bytes of address space of a trial, and for each byte of the network.
+_MEMORY, _PER_BYTE = 4 << 30, 8
+
+
+class Trial:
+    """Tries the networks of one process, one at a time, each for at most `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def failed(self, file: Path) -> Entry | None:
+        """The entry of the model of a TOML file if its network must not be opened here; None if it may be."""
+        try:
+            contract = read_contract(file)
+            network = read_onnx(network_file(file, contract))
+        except ModelError:
+            return None  # whoever opens it says what is wrong
+        known = _Known(hashlib.sha256(network).hexdigest())
+        if known:
+            return None
+        command = [sys.executable, "-m", __name__, str(file), str(_MEMORY + _PER_BYTE * len(network))]
+        with self._lock:
+            if self._closed:
+                return Entry(file.stem, contract, None, "the service is stopping")
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        with self._process as process:
+            try:
+                found, _ = process.communicate(timeout=self._seconds)
+            except subprocess.TimeoutExpired:
+                return Entry(file.stem, contract, None, f"its check has not ended after {self._seconds:g} s")
+            finally:  # a signal may end this process here
+                process.kill()
+        if process.returncode:
+            ended = f"code {process.returncode}"
+            if process.returncode < 0:
+                ended = signal.Signals(-process.returncode).name
+            return Entry(file.stem, contract, None, f"a process that opened it to check it ended with {ended}")
+        told = json.loads(found.splitlines()[-1])
+        if told["failure"] is None:
+            known.add()
+            return None
+        return Entry(file.stem, contract, None, told["failure"], tuple(Step(**step) for step in told["steps"]))
+
+    def close(self) -> None:
+        """Ends the trial that is under way; there are no others."""
+        with self._lock:
+            self._closed = True
+            if self._process is not None:
+                self._process.kill()
+
+
+class _Known:
+    """Whether a network has come through with this onnxruntime, on this machine."""
+
+    def __init__(self, digest: str) -> None:
+        self._file = platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
+        self._line = f"{digest} {ort.__version__}"
+
+    def __bool__(self) -> bool:
+        with suppress(OSError):
+            return self._line in self._file.read_text().splitlines()
+        return False
+
+    def add(self) -> None:
+        with suppress(OSError):  # nowhere to write: it is tried again at the next start
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._file, "a") as file:
+                file.write(self._line + "\n")
+
+
+def main(file: str, memory: str) -> None:
+    """Tries the model of a TOML file in this process, within so many bytes; writes the result as JSON."""
+    with suppress(ImportError):  # Windows has no such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    entry = load_entry(Path(file), threads=1)
+    result = {"failure": entry.failure, "steps": [asdict(step) for step in entry.steps]}
+    sys.stdout.write("\n" + json.dumps(result))
+    sys.stdout.flush()
+    os._exit(0)  # nothing that the network has left behind runs at the end
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,111 @@
+"""What a user of Maia-3 would lose: the numbers that the network itself gives, with and without the game's history."""
+
+from __future__ import annotations
+
+import random
+
+import chess
+import numpy as np
+import onnxruntime as ort
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+from movemask.board.moves import uci_of
+from movemask.board.position import Elo, Position
+from movemask.cli.main import main
+from movemask.network.model import Model
+from movemask.network.registry import load_registry
+from movemask.pipeline import evaluate_positions
+from movemask.tasks.diagnosis import diagnose
+from tests.conftest import ROOT
+
+NETWORK = ROOT.parent / "shared" / "maia3" / "maia3-5m.onnx"
+POSITIONS = 500
+
+pytestmark = pytest.mark.skipif(not NETWORK.exists(), reason="maia-3: ../shared/maia3 is not here")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    folder = tmp_path_factory.mktemp("m")
+    result = CliRunner().invoke(main, ["models", "add", str(NETWORK), "--models-dir", str(folder)])
+    assert result.exit_code == 0, result.output
+    for words in ("weights taken in: 19.9 MiB", "the ratings themselves", "not used: logits_ponder", "1 is freed"):
+        assert words in result.output
+    return load_registry(folder, None, 1).get("maia3-5m")
+
+
+def tokens(boards: list[chess.Board]) -> NDArray[np.float32]:
+    """Eight boards, oldest first, each with its own mover at the bottom: `[1, 64, 96]`, by what the README says."""
+    found = np.zeros((1, 64, 96), dtype=np.float32)
+    for block, board in enumerate([boards[0]] * (8 - len(boards)) + boards):
+        seen = board if board.turn == chess.WHITE else board.mirror()
+        for square, piece in seen.piece_map().items():
+            found[0, square, 12 * block + (piece.piece_type - 1) + (0 if piece.color == chess.WHITE else 6)] = 1
+    return found
+
+
+def slot(move: chess.Move, turn: chess.Color) -> int:
+    """From and to, then the promotions by file, file and piece: Maia-3's own numbers."""
+    source, target = (s if turn == chess.WHITE else s ^ 56 for s in (move.from_square, move.to_square))
+    if move.promotion is None:
+        return 64 * source + target
+    piece = {chess.QUEEN: 0, chess.ROOK: 1, chess.BISHOP: 2, chess.KNIGHT: 3}[move.promotion]
+    return 4096 + (source % 8) * 32 + (target % 8) * 4 + piece
+
+
+def games() -> list[list[chess.Move]]:
+    """Lines of random moves, most of them long enough to promote."""
+    rng, found = random.Random(3), []
+    for number in range(POSITIONS):
+        board = chess.Board()
+        for _ in range(rng.randrange(60) + 100 * (number % 2)):
+            moves = list(board.legal_moves)
+            board.push(rng.choice(moves))
+            if not any(board.legal_moves):
+                board.pop()
+                break
+        found.append(board.move_stack)
+    return found
+
+
+def test_the_policy_is_the_networks_own_with_and_without_history(model: Model) -> None:
+    session, rng = ort.InferenceSession(NETWORK), random.Random(4)
+    promotions = 0
+    for history in (True, False):
+        positions, elos, expected = [], [], []
+        for line in games():
+            board, boards = chess.Board(), [chess.Board()]
+            for move in line:
+                board.push(move)
+                boards.append(board.copy(stack=False))
+            own, other = rng.randrange(600, 2601), rng.randrange(600, 2601)
+            feeds = {
+                "tokens": tokens(boards[-8:] if history else boards[-1:]),
+                "self_elo": np.array([own]),
+                "oppo_elo": np.array([other]),
+            }
+            (logits,) = session.run(["logits_move"], feeds)
+            legal = [logits[0, slot(move, board.turn)] for move in board.legal_moves]
+            weights = np.exp(np.array(legal, dtype=np.float64) - max(legal))
+            uci = [move.uci() for move in board.legal_moves]
+            promotions += sum(len(name) == 5 for name in uci)
+            expected.append(dict(zip(uci, weights / weights.sum(), strict=True)))
+            positions.append(Position(board if history else board.copy(stack=False)))
+            elos.append(Elo(own, other))
+        evaluated = evaluate_positions(model, positions, elos)
+        codes, probabilities, indptr, _ = evaluated.policies.lists
+        for row, wanted in enumerate(expected):
+            span = slice(indptr[row], indptr[row + 1])
+            found = dict(zip(uci_of(codes[span]), probabilities[span], strict=True))
+            assert found == pytest.approx(wanted, abs=2e-5)
+    assert promotions > 100
+
+
+@pytest.mark.deep
+def test_mistakes_that_are_planted_in_its_contract_are_named(model: Model) -> None:
+    terms = model.contract.contract.model_copy(update={"variations": ("castling_slot",)})
+    contract = model.contract.model_copy(update={"contract": terms})
+    result = diagnose(Model(model.name, model.digest, contract, model.session))
+    assert result.misread

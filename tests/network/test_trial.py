@@ -1,0 +1,135 @@
+"""What an operator would lose: a service that a network file from elsewhere cannot take down."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from movemask.network.trial import Trial
+from tests.networks import ONNX_TOML, write_judge, write_loop
+from tests.processes import call, served, stopped
+
+NO_VALUE = ONNX_TOML.split("[outputs.value]")[0]
+
+
+def write_steps(
+    file: Path, nodes: list[onnx.NodeProto], slots: int = 1880, batch: int | str = "B", **constants: object
+) -> None:
+    """A network for movemask-18: the nodes make `spoilt` of `flat`, and random weights make logits of that."""
+    weight = np.random.default_rng(4).normal(size=(18 * 64, slots)).astype(np.float32)
+    values = [
+        numpy_helper.from_array(np.asarray(value), name) for name, value in {"weight": weight, **constants}.items()
+    ]
+    steps = [helper.make_node("Flatten", ["planes"], ["flat"]), *nodes]
+    steps.append(helper.make_node("MatMul", ["spoilt", "weight"], ["logits"]))
+    planes = helper.make_tensor_value_info("planes", TensorProto.FLOAT, [batch, 18, 8, 8])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, slots])
+    graph = helper.make_graph(steps, "hostile", [planes], [logits], values)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)
+
+
+def write_crash(file: Path) -> None:
+    """Divides the lowest whole number by -1, whose result does not exist: the processor ends the process."""
+    nodes = [
+        helper.make_node("Cast", ["flat"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Mul", ["whole", "zero"], ["nothing"]),
+        helper.make_node("Sub", ["nothing", "one"], ["minus_one"]),
+        helper.make_node("Div", ["lowest", "minus_one"], ["divided"]),
+        helper.make_node("Cast", ["divided"], ["spoilt"], to=TensorProto.FLOAT),
+    ]
+    write_steps(file, nodes, zero=np.array(0), one=np.array(1), lowest=np.array(-(2**63)))
+
+
+def write_hostile(folder: Path) -> dict[str, str]:
+    """Twelve models that must not be served, and what must be told of each."""
+    same = [helper.make_node("Identity", ["flat"], ["spoilt"])]
+    write_crash(folder / "crashes.onnx")
+    write_loop(folder / "endless.onnx")
+    huge = [
+        helper.make_node("Expand", ["flat", "shape"], ["wide"]),
+        helper.make_node("ReduceMax", ["wide", "axis"], ["spoilt"], keepdims=0),
+    ]
+    write_steps(folder / "huge.onnx", huge, shape=np.array([1 << 20, 1, 1152]), axis=np.array([0]))
+    write_steps(folder / "narrow.onnx", same, slots=1858)
+    write_steps(folder / "pair.onnx", same, batch=2)
+    write_steps(folder / "unknown.onnx", [helper.make_node("Teleport", ["flat"], ["spoilt"])])
+    write_steps(
+        folder / "nothing.onnx",
+        [helper.make_node("Log", ["minus"], ["nan"]), helper.make_node("Mul", ["flat", "nan"], ["spoilt"])],
+        minus=np.float32(-1),
+    )
+    write_judge(folder / "blind.onnx", faults=["blind"])
+    write_judge(folder / "moody.onnx", faults=["moody"])
+    whole = (folder / "moody.onnx").read_bytes()
+    (folder / "cut.onnx").write_bytes(whole[: len(whole) // 2])
+    (folder / "text.onnx").write_text("<html>404: not found</html>")
+    os.symlink("/dev/zero", folder / "device.onnx")
+    told = {
+        "crashes": "ended with SIGFPE",
+        "endless": "has not ended",
+        "huge": "allocate",
+        "narrow": "1858",
+        "pair": "fixed batch of 2",
+        "unknown": "Teleport",
+        "nothing": "not finite",
+        "blind": "the same logits",
+        "moody": "other logits the second time",
+        "cut": "not an ONNX file",
+        "text": "not an ONNX file",
+        "device": "not a regular file",
+    }
+    for name in told:
+        (folder / f"{name}.toml").write_text(NO_VALUE)
+    return told
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory and /dev/zero are Linux's")
+def test_twelve_hostile_networks_are_refused_in_words_while_the_service_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "10")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "m"
+    folder.mkdir()
+    write_judge(folder / "good.onnx")
+    (folder / "good.toml").write_text(ONNX_TOML)
+    (tmp_path / "new").mkdir()
+    told = write_hostile(tmp_path / "new")
+    with served(folder) as (process, port):
+        for file in (tmp_path / "new").iterdir():
+            file.rename(folder / file.name)
+        end = time.monotonic() + 120
+        found: dict[str, str] = {}
+        while len(found) < len(told) and time.monotonic() < end:
+            assert call(port, "/v1/policy", {"moves": []})["model"]["name"] == "good"
+            found = {one["name"]: one["failure"] for one in call(port, "/v1/models")["models"] if "failure" in one}
+            time.sleep(0.2)
+        for name, words in told.items():
+            assert words in found[name], name
+        assert call(port, "/readyz")["status"] == "ready"
+        served_models = [
+            line for line in call(port, "/metrics").splitlines() if line.startswith("movemask_model_served{")
+        ]
+        assert sorted(line.split()[-1] for line in served_models) == ["0.0"] * 12 + ["1.0"]
+        assert stopped(process) == 0
+
+
+def test_a_network_that_came_through_is_known_and_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_judge(tmp_path / "good.onnx")
+    (tmp_path / "good.toml").write_text(ONNX_TOML)
+    assert Trial(60).failed(tmp_path / "good.toml") is None
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    assert Trial(60).failed(tmp_path / "good.toml") is None
+    write_judge(tmp_path / "good.onnx", for_white=True)
+    with pytest.raises(FileNotFoundError):
+        Trial(60).failed(tmp_path / "good.toml")
