@@ -103,15 +103,12 @@ def test_dense_is_ragged_bit_for_bit_and_illegal_logits_cannot_touch_it(
 
 @pytest.mark.parametrize("which", sorted(RAGGED))
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_float64_inside_and_the_dtype_that_came_on_request(which: str, dtype: type[np.floating]) -> None:
+def test_any_float_goes_in_and_float64_comes_out(which: str, dtype: type[np.floating]) -> None:
     batch = wide(scale=1.0)
     z = batch.values.astype(dtype)
     p = RAGGED[which](z, batch.indptr)
     assert p.dtype == np.float64
     np.testing.assert_array_equal(p, RAGGED[which](z.astype(np.float64), batch.indptr))
-    kept = RAGGED[which](z, batch.indptr, keep_dtype=True)
-    assert kept.dtype == dtype
-    np.testing.assert_array_equal(kept, p.astype(dtype))
 
 
 @pytest.mark.parametrize("which", sorted(RAGGED))

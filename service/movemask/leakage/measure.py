@@ -269,7 +269,7 @@ class LogitBatch:
         log_p = log_softmax(self.legal, self.indptr)
         p = np.exp(log_p)
         with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(p > 0, p * (log_p - np.log(mistaken)), 0.0)
+            terms: Float = np.where(p > 0, p * (log_p - np.log(mistaken)), 0.0)
         return np.maximum(row_sum(terms, self.indptr), 0.0)
 
 

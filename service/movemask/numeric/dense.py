@@ -1,119 +1,28 @@
 """The dense `[B, A]` forms: logits and a legal_mask (True = legal) in, `[B, A]` out, 0 where illegal.
 
-Each gathers the legal logits, calls the ragged kernel and scatters the result, so dense and ragged results are bitwise
-equal, and the value of an illegal logit never changes a result. A row without a legal slot stays 0. The derivative by
-an illegal logit is 0. Where `targets` are int `[B]` they are slots, which must be legal. All raise ValueError for
-shapes that do not fit, and InvalidLogits as `softmax.gather_legal` does.
+Each gathers the legal logits, calls the ragged kernel that it is named for and scatters the result, so dense and ragged
+results are bitwise equal, and the value of an illegal logit never changes a result. Further arguments are the kernel's.
+A row without a legal slot stays 0. The derivative by an illegal logit is 0. Where `targets` are int `[B]` they are
+slots, which must be legal; where they are float `[B, A]` they are distributions over each row's legal slots. All raise
+ValueError for shapes that do not fit, and InvalidLogits as `softmax.gather_legal` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from movemask.numeric import distributions, entmax, gradients, losses, softmax
 from movemask.numeric.losses import TemperatureLoss
-from movemask.numeric.ragged import Float, Index, checked_floats, checked_mask, in_dtype, row_of_each
+from movemask.numeric.ragged import Float, Index, checked_floats, checked_mask, dense_indptr, row_of_each
 from movemask.numeric.softmax import gather_legal, ragged_of_mask
 
-Floating = NDArray[np.floating]
-
-
-def masked_softmax(
-    logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> Floating:
-    """`softmax.softmax` over the legal slots."""
-    return _applied(lambda z, indptr: softmax.softmax(z, indptr, temperature), logits, legal_mask, keep_dtype)
-
-
-def masked_log_softmax(
-    logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> Floating:
-    """`softmax.log_softmax` over the legal slots; -inf where illegal."""
-
-    def kernel(z: Float, indptr: Index) -> Floating:
-        return softmax.log_softmax(z, indptr, temperature)
-
-    return _applied(kernel, logits, legal_mask, keep_dtype, elsewhere=-np.inf)
-
-
-def masked_softmax_one(
-    logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> tuple[Floating, Float]:
-    """`softmax.softmax_one` over the legal slots: `[B, A]` and abstention `[B]`."""
-    legal = legal_logits(logits, legal_mask)
-    probabilities, abstention = softmax.softmax_one(legal.values, legal.indptr, temperature)
-    return legal.back(in_dtype(probabilities, logits, keep_dtype)), abstention
-
-
-def masked_sparsemax(
-    logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> Floating:
-    """`entmax.sparsemax` over the legal slots."""
-    return _applied(lambda z, indptr: entmax.sparsemax(z, indptr, temperature), logits, legal_mask, keep_dtype)
-
-
-def masked_entmax15(
-    logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> Floating:
-    """`entmax.entmax15` over the legal slots."""
-    return _applied(lambda z, indptr: entmax.entmax15(z, indptr, temperature), logits, legal_mask, keep_dtype)
-
-
-def masked_entmax(
-    logits: ArrayLike,
-    legal_mask: ArrayLike,
-    alpha: ArrayLike,
-    temperature: ArrayLike = 1.0,
-    *,
-    keep_dtype: bool = False,
-) -> Floating:
-    """`entmax.entmax` over the legal slots."""
-    return _applied(lambda z, indptr: entmax.entmax(z, indptr, alpha, temperature), logits, legal_mask, keep_dtype)
-
-
-def masked_absolute(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: bool = False) -> Floating:
-    """`gradients.absolute` over the legal slots; ValueError for a legal logit that is not finite."""
-    return _applied(gradients.absolute, logits, legal_mask, keep_dtype)
-
-
-def masked_top_k(probabilities: ArrayLike, legal_mask: ArrayLike, k: int) -> NDArray[np.bool_]:
-    """`distributions.top_k` among the legal slots: bool `[B, A]`."""
-    return _kept(lambda p, indptr: distributions.top_k(p, indptr, k), probabilities, legal_mask)
-
-
-def masked_top_p(probabilities: ArrayLike, legal_mask: ArrayLike, p: ArrayLike) -> NDArray[np.bool_]:
-    """`distributions.top_p` among the legal slots: bool `[B, A]`."""
-    return _kept(lambda values, indptr: distributions.top_p(values, indptr, p), probabilities, legal_mask)
-
-
-def masked_min_p(probabilities: ArrayLike, legal_mask: ArrayLike, p: ArrayLike) -> NDArray[np.bool_]:
-    """`distributions.min_p` among the legal slots: bool `[B, A]`."""
-    return _kept(lambda values, indptr: distributions.min_p(values, indptr, p), probabilities, legal_mask)
-
-
-def masked_logsumexp(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
-    """`softmax.logsumexp` over the legal slots: `[B]`."""
-    legal = legal_logits(logits, legal_mask)
-    return softmax.logsumexp(legal.values, legal.indptr)
-
-
-def masked_statistic(statistic: Callable[[Float, Index], Float], policy: ArrayLike, legal_mask: ArrayLike) -> Float:
-    """A function of `distributions` of one distribution, over the legal slots: policy `[B, A]` → `[B]`."""
-    legal = legal_logits(policy, legal_mask)
-    return statistic(legal.values, legal.indptr)
-
-
-def masked_distance(
-    distance: Callable[[Float, Float, Index], Float], policy: ArrayLike, other: ArrayLike, legal_mask: ArrayLike
-) -> Float:
-    """A function of `distributions` that compares two, over the legal slots: policies `[B, A]` → `[B]`."""
-    p, q = legal_logits(policy, legal_mask), legal_logits(other, legal_mask)
-    return distance(p.values, q.values, p.indptr)
+P = ParamSpec("P")
+N = TypeVar("N", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,42 +56,75 @@ def legal_logits(logits: ArrayLike, legal_mask: ArrayLike) -> Legal:
     return Legal(values, indptr, slots, (array.shape[0], array.shape[1]))
 
 
-def _applied(
-    kernel: Callable[[Float, Index], Floating],
-    logits: ArrayLike,
-    legal_mask: ArrayLike,
-    keep_dtype: bool,
-    elsewhere: float = 0.0,
-) -> Floating:
+def _over_legal(
+    kernel: Callable[Concatenate[ArrayLike, ArrayLike, P], NDArray[N]], elsewhere: float = 0.0
+) -> Callable[Concatenate[ArrayLike, ArrayLike, P], NDArray[N]]:
+    """The kernel on logits or probabilities `[B, A]` and a legal_mask, with `elsewhere` in the illegal slots."""
+
+    def masked(values: ArrayLike, legal_mask: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> NDArray[N]:
+        legal = legal_logits(values, legal_mask)
+        return legal.back(kernel(legal.values, legal.indptr, *args, **kwargs), elsewhere)
+
+    masked.__doc__ = kernel.__doc__
+    return masked
+
+
+masked_softmax = _over_legal(softmax.softmax)
+masked_log_softmax = _over_legal(softmax.log_softmax, elsewhere=-np.inf)
+masked_sparsemax = _over_legal(entmax.sparsemax)
+masked_entmax15 = _over_legal(entmax.entmax15)
+masked_entmax = _over_legal(entmax.entmax)
+masked_absolute = _over_legal(gradients.absolute)
+masked_top_k = _over_legal(distributions.top_k)
+masked_top_p = _over_legal(distributions.top_p)
+masked_min_p = _over_legal(distributions.min_p)
+
+
+def masked_softmax_one(
+    logits: ArrayLike, legal_mask: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[NDArray[Any], Float]:
+    """`softmax.softmax_one` over the legal slots: `[B, A]` and abstention `[B]`."""
     legal = legal_logits(logits, legal_mask)
-    return legal.back(in_dtype(kernel(legal.values, legal.indptr), logits, keep_dtype), elsewhere)
+    probabilities, abstention = softmax.softmax_one(legal.values, legal.indptr, temperature)
+    return legal.back(probabilities), abstention
 
 
-def _kept(
-    kernel: Callable[[Float, Index], NDArray[np.bool_]], probabilities: ArrayLike, legal_mask: ArrayLike
-) -> NDArray[np.bool_]:
-    legal = legal_logits(probabilities, legal_mask)
-    return legal.back(kernel(legal.values, legal.indptr))
+def masked_statistic(statistic: Callable[[Float, Index], Float], policy: ArrayLike, legal_mask: ArrayLike) -> Float:
+    """A function of `distributions` of one distribution, over the legal slots: policy `[B, A]` → `[B]`."""
+    legal = legal_logits(policy, legal_mask)
+    return statistic(legal.values, legal.indptr)
+
+
+def masked_logsumexp(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
+    """`softmax.logsumexp` over the legal slots: `[B]`."""
+    return masked_statistic(softmax.logsumexp, logits, legal_mask)
+
+
+def masked_distance(
+    distance: Callable[[Float, Float, Index], Float], policy: ArrayLike, other: ArrayLike, legal_mask: ArrayLike
+) -> Float:
+    """A function of `distributions` that compares two, over the legal slots: policies `[B, A]` → `[B]`."""
+    p, q = legal_logits(policy, legal_mask), legal_logits(other, legal_mask)
+    return distance(p.values, q.values, p.indptr)
 
 
 def masked_cross_entropy(
     logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[Float, Float]:
-    """`-log p(target)` of each row `[B]`, and its gradient `[B, A]`.
+    """`-log p(target)` of each row `[B]`, and its gradient `[B, A]`; targets int `[B]`.
 
     Raises ValueError for a target that is not legal and for a row without a legal slot, InvalidLogits as
     `gather_legal`.
     """
     legal = legal_logits(logits, legal_mask)
-    places = _places(targets, legal)
-    values = losses.cross_entropy(legal.values, legal.indptr, places, temperature)
-    return values, legal.back(losses.cross_entropy_gradient(legal.values, legal.indptr, places, temperature))
+    arguments = (legal.values, legal.indptr, _places(targets, legal), temperature)
+    return losses.cross_entropy(*arguments), legal.back(losses.cross_entropy_gradient(*arguments))
 
 
 def masked_mean_cross_entropy(
     logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[float, Float]:
-    """Mean cross-entropy of the batch, and its gradient `(s - y) / (B T)`, `[B, A]`."""
+    """Mean cross-entropy of the batch, and its gradient `(s - y) / (B T)`, `[B, A]`; targets int `[B]`."""
     legal = legal_logits(logits, legal_mask)
     mean, gradient = losses.mean_cross_entropy(legal.values, legal.indptr, _places(targets, legal), temperature)
     return mean, legal.back(gradient)
@@ -191,7 +133,7 @@ def masked_mean_cross_entropy(
 def masked_fenchel_young(
     logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, alpha: ArrayLike
 ) -> tuple[Float, Float]:
-    """The loss that belongs to α-entmax, `[B]`, and its gradient `[B, A]`."""
+    """The loss that belongs to α-entmax, `[B]`, and its gradient `[B, A]`; targets int `[B]`."""
     legal = legal_logits(logits, legal_mask)
     values, gradient = losses.fenchel_young(legal.values, legal.indptr, _places(targets, legal), alpha)
     return values, legal.back(gradient)
@@ -200,15 +142,10 @@ def masked_fenchel_young(
 def masked_soft_cross_entropy(
     logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[Float, Float]:
-    """`-Σ q log p` of each row `[B]`, and its gradient by the logits `[B, A]`.
-
-    targets float `[B, A]`: a distribution over each row's legal slots; ValueError for mass on an illegal one.
-    """
+    """`-Σ q log p` of each row `[B]`, and its gradient by the logits `[B, A]`; targets float `[B, A]`."""
     legal = legal_logits(logits, legal_mask)
-    q = _distribution(targets, legal)
-    values = losses.soft_cross_entropy(legal.values, legal.indptr, q, temperature)
-    gradient = losses.soft_cross_entropy_gradient(legal.values, legal.indptr, q, temperature)
-    return values, legal.back(gradient)
+    arguments = (legal.values, legal.indptr, _distribution(targets, legal), temperature)
+    return losses.soft_cross_entropy(*arguments), legal.back(losses.soft_cross_entropy_gradient(*arguments))
 
 
 def masked_mean_soft_cross_entropy(
@@ -268,7 +205,7 @@ def softmax_jvp(policy: ArrayLike, vectors: ArrayLike) -> Float:
 def entmax_jacobian(policy: ArrayLike, alpha: ArrayLike) -> Float:
     """`diag(g) - g gᵀ / sum g` of each dense row of α-entmax: `[B, A]` → float64 `[B, A, A]`."""
     p = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
-    g = gradients.entmax_weights(p.ravel(), _rows(p), alpha)[0].reshape(p.shape)
+    g = gradients.entmax_weights(p.ravel(), dense_indptr(p), alpha)[0].reshape(p.shape)
     total = g.sum(axis=1)
     outer = g[:, :, None] * g[:, None, :] / np.where(total > 0, total, 1.0)[:, None, None]
     return np.asarray(g[:, :, None] * np.eye(p.shape[1]) - outer)
@@ -284,12 +221,7 @@ def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, 
     v = checked_floats("vectors", vectors, 2).astype(np.float64, copy=False)
     if v.shape != p.shape:
         raise ValueError(f"vectors: expected shape {p.shape}, got {v.shape}")
-    return kernel(p.ravel(), _rows(p), v.ravel()).reshape(p.shape)
-
-
-def _rows(p: Float) -> Index:
-    """The indptr of a dense array, every slot of which counts."""
-    return np.asarray(np.arange(len(p) + 1, dtype=np.intp) * p.shape[1])
+    return kernel(p.ravel(), dense_indptr(p), v.ravel()).reshape(p.shape)
 
 
 def _dense(name: str, values: ArrayLike, legal: Legal) -> Float:

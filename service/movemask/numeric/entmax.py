@@ -19,7 +19,6 @@ from movemask.numeric.ragged import (
     checked_logits,
     checked_per_row,
     checked_temperature,
-    in_dtype,
     padded,
     row_lengths,
     row_sum,
@@ -32,9 +31,7 @@ _FLOOR = -2.0
 _BISECTIONS = 64  # halvings of an interval of length 1: past float64's last bit
 
 
-def sparsemax(
-    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> NDArray[np.floating]:
+def sparsemax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
     """Euclidean projection of each row onto the distributions, by the exact threshold.
 
     legal_logits `[N]` below +inf (no row of only -inf), indptr `[B + 1]`, temperature a number or `[B]` → `[N]`; each
@@ -47,12 +44,10 @@ def sparsemax(
     support = np.count_nonzero(1 + counts * ordered > cumulated, axis=1)
     threshold = (_at(cumulated, support) - 1) / np.maximum(support, 1)
     p = np.maximum(z - spread(threshold, bounds), 0.0)
-    return in_dtype(_normalised(p, bounds), legal_logits, keep_dtype)
+    return _normalised(p, bounds)
 
 
-def entmax15(
-    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> NDArray[np.floating]:
+def entmax15(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
     """1.5-entmax by its exact threshold; arguments as in `sparsemax`."""
     z, bounds = _scaled(legal_logits, indptr, temperature, 0.5)
     ordered = _descending(z, bounds)
@@ -63,7 +58,7 @@ def entmax15(
     thresholds = mean - np.sqrt(slack)
     support = np.count_nonzero((thresholds <= ordered) & (ordered > _FLOOR), axis=1)
     p = np.maximum(z - spread(_at(thresholds, support), bounds), 0.0) ** 2
-    return in_dtype(_normalised(p, bounds), legal_logits, keep_dtype)
+    return _normalised(p, bounds)
 
 
 def entmax(
@@ -71,9 +66,7 @@ def entmax(
     indptr: ArrayLike,
     alpha: ArrayLike,
     temperature: ArrayLike = 1.0,
-    *,
-    keep_dtype: bool = False,
-) -> NDArray[np.floating]:
+) -> Float:
     """α-entmax by bisection on the threshold, for `alpha` (a number or `[B]`) from 1, softmax, upwards.
 
     Other arguments as in `sparsemax`. For α = 2 and 1.5 it agrees with sparsemax and entmax15 within 1e-12. Above α = 2
@@ -97,7 +90,7 @@ def entmax(
         p = _normalised(np.maximum(z - spread(low, bounds), 0.0) ** exponents, bounds)
     if plain.any():
         p = np.where(spread(plain.astype(np.float64), bounds) > 0, softmax(values, bounds, temperature), p)
-    return in_dtype(p, legal_logits, keep_dtype)
+    return p
 
 
 def _scaled(

@@ -14,7 +14,7 @@ https://peterbloem.nl/blog/stable-softmax, conclusion.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from movemask.numeric.ragged import (
     Float,
@@ -23,7 +23,6 @@ from movemask.numeric.ragged import (
     checked_probabilities,
     checked_values,
     checked_vectors,
-    in_dtype,
     row_lengths,
     row_max,
     row_of_each,
@@ -96,14 +95,13 @@ def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike
     return np.where(support, np.where(support, p, 1.0) ** powers, 0.0), bounds
 
 
-def absolute(legal_logits: ArrayLike, indptr: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
+def absolute(legal_logits: ArrayLike, indptr: ArrayLike) -> Float:
     """Probabilities `|z| / Σ|z|` of each row of a ragged batch.
 
     Parameters
     ----------
     legal_logits : float `[N]`, finite
     indptr : int `[B + 1]`
-    keep_dtype : return the dtype of the input instead of float64; arithmetic is in float64 either way
 
     Returns
     -------
@@ -114,7 +112,7 @@ def absolute(legal_logits: ArrayLike, indptr: ArrayLike, *, keep_dtype: bool = F
     ValueError : shapes that do not fit, or a logit that is not finite
     """
     z, bounds = _finite(legal_logits, indptr)
-    return in_dtype(_normalised(z, bounds)[0], legal_logits, keep_dtype)
+    return _normalised(z, bounds)[0]
 
 
 def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:

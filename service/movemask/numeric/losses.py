@@ -45,7 +45,7 @@ def cross_entropy(
     legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]`; ValueError for arguments that do not fit.
     """
     at = places(targets, *checked_values("legal_logits", legal_logits, indptr))
-    return np.asarray(-log_softmax(legal_logits, indptr, temperature)[at], dtype=np.float64)
+    return -log_softmax(legal_logits, indptr, temperature)[at]
 
 
 def cross_entropy_gradient(
@@ -53,10 +53,9 @@ def cross_entropy_gradient(
 ) -> Float:
     """Gradient of each row's cross-entropy by its logits, `(s - y) / T`: float64 `[N]`."""
     values, bounds = checked_values("legal_logits", legal_logits, indptr)
-    gradient = np.array(softmax(values, bounds, temperature), dtype=np.float64)
+    gradient = softmax(values, bounds, temperature)
     gradient[places(targets, values, bounds)] -= 1.0
-    temperatures = np.broadcast_to(np.asarray(temperature, dtype=np.float64), (len(bounds) - 1,))
-    return np.asarray(gradient / spread(temperatures, bounds))
+    return gradient / spread(_temperatures(temperature, bounds), bounds)
 
 
 def mean_cross_entropy(
@@ -84,15 +83,14 @@ def fenchel_young(
     values, bounds = checked_values("legal_logits", legal_logits, indptr)
     at = places(targets, values, bounds)
     rows = len(bounds) - 1
-    p = np.array(entmax.entmax(values, bounds, alpha), dtype=np.float64)
+    p = entmax.entmax(values, bounds, alpha)
     below = shifted(values, bounds, row_max(values, bounds), 1.0)
     # A move without mass adds nothing to p·z; without this, 0 * -inf would be NaN.
     expected = row_sum(np.where(p > 0, p * np.where(p > 0, below, 0.0), 0.0), bounds)
     alphas = checked_per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
     losses = expected - below[at] + _tsallis(p, bounds, alphas)
-    gradient = p
-    gradient[at] -= 1.0
-    return np.maximum(losses, 0.0), gradient
+    p[at] -= 1.0
+    return np.maximum(losses, 0.0), p
 
 
 def _tsallis(p: Float, indptr: Index, alphas: Float) -> Float:
@@ -154,7 +152,7 @@ def soft_cross_entropy(
     ------
     ValueError : shapes that do not fit, an invalid temperature, or targets that are not distributions
     """
-    log_p = np.asarray(log_softmax(legal_logits, indptr, temperature), dtype=np.float64)
+    log_p = log_softmax(legal_logits, indptr, temperature)
     q, bounds = _distributions(targets, indptr, log_p)
     return row_sum(-_times(q, log_p), bounds)
 
@@ -163,7 +161,7 @@ def soft_cross_entropy_gradient(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> Float:
     """Gradient of each row's cross-entropy by its logits, `(p - q) / T`, `[N]`; arguments as for the loss."""
-    p = np.asarray(softmax(legal_logits, indptr, temperature), dtype=np.float64)
+    p = softmax(legal_logits, indptr, temperature)
     q, bounds = _distributions(targets, indptr, p)
     return np.asarray((p - q) / spread(_temperatures(temperature, bounds), bounds))
 
@@ -209,7 +207,7 @@ def temperature_loss(
     """
     loss = soft_cross_entropy(legal_logits, indptr, targets, temperature)
     z, bounds = checked_values("legal_logits", legal_logits, indptr)
-    p = np.asarray(softmax(z, bounds, temperature))
+    p = softmax(z, bounds, temperature)
     q = np.asarray(targets, dtype=np.float64)
     top = row_max(z, bounds)
     # Relative to the row's maximum, so that large logits do not cancel.
@@ -300,7 +298,7 @@ def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: Arra
 
 def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:
     """First and second derivative by β of the mean cross-entropy."""
-    p = np.asarray(softmax(z, indptr, 1 / beta))
+    p = softmax(z, indptr, 1 / beta)
     # Differences from the played logit, so that a gradient far smaller than the logits is not lost to rounding.
     difference = np.where(p > 0, z - spread(played, indptr), 0.0)
     mean = row_sum(p * difference, indptr)

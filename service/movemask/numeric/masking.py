@@ -18,21 +18,21 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from movemask.numeric.ragged import (
     Float,
     checked_floats,
     checked_mask,
     checked_values,
-    in_dtype,
+    dense_indptr,
     row_max,
     row_sum,
     spread,
 )
 
 
-def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
+def log_mask_softmax(logits: ArrayLike, weights: ArrayLike) -> Float:
     """Softmax of `z + log w`: the definition of a masked softmax where the weights are a mask of 0 and 1.
 
     Parameters
@@ -45,20 +45,12 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike, *, keep_dtype: bool 
     float `[B, A]`; 0 where the weight is 0, and in all of a row without weight. NaN in a row where an illegal logit is
     NaN or +inf: this is the definition, not what the service runs.
     """
-    z = checked_floats("logits", logits, 2).astype(np.float64, copy=False)
+    z = checked_floats("logits", logits, 2)
     w = _weights(weights, z.shape)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        shifted = z + np.log(w)
-        top = shifted.max(axis=1, keepdims=True, initial=-np.inf)
-        mass = np.exp(shifted - np.where(top == -np.inf, 0.0, top))
-        total = mass.sum(axis=1, keepdims=True)
-        policy = np.where(total == 0, 0.0, mass / total)
-    return in_dtype(policy, logits, keep_dtype)
+    return ragged_log_mask_softmax(z.ravel(), dense_indptr(z), w.ravel()).reshape(z.shape)
 
 
-def ragged_log_mask_softmax(
-    values: ArrayLike, indptr: ArrayLike, weights: ArrayLike, *, keep_dtype: bool = False
-) -> NDArray[np.floating]:
+def ragged_log_mask_softmax(values: ArrayLike, indptr: ArrayLike, weights: ArrayLike) -> Float:
     """`log_mask_softmax` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, weights `[N]`."""
     z, bounds = checked_values("values", values, indptr)
     w = _weights(weights, z.shape)
@@ -67,11 +59,10 @@ def ragged_log_mask_softmax(
         top = row_max(shifted, bounds)
         mass = np.exp(shifted - spread(np.where(top == -np.inf, 0.0, top), bounds))
         total = spread(row_sum(mass, bounds), bounds)
-        policy = np.where(total == 0, 0.0, mass / total)
-    return in_dtype(policy, values, keep_dtype)
+        return np.where(total == 0, 0.0, mass / total)
 
 
-def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: bool = False) -> NDArray[np.floating]:
+def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
     """Plain softmax with the illegal slots set to 0 and the rest divided by its sum.
 
     Correct while the legal mass does not underflow. Where the best illegal logit is more than 745 above every legal one
@@ -82,20 +73,12 @@ def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike, *, keep_dtype: b
     logits : float `[B, A]`
     legal_mask : bool `[B, A]`, True = legal
     """
-    z = checked_floats("logits", logits, 2).astype(np.float64, copy=False)
+    z = checked_floats("logits", logits, 2)
     mask = checked_mask(legal_mask, z)
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore", under="ignore"):
-        s = np.exp(z - z.max(axis=1, keepdims=True, initial=-np.inf))
-        s /= s.sum(axis=1, keepdims=True)
-        legal = np.where(mask, s, 0.0)
-        policy = legal / legal.sum(axis=1, keepdims=True)
-    policy[~mask.any(axis=1)] = 0.0
-    return in_dtype(policy, logits, keep_dtype)
+    return ragged_softmax_then_mask(z.ravel(), dense_indptr(z), mask.ravel()).reshape(z.shape)
 
 
-def ragged_softmax_then_mask(
-    values: ArrayLike, indptr: ArrayLike, legal: ArrayLike, *, keep_dtype: bool = False
-) -> NDArray[np.floating]:
+def ragged_softmax_then_mask(values: ArrayLike, indptr: ArrayLike, legal: ArrayLike) -> Float:
     """`softmax_then_mask` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, legal bool `[N]`."""
     z, bounds = checked_values("values", values, indptr)
     mask = np.asarray(legal)
@@ -107,7 +90,7 @@ def ragged_softmax_then_mask(
         kept = np.where(mask, s, 0.0)
         policy = kept / spread(row_sum(kept, bounds), bounds)
     any_legal = spread(row_sum(mask.astype(np.float64), bounds), bounds) > 0
-    return in_dtype(np.where(any_legal, policy, 0.0), values, keep_dtype)
+    return np.where(any_legal, policy, 0.0)
 
 
 def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
+F = TypeVar("F", bound=np.floating)
 
 
 def row_lengths(indptr: Index) -> Index:
@@ -25,6 +27,11 @@ def indptr_of(lengths: Sequence[int] | Index) -> Index:
     indptr = np.zeros(len(lengths) + 1, dtype=np.intp)
     np.cumsum(lengths, out=indptr[1:])
     return indptr
+
+
+def dense_indptr(dense: NDArray[np.floating]) -> Index:
+    """The indptr of a dense array `[B, A]` as rows of `A` values: `[B + 1]`."""
+    return np.asarray(np.arange(len(dense) + 1, dtype=np.intp) * dense.shape[1])
 
 
 def joined_indptr(parts: Sequence[Index]) -> Index:
@@ -48,13 +55,13 @@ def checked_indptr(indptr: ArrayLike, size: int) -> Index:
     return array.astype(np.intp, copy=False)
 
 
-def row_max(values: Float, indptr: Index) -> Float:
-    """Maximum of each row `[B]`; -inf for an empty row."""
+def row_max(values: NDArray[F], indptr: Index) -> NDArray[F]:
+    """Maximum of each row `[B]`, in the dtype of the values; -inf for an empty row."""
     return _reduce(np.maximum, values, indptr, -np.inf)
 
 
-def row_sum(values: Float, indptr: Index) -> Float:
-    """Sum of each row `[B]`; 0 for an empty row."""
+def row_sum(values: NDArray[F], indptr: Index) -> NDArray[F]:
+    """Sum of each row `[B]`, in the dtype of the values; 0 for an empty row."""
     return _reduce(np.add, values, indptr, 0.0)
 
 
@@ -93,7 +100,7 @@ def restricted(indptr: Index, keep: NDArray[np.bool_]) -> Index:
     return np.asarray(kept_before[indptr])
 
 
-def _reduce(ufunc: np.ufunc, values: Float, indptr: Index, empty: float) -> Float:
+def _reduce(ufunc: np.ufunc, values: NDArray[F], indptr: Index, empty: float) -> NDArray[F]:
     """Each row reduced; `empty` for an empty row, where `ufunc.reduceat` would give the next row's first value."""
     if len(indptr) == 2 and len(values):  # a lone row, without the overhead below
         # `reduceat`, not `reduce`: a sum in another order would make a row's last bit depend on the other rows.
@@ -101,8 +108,8 @@ def _reduce(ufunc: np.ufunc, values: Float, indptr: Index, empty: float) -> Floa
     starts, ends = indptr[:-1], indptr[1:]
     filled_rows = starts < ends
     if filled_rows.all():
-        return np.asarray(ufunc.reduceat(values, starts)) if len(starts) else np.empty(0)
-    result = np.full(len(starts), empty)
+        return np.asarray(ufunc.reduceat(values, starts)) if len(starts) else np.empty(0, values.dtype)
+    result = np.full(len(starts), empty, values.dtype)
     if filled_rows.any():
         result[filled_rows] = ufunc.reduceat(values, starts[filled_rows])
     return result
@@ -195,8 +202,3 @@ def checked_per_row(
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
     """A number in (0, 1] for the batch or for each row, as `[B]`."""
     return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
-
-
-def in_dtype(values: Floating, like: ArrayLike, keep_dtype: bool) -> NDArray[np.floating]:
-    """The result in float64, or with `keep_dtype` rounded to the dtype of the input."""
-    return values.astype(np.asarray(like).dtype) if keep_dtype else values

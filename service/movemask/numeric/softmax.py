@@ -23,7 +23,6 @@ from movemask.numeric.ragged import (
     checked_indptr,
     checked_logits,
     checked_temperature,
-    in_dtype,
     row_max,
     row_of_each,
     row_sum,
@@ -89,9 +88,7 @@ def _refuse(values: Float, slots: NDArray[np.integer], indptr: Index) -> None:
     raise InvalidLogits(f"row {int(np.argmax(all_low))}: the logit of every legal move is -inf")
 
 
-def softmax(
-    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> NDArray[np.floating]:
+def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
     """Probabilities of each row of a ragged batch.
 
     Parameters
@@ -99,7 +96,6 @@ def softmax(
     legal_logits : float `[N]`, below +inf, as `gather_legal` returns them; no row of only -inf
     indptr : int `[B + 1]`
     temperature : float, or float `[B]`; finite and above 0
-    keep_dtype : return the dtype of the input instead of float64; arithmetic is in float64 either way
 
     Returns
     -------
@@ -111,18 +107,16 @@ def softmax(
     """
     values, bounds, top = checked_logits(legal_logits, indptr)
     weights = np.exp(shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1)))
-    return in_dtype(weights / spread(row_sum(weights, bounds), bounds), legal_logits, keep_dtype)
+    return weights / spread(row_sum(weights, bounds), bounds)
 
 
-def log_softmax(
-    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> NDArray[np.floating]:
+def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
     """Log-probabilities, finite where the probability itself underflows; arguments as in `softmax`."""
     values, bounds, top = checked_logits(legal_logits, indptr)
     below = shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1))
     with np.errstate(divide="ignore"):
         log_total = np.log(row_sum(np.exp(below), bounds))
-    return in_dtype(below - spread(log_total, bounds), legal_logits, keep_dtype)
+    return below - spread(log_total, bounds)
 
 
 def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
@@ -133,9 +127,7 @@ def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
         return np.asarray(shift + np.log(row_sum(np.exp(array - spread(shift, bounds)), bounds)))
 
 
-def softmax_one(
-    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
-) -> tuple[NDArray[np.floating], Float]:
+def softmax_one(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> tuple[Float, Float]:
     """Softmax with a 1 in the denominator, `e^z / (1 + sum e^z)`: a row may leave mass unassigned.
 
     This is a softmax over the row and an extra logit of 0, so the logits are shifted by `max(0, max z)`.
@@ -156,7 +148,7 @@ def softmax_one(
         weights = np.exp(shifted(values, bounds, top, temperatures))
         one = np.exp(-top / temperatures)
     total = one + row_sum(weights, bounds)
-    return in_dtype(weights / spread(total, bounds), legal_logits, keep_dtype), one / total
+    return weights / spread(total, bounds), one / total
 
 
 def shifted(values: Float, indptr: Index, top: Float, temperature: Float | float) -> Float:

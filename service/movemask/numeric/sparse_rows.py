@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from movemask.numeric.ragged import Index, checked_floats, checked_values, row_of_each
+from movemask.numeric.ragged import Index, checked_floats, checked_values, row_max, row_of_each, row_sum
 
 Floating = NDArray[np.floating]
 
@@ -92,7 +92,6 @@ def sparse_softmax(
     *,
     epsilon: float = 0.0,
     inside: DTypeLike = np.float64,
-    keep_dtype: bool = False,
 ) -> Floating:
     """Softmax of each row's explicit elements, shifted by the row maximum that `method` finds (Exact if None).
 
@@ -108,8 +107,7 @@ def sparse_softmax(
     rows, added = row_of_each(bounds), _epsilon(epsilon)
     with np.errstate(all="ignore"):
         weights = np.exp(narrowed - _maximum(narrowed, bounds, method or Exact(), added)[rows])
-        policy = weights / _sums(weights, bounds, added)[rows]
-    return policy.astype(np.asarray(values).dtype) if keep_dtype else policy
+        return weights / _sums(weights, bounds, added)[rows]
 
 
 def coalesced(
@@ -166,20 +164,11 @@ def _maximum(x: Floating, indptr: Index, method: RowMaximum, epsilon: float) -> 
                     h = h / _sums(h, indptr, epsilon)[rows]
                 return _sums(x * h, indptr, epsilon)
             case Exact():
-                result = np.full(len(indptr) - 1, -np.inf, dtype=x.dtype)
-                filled = indptr[:-1] < indptr[1:]
-                if filled.any():
-                    result[filled] = np.maximum.reduceat(x, indptr[:-1][filled])
-                return result
+                return row_max(x, indptr)
 
 
 def _sums(x: Floating, indptr: Index, epsilon: float) -> Floating:
-    """Row sums plus epsilon, in the dtype of `x`."""
-    result = np.zeros(len(indptr) - 1, dtype=x.dtype)
-    filled = indptr[:-1] < indptr[1:]
-    if filled.any():
-        result[filled] = np.add.reduceat(x, indptr[:-1][filled])
-    return result + x.dtype.type(epsilon)
+    return row_sum(x, indptr) + x.dtype.type(epsilon)
 
 
 def _epsilon(value: float) -> float:
