@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import chess
 import numpy as np
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
-from movemask.network.model import Batch, Model
+from movemask.network.model import Model
 from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax
@@ -72,21 +73,10 @@ def probes() -> tuple[Probe, ...]:
     return tuple(_probe(json.loads(line)) for line in gzip.decompress(packed).splitlines())
 
 
-def _probe(row: Mapping[str, object]) -> Probe:
-    fen, moves, played, elo = row["fen"], row["moves"], row["played"], row.get("elo")
-    assert isinstance(fen, str)
-    assert isinstance(moves, list)
-    assert isinstance(played, dict)
-    assert elo is None or isinstance(elo, list)
-    result = row.get("result")
-    assert result is None or isinstance(result, int)
-    return Probe(
-        str(row["group"]),
-        Position.read(fen, moves),
-        {chess.Move.from_uci(uci): count for uci, count in played.items()},
-        Elo(*map(float, elo)) if elo else None,
-        result,
-    )
+def _probe(row: dict[str, Any]) -> Probe:
+    played = {chess.Move.from_uci(uci): count for uci, count in row["played"].items()}
+    elo = Elo(*map(float, row["elo"])) if row.get("elo") else None
+    return Probe(row["group"], Position.read(row["fen"], row["moves"]), played, elo, row.get("result"))
 
 
 CLEAR = 5.0  # standard errors
@@ -185,28 +175,6 @@ class _Evidence:
         return _Evidence(leakage, moves, result, random, self.outputs)
 
 
-class _Part:
-    """Probes as batches of a contract, with the share of players who chose each legal move, and the results."""
-
-    def __init__(self, model: Model, part: Sequence[Probe]) -> None:
-        self.batches: list[Batch] = []
-        self.shares: list[Float] = []
-        self.known: list[NDArray[np.bool_]] = []
-        self.results: list[Float] = []
-        for start in range(0, len(part), _BATCH):
-            chunk = part[start : start + _BATCH]
-            batch = model.whole_batch([probe.position for probe in chunk], [probe.elo for probe in chunk])
-            shares = np.zeros(len(batch.codes))
-            for row, probe in enumerate(chunk):
-                for move, count in probe.played.items():
-                    place = int(batch.indptr[row]) + batch.place_of(row, move)
-                    shares[place] = count / sum(probe.played.values())
-            self.batches.append(batch)
-            self.shares.append(shares)
-            self.known.append(np.array([bool(probe.played) for probe in chunk]))
-            self.results.append(np.array([np.nan if p.result is None else p.result for p in chunk]))
-
-
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
     """Evaluates the network by every alternative and compares; `progress` gets the name of each."""
     report = progress or (lambda _: None)
@@ -214,22 +182,18 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
     tags = [probe.tags for probe in every]
     report("as declared")
     try:
-        declared = _evidence(model, _Part(model, every))
+        declared = _evidence(model, every)
     except ModelError as error:
         return _readable(model, str(error))
     kinds = tuple(_by_kind(tags, declared, model))
-    parts: dict[tuple[int, ...], _Part] = {}  # of the declared contract
     findings = []
     for alternative in _alternatives(model):
         report(alternative.name)
         chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
         for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
             some = [_bare(every[i]) if alternative.bare else every[i] for i in rows]
-            base = _evidence(model, _Part(model, some)) if alternative.bare else declared.rows(rows)
-            part = None
-            if alternative.contract is model.contract and not alternative.bare:
-                part = parts[tuple(rows)] = parts.get(tuple(rows)) or _Part(model, some)
-            found = _finding(model, alternative, some, base, part)
+            base = _evidence(model, some) if alternative.bare else declared.rows(rows)
+            found = _finding(model, alternative, some, base)
             if found.z <= -CLEAR or found.positions == len(chosen):
                 break
         findings.append(found)
@@ -253,8 +217,7 @@ def _readable(model: Model, why: str) -> Diagnosis:
     for alternative in alternatives(model.contract):
         found = Finding(alternative.name, alternative.advice, len(probes()), -_CAP, None, None, None)
         try:
-            reading = alternative.reading(model)
-            evidence = _evidence(reading, _Part(reading, probes()))
+            evidence = _evidence(alternative.reading(model), probes())
         except ModelError as error:
             ranked.append((-np.inf, replace(found, impossible=str(error))))
         else:
@@ -276,13 +239,10 @@ def _alternatives(model: Model) -> Iterator[Alternative]:
     return alternatives(model.contract, scale, probabilities=probabilities)
 
 
-def _finding(
-    model: Model, alternative: Alternative, some: Sequence[Probe], base: _Evidence, part: _Part | None
-) -> Finding:
+def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: _Evidence) -> Finding:
     found = Finding(alternative.name, alternative.advice, len(some), -_CAP, None, None, None)
-    reading = alternative.reading(model)
     try:
-        evidence = _evidence(reading, part or _Part(reading, some))
+        evidence = _evidence(alternative.reading(model), some)
     except ModelError as error:
         return replace(found, impossible=str(error))
     differences = {
@@ -301,14 +261,8 @@ def _finding(
     z = sum(nonzero) / len(nonzero) ** 0.5 if nonzero else 0.0
     value = alternative.judged_by == ("result",)
     chance = _value_by_chance(evidence) if value else _by_chance(evidence, model) is not None
-    return replace(
-        found,
-        z=z,
-        leakage=means.get("leakage"),
-        moves=means.get("moves"),
-        result=means.get("result"),
-        chance=chance,
-    )
+    leakage, moves, result = map(means.get, differences)
+    return replace(found, z=z, leakage=leakage, moves=moves, result=result, chance=chance)
 
 
 def _z(differences: Float) -> float:
@@ -341,21 +295,28 @@ def _perplexity(logs: Float) -> float:
     return float(np.exp(-logs.mean()))
 
 
-def _evidence(model: Model, part: _Part) -> _Evidence:
+def _evidence(model: Model, some: Sequence[Probe]) -> _Evidence:
     """The evidence of these probes. Raises the model's error for the first probe that it rejects."""
     leaked, moves, results, random, outputs = [], [], [], [], 0
-    for batch, shares, known, result in zip(part.batches, part.shares, part.known, part.results, strict=True):
+    for start in range(0, len(some), _BATCH):
+        chunk = some[start : start + _BATCH]
+        batch = model.whole_batch([probe.position for probe in chunk], [probe.elo for probe in chunk])
         evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
         for error in evaluated.unusable.values():
             raise error
+        shares = np.zeros(len(batch.codes))  # of the players who chose each legal move
+        for row, probe in enumerate(chunk):
+            for move, count in probe.played.items():
+                shares[int(batch.indptr[row]) + batch.place_of(row, move)] = count / sum(probe.played.values())
         logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
         leaked.append(np.log(np.maximum(evaluated.raw, _LEAST)))
-        moves.append(np.where(known, row_sum(shares * logs, batch.indptr), np.nan))
+        moves.append(np.where([bool(probe.played) for probe in chunk], row_sum(shares * logs, batch.indptr), np.nan))
         random.append(-np.log(batch.counts))
-        results.append(_results(evaluated.value, result))
+        ended = np.array([np.nan if probe.result is None else probe.result for probe in chunk])
+        results.append(_results(evaluated.value, ended))
         outputs = 0 if evaluated.value is None else evaluated.value.shape[1]
-    leakage, played, ended, chance = map(np.concatenate, (leaked, moves, results, random))
-    return _Evidence(leakage, played, ended, chance, outputs)
+    leakage, played, result, chance = map(np.concatenate, (leaked, moves, results, random))
+    return _Evidence(leakage, played, result, chance, outputs)
 
 
 def _results(value: Float | None, results: Float) -> Float:
