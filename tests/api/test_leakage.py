@@ -25,7 +25,7 @@ from fastapi.testclient import TestClient
 from movemask import pipeline
 from movemask.api.routers.leakage import By
 from movemask.api.services import Services
-from movemask.board.moves import codes_of
+from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Normalisation, Policies, policies
@@ -333,7 +333,7 @@ def leaking_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence
     """The policies, each with an illegal move in the place of its best: e2e5."""
     right = policies(codes, logits, indptr, rules)
     moves = right.codes.copy()
-    moves[right.indptr[:-1]] = codes_of([chess.Move.from_uci("e2e5")])
+    moves[right.indptr[:-1]] = code_of(chess.Move.from_uci("e2e5"))
     return replace(right, codes=moves)
 
 

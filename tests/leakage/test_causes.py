@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from movemask.board.boards import Boards
-from movemask.board.moves import codes_of, uci_of
+from movemask.board.moves import legal_moves, uci_of
 from movemask.board.position import Position
 from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
@@ -27,7 +27,7 @@ from tests.ground_truth import perft, tricky
 
 def causes(slots: list[int], board: chess.Board, words: Vocabulary) -> list[Cause]:
     written = Written.of_slots(Boards.of([board]), np.zeros(len(slots), dtype=np.intp), np.array(slots), words)
-    return [CAUSES[cause] for cause in causes_of(written, [codes_of(list(board.legal_moves))]).tolist()]
+    return [CAUSES[cause] for cause in causes_of(written, [legal_moves([board]).codes]).tolist()]
 
 
 def cause_of(slot: int, board: chess.Board, words: Vocabulary) -> Cause:
@@ -209,7 +209,7 @@ def test_slots_of_many_positions_at_once_are_each_judged_in_their_own() -> None:
     ]
     rows, slots = np.array([row for row, _ in picked]), np.array([slot for _, slot in picked])
     written = Written.of_slots(Boards.of(boards), rows, slots, words)
-    legal = [codes_of(list(board.legal_moves)) for board in boards]
+    legal = [legal_moves([board]).codes for board in boards]
     assert [CAUSES[cause] for cause in causes_of(written, legal).tolist()] == [
         cause_of(slot, boards[row], words) for row, slot in picked
     ]

@@ -1,1 +1,1 @@
-"""Positions, moves and rules: python-chess, and its vectorised twin."""
+"""Positions, moves and games, by python-chess."""

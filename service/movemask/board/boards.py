@@ -14,8 +14,6 @@ Bits = NDArray[np.uint64]
 Squares = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
-ONE = np.uint64(1)
-
 
 def _table(values: list[int]) -> Bits:
     return np.array(values, dtype=np.uint64)
@@ -33,12 +31,6 @@ BETWEEN = _table([chess.between(a, b) for a in chess.SQUARES for b in chess.SQUA
 #: The other squares that a rook or a bishop reaches from a square on an empty board.
 ROOK_LINES = _table([chess.BB_RANK_ATTACKS[square][0] | chess.BB_FILE_ATTACKS[square][0] for square in chess.SQUARES])
 BISHOP_LINES = _table([chess.BB_DIAG_ATTACKS[square][0] for square in chess.SQUARES])
-
-#: Numbers per board: six piece kinds, ours, theirs, castling, en passant, clock, ply.
-FIELDS = 12
-
-#: The first fields are bitboards, which are flipped for Black; the last two are counters.
-_BITBOARDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +89,10 @@ class Boards:
     def of(cls, boards: Sequence[chess.Board]) -> Boards:
         """From python-chess boards of valid positions."""
         # Without a dtype numpy makes float64 of a list that mixes ints above and below 2**63.
-        rows = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, FIELDS)
+        rows = np.array([_packed(board) for board in boards], dtype=np.uint64).reshape(-1, 12)
         bits = np.ascontiguousarray(rows.T)
         black = np.array([board.turn == chess.BLACK for board in boards], dtype=np.bool_)
-        bits[:_BITBOARDS] = np.where(black, bits[:_BITBOARDS].byteswap(), bits[:_BITBOARDS])
+        bits[:10] = np.where(black, mirrored(bits[:10]), bits[:10])  # the last two are counters
         return cls(bits, black, np.array([board.chess960 for board in boards], dtype=np.bool_))
 
     @classmethod
@@ -127,12 +119,9 @@ def _packed(board: chess.Board) -> tuple[int, ...]:
         board.occupied_co[not board.turn],
         board.clean_castling_rights() if board.castling_rights else 0,
         chess.BB_SQUARES[board.ep_square] if board.ep_square is not None else 0,
-        min(board.halfmove_clock, _LARGEST),  # a FEN may hold any number
-        min(max(board.ply(), 0), _LARGEST),
+        min(board.halfmove_clock, 2**63 - 1),  # a board that was not read by us may hold any number
+        min(max(board.ply(), 0), 2**63 - 1),
     )
-
-
-_LARGEST = 2**63 - 1
 
 
 def piece_bitboards(board: chess.Board) -> list[int]:
@@ -170,15 +159,8 @@ class Phase(Enum):
 PHASES = tuple(Phase)
 
 
-def phase_of(board: chess.Board) -> Phase:
-    """The phase of a position; a FEN without move numbers counts as move one."""
-    if (board.queens | board.rooks | board.bishops | board.knights).bit_count() <= ENDGAME_PIECES:
-        return Phase.ENDGAME
-    return Phase.OPENING if board.ply() < OPENING_PLIES else Phase.MIDDLEGAME
-
-
 def phases_of(boards: Boards) -> Squares:
-    """The phase of each position, as its index in PHASES: intp `[B]`."""
+    """The phase of each position, as its index in PHASES: intp `[B]`. A FEN without move numbers counts as move one."""
     knights, bishops, rooks, queens = boards.kinds[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
     return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

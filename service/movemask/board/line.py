@@ -25,7 +25,7 @@ class Line:
     """
 
     def __init__(self, root: chess.Board, keep: int | None = None) -> None:
-        self._last = root.copy(stack=False)
+        self.last = root.copy(stack=False)  # the position after all moves so far; not to be changed
         self._keep = keep
         self._boards = [root.copy(stack=False)] if keep is None else []
         self._digests = [_digest(f"{root.chess960} {root.fen(en_passant='fen')}".encode())]
@@ -33,7 +33,7 @@ class Line:
         self._earlier: list[int | None] = []
         # By ply, the rules by which a position differs from later ones with the same pieces.
         self._distinct: dict[int, set[SamePosition]] = {}
-        self._remember(root=True)
+        self._remember()
 
     @classmethod
     def of(cls, board: chess.Board, keep: int | None = None) -> Line:
@@ -48,14 +48,9 @@ class Line:
         """How many moves were played."""
         return len(self._digests) - 1
 
-    @property
-    def last(self) -> chess.Board:
-        """The position after all moves so far; not to be changed."""
-        return self._last
-
     def play(self, move: chess.Move) -> None:
         """Plays a legal move."""
-        board = self._last
+        board = self.last
         if board.is_zeroing(move):
             self._since_zeroing.clear()
         board.push(move)
@@ -63,18 +58,18 @@ class Line:
             self._boards.append(board.copy(stack=False))
             board.clear_stack()
         self._digests.append(_digest(self._digests[-1] + move.uci().encode()))
-        self._remember(root=False)
+        self._remember()
 
     def ended(self) -> Line:
         """The line itself, which drops what it needs only to play on."""
         self._since_zeroing.clear()
         if self._keep is not None:
-            board = self._last
+            board = self.last
             self._boards = [board.copy(stack=False)]
             while board.move_stack and len(self._boards) < self._keep:
                 board.pop()
                 self._boards.insert(0, board.copy(stack=False))
-        self._last = self._boards[-1]
+        self.last = self._boards[-1]
         return self
 
     def board(self, ply: int) -> chess.Board:
@@ -97,8 +92,8 @@ class Line:
         """A hash of the first position and the moves up to `ply`."""
         return self._digests[ply]
 
-    def _remember(self, *, root: bool) -> None:
-        board, ply = self._last, self.plies
+    def _remember(self) -> None:
+        board, ply = self.last, self.plies
         key = (
             *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
             *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
@@ -108,7 +103,7 @@ class Line:
         # Pawn moves are zeroing: only the first position after one, or of the game, has an en-passant square.
         if board.ep_square is not None:
             self._distinct[ply] = {SamePosition.BY_SQUARE}
-            if root or board.has_pseudo_legal_en_passant():
+            if ply == 0 or board.has_pseudo_legal_en_passant():
                 self._distinct[ply].add(SamePosition.BY_LC0)
             if board.has_legal_en_passant():
                 self._distinct[ply].add(SamePosition.BY_LAWS)

@@ -6,7 +6,7 @@ in castling where the king ends, in Chess960 its rook's square.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -57,21 +57,16 @@ def code_of(move: chess.Move) -> int:
     return (move.promotion or 0) << 12 | move.from_square << 6 | move.to_square
 
 
-def codes_of(moves: Sequence[chess.Move]) -> Index:
-    """The codes of moves, `[L]`."""
-    return np.array([code_of(move) for move in moves], dtype=np.intp)
-
-
 def moves_of(codes: Iterable[int] | Index) -> tuple[chess.Move, ...]:
     """Codes `[L]` → moves."""
     moves = _moves()
-    return tuple([moves[code] for code in _plain(codes)])
+    return tuple([moves[code] for code in codes])
 
 
 def uci_of(codes: Iterable[int] | Index) -> list[str]:
     """Codes `[L]` → UCI."""
     names = _uci()
-    return [names[code] for code in _plain(codes)]
+    return [names[code] for code in codes]
 
 
 def from_mover(codes: Index, black: NDArray[np.bool_]) -> Index:
@@ -80,10 +75,6 @@ def from_mover(codes: Index, black: NDArray[np.bool_]) -> Index:
     black : bool `[N]`, whether Black is to move; then the ranks are flipped
     """
     return codes ^ np.where(black, 56 << 6 | 56, 0)
-
-
-def _plain(codes: Iterable[int] | Index) -> Iterable[int]:
-    return codes.tolist() if isinstance(codes, np.ndarray) else codes
 
 
 @cache
@@ -103,10 +94,6 @@ class Notation(Enum):
     UCI = "uci"
     SAN = "san"
     MIXED = "mixed"
-
-    def with_(self, other: Notation) -> Notation:
-        """The notation of moves of both kinds together."""
-        return self if self is other else Notation.MIXED
 
 
 def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, TextIO, cast
 
@@ -42,6 +43,10 @@ _LONGEST_PIECE = 4_096
 _OPEN, _CLOSE, _NOT_BLANK = re.compile("[{;]"), re.compile("}"), re.compile(r"\s*\S")
 
 
+#: python-chess's game, or the lines of one that cannot be played through, and what is made of it.
+Parsed = tuple[chess.pgn.Game | list[str], Game | MovemaskError]
+
+
 class Lines(Protocol):
     """A text that can be read line by line."""
 
@@ -57,19 +62,15 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
     return (game for _, game in _read(stream, _MainLine, max_moves))
 
 
-def read_trees(
-    stream: Lines, max_moves: int | None = None
-) -> Iterator[tuple[chess.pgn.Game | list[str], Game | MovemaskError]]:
-    """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations, or the lines of one
-    that cannot be played through. The moves of variations count too."""
+def read_trees(stream: Lines, max_moves: int | None = None) -> Iterator[Parsed]:
+    """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations. The moves of
+    variations count too."""
     return _read(stream, _Tree, max_moves)
 
 
-def _read(
-    stream: Lines, builder: Callable[[list[int | None]], chess.pgn.BaseVisitor[chess.pgn.Game]], max_moves: int | None
-) -> Iterator[tuple[chess.pgn.Game | list[str], Game | MovemaskError]]:
+def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterator[Parsed]:
     number = 0
-    moves_left = [max_moves]
+    moves_left = [math.inf if max_moves is None else max_moves]
     lines = _GameLines(stream)
     while True:
         lines.text = []
@@ -77,7 +78,7 @@ def _read(
             parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
             if parsed is None:
                 break
-            found: tuple[chess.pgn.Game | list[str], Game | MovemaskError] = parsed, _game(parsed, number + 1)
+            found: Parsed = parsed, _game(parsed, number + 1)
         except InvalidPgn as error:
             found = lines.text, error
         except MovemaskError:  # too many moves, or the stream's own: a file that is cut short is not a game's fault
@@ -146,7 +147,7 @@ def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
     """Builds a game. Errors are kept in it, not logged; `moves_left` is counted down."""
 
-    def __init__(self, moves_left: list[int | None]) -> None:
+    def __init__(self, moves_left: list[float]) -> None:
         super().__init__()
         self._moves_left = moves_left
 
@@ -164,10 +165,9 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             super().visit_comment(comment)
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        if self._moves_left[0] is not None:
-            if self._moves_left[0] == 0:
-                raise LimitExceeded("pgn: more moves than are taken at once; send fewer games")
-            self._moves_left[0] -= 1
+        if self._moves_left[0] < 1:
+            raise LimitExceeded("pgn: more moves than are taken at once; send fewer games")
+        self._moves_left[0] -= 1
         super().visit_move(board, move)
 
     def handle_error(self, error: Exception) -> None:
@@ -179,9 +179,6 @@ class _MainLine(_Tree):
 
     def visit_comment(self, comment: str) -> None:
         """Drops comments."""
-
-    def visit_nag(self, nag: int) -> None:
-        """Drops annotation glyphs."""
 
     def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may skip, the builder's type does not
         return chess.pgn.SKIP
@@ -208,19 +205,14 @@ def _game(parsed: chess.pgn.Game, number: int) -> Game:
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
+    elos = (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
     line = Line(board)
-    elos = []
     for index, move in enumerate(moves):
-        board = line.last
-        if not move or not board.is_legal(move):
-            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {board.fen()!r}")
-        elo = None
-        if white is not None and black is not None:
-            elo = Elo(white, black) if board.turn == chess.WHITE else Elo(black, white)
-        elos.append(elo)
+        if not move or not line.last.is_legal(move):
+            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {line.last.fen()!r}")
         line.play(move)
     line.ended()
-    plies = (Ply(Position.along(line, ply), move, elo) for ply, (move, elo) in enumerate(zip(moves, elos, strict=True)))
+    plies = (Ply(Position.along(line, ply), move, elos[line.board(ply).turn]) for ply, move in enumerate(moves))
     return Game(headers, board.chess960, tuple(plies))
 
 

@@ -105,7 +105,7 @@ class Position:
             except ValueError as error:
                 where = line.last.fen(en_passant="fen")
                 raise IllegalMove(f"moves[{ply}]: {text!r} {error} in {where!r}") from None
-            notation = written if notation is None else notation.with_(written)
+            notation = written if notation in (None, written) else Notation.MIXED
             line.play(move)
         position = cls.along(line.ended(), line.plies)
         position.notation = notation

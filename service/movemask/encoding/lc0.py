@@ -24,7 +24,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.boards import ONE, Bits, Boards, mirrored, piece_bitboards, unpacked
+from movemask.board.boards import Bits, Boards, mirrored, piece_bitboards, unpacked
 from movemask.board.line import SamePosition
 from movemask.board.position import Position
 
@@ -103,8 +103,8 @@ def _rest(boards: Boards) -> NDArray[np.float32]:
     numbers = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
     for side, pieces in enumerate((boards.ours, boards.theirs)):
         king, rooks = boards.kinds[5] & pieces, boards.castling & pieces
-        numbers[2 * side] = rooks & (king - ONE) != 0
-        numbers[2 * side + 1] = rooks & ~(king | king - ONE) != 0
+        numbers[2 * side] = rooks & (king - np.uint64(1)) != 0
+        numbers[2 * side + 1] = rooks & ~(king | king - np.uint64(1)) != 0
     numbers[4] = boards.black
     numbers[5] = np.minimum(boards.clock, np.uint64(_LONGEST_CLOCK))
     numbers[7] = 1.0

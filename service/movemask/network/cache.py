@@ -5,25 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from movemask.network.model import Batch, Model, Outputs
 
 #: Bytes of an entry besides its arrays: key, objects and table slot.
 _OVERHEAD = 800
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    logits: NDArray[np.floating]
-    value: NDArray[np.float64] | None
-
-    @property
-    def size(self) -> int:
-        return _OVERHEAD + self.logits.nbytes + (0 if self.value is None else self.value.nbytes)
 
 
 class Cache:
@@ -39,31 +27,32 @@ class Cache:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Hashable, Outputs] = OrderedDict()
         self.bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def get(self, key: Hashable) -> _Entry | None:
-        """The entry under a key, or None."""
+    def get(self, key: Hashable) -> Outputs | None:
+        """The entry under a key, of one row, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
                 self._entries.move_to_end(key)
             return entry
 
-    def put(self, key: Hashable, outputs: Outputs, row: int) -> None:
-        """Stores a copy of one row, so that its batch can be freed."""
-        value = None if outputs.value is None else outputs.value[row].copy()
-        entry = _Entry(outputs.logits[row].copy(), value)
+    def put(self, key: Hashable, outputs: Outputs, row: int) -> Outputs:
+        """Stores a copy of one row, so that its batch can be freed, and returns it."""
+        value = None if outputs.value is None else outputs.value[row : row + 1].copy()
+        entry = Outputs(outputs.logits[row : row + 1].copy(), value)
         with self._lock:
-            if key in self._entries or entry.size > self._max_bytes:
-                return
-            self._entries[key] = entry
-            self.bytes += entry.size
-            while self.bytes > self._max_bytes:
-                self.bytes -= self._entries.popitem(last=False)[1].size
+            if key not in self._entries and _size(entry) <= self._max_bytes:
+                self._entries[key] = entry
+                self.bytes += _size(entry)
+                while self.bytes > self._max_bytes:
+                    self.bytes -= _size(self._entries.popitem(last=False)[1])
+        return entry
+
+
+def _size(entry: Outputs) -> int:
+    return _OVERHEAD + entry.logits.nbytes + (0 if entry.value is None else entry.value.nbytes)
 
 
 class CachedNetwork:
@@ -80,21 +69,20 @@ class CachedNetwork:
 
     def __call__(self, batch: Batch) -> Outputs:
         keys = [(self._load, key_of(batch, row, self._model)) for row in range(len(batch))]
-        entries = [self._cache.get(key) for key in keys]
-        missing = [row for row, entry in enumerate(entries) if entry is None]
-        self._observe(len(keys) - len(missing), len(missing))
+        entries = {row: entry for row, key in enumerate(keys) if (entry := self._cache.get(key)) is not None}
+        missing = [row for row in range(len(keys)) if row not in entries]
+        self._observe(len(entries), len(missing))
+        cached = len(entries)
         if missing:
             fresh = self._model.evaluate(batch.rows(np.array(missing)))
-            for fresh_row, row in enumerate(missing):
-                self._cache.put(keys[row], fresh, fresh_row)
-            if len(missing) == len(keys):
+            for place, row in enumerate(missing):
+                entries[row] = self._cache.put(keys[row], fresh, place)
+            if not cached:
                 return fresh
-            for fresh_row, row in enumerate(missing):
-                entries[row] = _Entry(fresh.logits[fresh_row], None if fresh.value is None else fresh.value[fresh_row])
-        complete = [entry for entry in entries if entry is not None]
-        values = [entry.value for entry in complete if entry.value is not None]
-        logits, cached = np.stack([entry.logits for entry in complete]), len(keys) - len(missing)
-        return Outputs(logits, np.stack(values) if values else None, cached)
+        found = [entries[row] for row in range(len(keys))]
+        values = [entry.value for entry in found if entry.value is not None]
+        logits = np.concatenate([entry.logits for entry in found])
+        return Outputs(logits, np.concatenate(values) if values else None, cached)
 
 
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:

@@ -29,16 +29,11 @@ PROBES = (
     "8/8/8/4k3/8/8/4P3/4K3 w - - 99 120",
 )
 
-#: White to move is a queen and a rook up (WON) or down (LOST); mirrored, the same for Black.
+#: White is a queen and a rook up; mirrored, Black is.
 WON = (
     "4k3/8/8/8/8/8/3QR3/4K3 w - - 0 40",
     "6k1/5ppp/8/8/8/8/1Q3PPP/1R4K1 w - - 0 30",
     "r5k1/5ppp/8/8/8/8/1Q3PPP/RR4K1 w - - 0 30",
-)
-LOST = (
-    "4k3/3qr3/8/8/8/8/8/4K3 w - - 0 40",
-    "1r4k1/1q3ppp/8/8/8/8/5PPP/6K1 w - - 0 30",
-    "rr4k1/1q3ppp/8/8/8/8/5PPP/R5K1 w - - 0 30",
 )
 
 #: The order of the value is wrong if lost positions score higher than won ones by this much, of 0 to 1.
@@ -67,6 +62,10 @@ def check(model: Model) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _probes() -> list[Position]:
+    return [Position.read(fen) for fen in PROBES]
+
+
 def _tensors(model: Model) -> str:
     inputs, outputs = expected_tensors(model.contract)
     _check_tensors("input", inputs, model.session.inputs)
@@ -79,7 +78,7 @@ def _tensors(model: Model) -> str:
 
 def _vocabulary(model: Model) -> str:
     total = 0
-    for probe in _positions(PROBES):
+    for probe in _probes():
         moves, slots = model.vocabulary.legal_slots(probe)
         if list(moves) != [model.vocabulary.move(slot, probe.board) for slot in slots.tolist()]:
             raise ContractError(f"a move of {probe.fen!r} does not come back from its slot")
@@ -89,7 +88,7 @@ def _vocabulary(model: Model) -> str:
 
 def _mirror(model: Model) -> str:
     """A position and its mirror image must fill the same slots, or different ones if Black's moves have their own."""
-    for probe in _positions(PROBES):
+    for probe in _probes():
         mirrored = Position(probe.board.mirror())
         _, slots = model.vocabulary.legal_slots(probe)
         _, mirrored_slots = model.vocabulary.legal_slots(mirrored)
@@ -102,7 +101,7 @@ def _mirror(model: Model) -> str:
 
 
 def _outputs(model: Model) -> str:
-    batch = _batch(model, _positions(PROBES))
+    batch = _batch(model, _probes())
     logits = np.asarray(model.evaluate(batch).logits, dtype=np.float64)
     for row, probe in enumerate(batch.positions):
         if not np.isfinite(logits[row, _legal(batch, row)]).all():
@@ -114,7 +113,7 @@ def _outputs(model: Model) -> str:
 
 
 def _batches(model: Model) -> str:
-    batch = _batch(model, _positions(PROBES))
+    batch = _batch(model, _probes())
     together, again = model.evaluate(batch), model.evaluate(batch)
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)
@@ -140,13 +139,13 @@ def _legal(batch: Batch, row: int) -> Index:
 def _value(model: Model) -> str:
     if model.contract.outputs.value is None:
         return "no value"
-    won, lost = _score(model, WON), _score(model, LOST)
+    won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)
     if lost > won + INVERTED:
         raise ContractError(
             f"outputs.value: won positions score {won:.2f} and lost ones {lost:.2f}, of 0 to 1: is "
             f"outputs.value.order or outputs.value.point_of_view the other one?"
         )
-    black_won, black_lost = _score(model, WON, mirror=True), _score(model, LOST, mirror=True)
+    black_won, black_lost = _score(model, chess.BLACK, ahead=True), _score(model, chess.BLACK, ahead=False)
     if black_lost > black_won + INVERTED:
         raise ContractError(
             f"outputs.value: with Black to move, won positions score {black_won:.2f} and lost ones {black_lost:.2f}: "
@@ -155,11 +154,12 @@ def _value(model: Model) -> str:
     return f"won positions score {won:.2f}, lost {lost:.2f}; with Black to move {black_won:.2f} and {black_lost:.2f}"
 
 
-def _score(model: Model, fens: Sequence[str], *, mirror: bool = False) -> float:
-    """Mean expected score of the side to move."""
-    boards = [board_of(fen) for fen in fens]
-    batch = _batch(model, [Position(board.mirror() if mirror else board) for board in boards])
-    return float(expected_score(model.evaluate(batch)).mean())
+def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
+    """Mean expected score of a side to move that is ahead in material, or behind."""
+    boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
+    for board in boards:
+        board.turn = turn
+    return float(expected_score(model.evaluate(_batch(model, [Position(board) for board in boards]))).mean())
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
@@ -167,10 +167,6 @@ def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
     value = evaluation.value
     assert value is not None
     return value[:, 0] if value.shape[1] == 1 else value[:, 0] + value[:, 1] / 2
-
-
-def _positions(fens: Sequence[str]) -> list[Position]:
-    return [Position.read(fen) for fen in fens]
 
 
 _STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (

@@ -12,7 +12,7 @@ from movemask.errors import ContractError, ModelError, ModelUnavailable, Unknown
 from movemask.network.check import Step, check
 from movemask.network.contract import Contract, read_contract
 from movemask.network.files import ModelFolders, read_onnx
-from movemask.network.model import Model, Session
+from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession, Provider
 
 log = logging.getLogger(__name__)
@@ -79,12 +79,7 @@ def load_registry(
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
     """The model of a TOML file, unchecked; raises ModelError."""
-    return _opened(file, read_contract(file), threads, provider)
-
-
-def _opened(file: Path, contract: Contract, threads: int, provider: Provider, runs: int = 1) -> Model:
-    session, digest = _session(file, contract, threads, provider, runs)
-    return Model(file.stem, digest, contract, session)
+    return _opened(file, read_contract(file), threads, provider, 1)
 
 
 def load_entry(file: Path, threads: int, provider: Provider = Provider.CPU, runs: int = 1) -> Entry:
@@ -106,7 +101,7 @@ def network_file(file: Path, contract: Contract | None) -> Path:
     return file.with_name((contract and contract.network.file) or f"{file.stem}.onnx")
 
 
-def _session(file: Path, contract: Contract, threads: int, provider: Provider, runs: int) -> tuple[Session, str]:
+def _opened(file: Path, contract: Contract, threads: int, provider: Provider, runs: int) -> Model:
     network = network_file(file, contract)
     try:
         content = read_onnx(network)
@@ -117,7 +112,7 @@ def _session(file: Path, contract: Contract, threads: int, provider: Provider, r
         raise ContractError(
             f"{file.name}: network.digest: says {contract.network.digest}, but {network.name} is {digest}"
         )
-    return OnnxSession(network, threads, provider, runs, network=content), digest
+    return Model(file.stem, digest, contract, OnnxSession(network, threads, provider, runs, network=content))
 
 
 def _first_served(entries: Mapping[str, Entry], preferred: frozenset[str]) -> str:
