@@ -127,15 +127,12 @@ def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
     assert game["white"]["moves"] == 1
 
 
-@pytest.mark.parametrize("pgn", ["", "   \n\n"])
-def test_a_pgn_without_a_game(client: TestClient, pgn: str) -> None:
+@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "no moves")])
+def test_a_pgn_without_a_game(client: TestClient, pgn: str, said: str) -> None:
     answer = judged(client, pgn=pgn)
     assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
+    assert said in answer["games"][0]["error"]["detail"]
     assert answer["temperature"] is None
-
-
-def test_what_is_not_a_pgn_is_told_as_no_moves(client: TestClient) -> None:
-    assert "no moves" in judged(client, pgn="hello, world")["games"][0]["error"]["detail"]
 
 
 def test_an_endless_game_is_refused_as_soon_as_it_is_too_long(client: TestClient) -> None:

@@ -47,16 +47,6 @@ def test_every_answer_has_the_headers(client: TestClient, method: str, path: str
     assert "Strict-Transport-Security" not in answer.headers
 
 
-def test_an_unexpected_error_has_them_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: object) -> bytes:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(Metrics, "exposition", broken)
-    answer = client.get("/metrics")
-    assert answer.status_code == 500
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-
-
 def test_the_pages_load_what_their_policy_allows(client: TestClient) -> None:
     for path in POLICIES:
         page = client.get(path)

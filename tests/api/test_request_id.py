@@ -68,6 +68,7 @@ def test_a_bug_has_an_id_too(client: TestClient, caplog: pytest.LogCaptureFixtur
         answer = client.get("/broken", headers={HEADER: "mine"})
     assert answer.status_code == 500
     assert answer.json()["request_id"] == answer.headers[HEADER] == "mine"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "GET /broken 500" in caplog.text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_softmax_one_abstains_and_sums_to_one_with_it(client: TestClient, plain:
     assert answer["leakage"]["served"] == 0.0
 
 
+FEN = "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3"
 LOW = "3kr3/6Rp/1p1Pp3/3b4/8/P7/1P3P1P/4K3 b - - 0 26"  # every logit of movemask-3 is below 0
 
 
@@ -180,3 +182,21 @@ def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str,
         answer = client.post(path, json={"moves": [], **rule})
         assert answer.status_code == 422
         assert word in answer.json()["detail"]
+
+
+def metric(client: TestClient, name: str) -> float:
+    found = re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", client.get("/metrics").text, re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
+def test_a_position_is_run_once_and_answered_the_same_by_every_rule(serve: Serve, tmp_path: Path) -> None:
+    client, plain = serve(cache_mb=16), serve(database_url=f"sqlite:///{tmp_path}/plain.db")
+    rules: list[dict[str, Any]] = [{}, {}, {"temperature": 0.5}, {"normalizer": "entmax15"}, {"top_k": 2}]
+    for rule in rules:
+        found, expected = (asked(one, fen=FEN, **rule) for one in (client, plain))
+        assert {**found, "timing": None} == {**expected, "timing": None}
+    assert metric(client, "movemask_batches_total") == 1
+    assert metric(plain, "movemask_batches_total") == 5
+    assert (metric(client, "movemask_cache_hits_total"), metric(client, "movemask_cache_misses_total")) == (4, 1)
+    assert metric(client, "movemask_cache_bytes") > 1880 * 4
+    assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 5  # every answer is audited

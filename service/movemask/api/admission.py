@@ -12,7 +12,7 @@ from functools import partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.auth import Authenticate
+from movemask.api.auth import authenticate
 from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
 from movemask.api.problems import ProblemError
@@ -179,7 +179,7 @@ class AdmissionControl:
 
     def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics) -> None:
         self._app = app
-        self._authenticate = Authenticate(keys)
+        self._keys = keys
         self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight)
         self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20)
         self._metrics = metrics
@@ -190,7 +190,7 @@ class AdmissionControl:
             return
         context, path = context_of(scope), scope["path"]
         try:
-            self._authenticate(scope, context)
+            authenticate(scope, context, self._keys)
         except ProblemError as error:
             self._metrics.problem(error.problem)
             await problems.response(error.problem, error.headers)(scope, receive, send)

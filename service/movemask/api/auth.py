@@ -1,4 +1,4 @@
-"""Who a request is from and what it may do: the scopes of the routes, and `Authenticate`."""
+"""Who a request is from and what it may do: the scopes of the routes, and `authenticate`."""
 
 from __future__ import annotations
 
@@ -29,42 +29,39 @@ OPEN = ("/page", "/livez", "/readyz", "/docs", "/redoc", "/openapi.json", "/stat
 _REALM = 'Bearer realm="movemask"'
 
 
-class Authenticate:
-    """Tells clients apart, by key or by address, and checks the scopes of keys. Without `keys` all is open."""
+def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> None:
+    """Sets the client of a request, by key or by address, and what its key may do; without keys all is open.
 
-    def __init__(self, keys: Keys | None) -> None:
-        self._keys = keys
-
-    def __call__(self, scope: Scope, context: RequestContext) -> None:
-        """Sets the client, key and scopes of a request. Raises ProblemError: 401 without a valid key, 403 without a
-        scope that its path needs. Other paths than those above need any valid key."""
-        if self._keys is None:
-            context.client = _address_of(scope)
-            return
-        path: str = scope["path"]
-        token, fault = _token(scope)
-        key = None if token is None else self._keys.find(token)
-        context.scopes = frozenset() if key is None else key.scopes
-        if key is None:
-            context.client = _address_of(scope)
-        else:
-            context.key, context.client = key.name, f"key {key.name}"
-        if path == "/" or _under(path, OPEN):
-            return
-        if key is None:
-            if token is not None:
-                fault = "Authorization: this API key is not valid"
-            challenge = _REALM if token is None else f'{_REALM}, error="invalid_token"'
-            raise ProblemError(problems.problem(problems.UNAUTHORIZED, fault), {"WWW-Authenticate": challenge})
-        needed = next((scopes for prefix, scopes in SCOPES if _under(path, (prefix,))), None)
-        if needed is not None and not needed & key.scopes:
-            names = sorted(one.value for one in needed)
-            fault = (
-                f"{scope['method']} {problems.shown(path)} needs the scope {' or '.join(names)}, "
-                f"and the key {key.name} does not have it"
-            )
-            challenge = f'{_REALM}, error="insufficient_scope", scope="{" ".join(names)}"'
-            raise ProblemError(problems.problem(problems.FORBIDDEN, fault), {"WWW-Authenticate": challenge})
+    Raises ProblemError: 401 without a valid key, 403 without a scope that its path needs. Other paths than those above
+    need any valid key.
+    """
+    if known is None:
+        context.client = _address_of(scope)
+        return
+    path: str = scope["path"]
+    token, fault = _token(scope)
+    key = None if token is None else known.find(token)
+    context.scopes = frozenset() if key is None else key.scopes
+    if key is None:
+        context.client = _address_of(scope)
+    else:
+        context.key, context.client = key.name, f"key {key.name}"
+    if path == "/" or _under(path, OPEN):
+        return
+    if key is None:
+        if token is not None:
+            fault = "Authorization: this API key is not valid"
+        challenge = _REALM if token is None else f'{_REALM}, error="invalid_token"'
+        raise ProblemError(problems.problem(problems.UNAUTHORIZED, fault), {"WWW-Authenticate": challenge})
+    needed = next((scopes for prefix, scopes in SCOPES if _under(path, (prefix,))), None)
+    if needed is not None and not needed & key.scopes:
+        names = sorted(one.value for one in needed)
+        fault = (
+            f"{scope['method']} {problems.shown(path)} needs the scope {' or '.join(names)}, "
+            f"and the key {key.name} does not have it"
+        )
+        challenge = f'{_REALM}, error="insufficient_scope", scope="{" ".join(names)}"'
+        raise ProblemError(problems.problem(problems.FORBIDDEN, fault), {"WWW-Authenticate": challenge})
 
 
 def _address_of(scope: Scope) -> str:

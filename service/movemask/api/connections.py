@@ -208,10 +208,6 @@ class Connection(HttpToolsProtocol):
         if answered and not self._in_head and not self.transport.is_closing():
             self.transport.close()
 
-    def _end_after_answers(self) -> None:
-        self._deaf, self.until = True, None
-        self.cycle.keep_alive = False
-
     def _discard(self, size: int) -> None:
         self._discarded += size
         if self._discarded > _DISCARDED and not self.transport.is_closing():
@@ -227,10 +223,10 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: str, reason: str, *headers: str) -> None:
         """Answers without the app, and closes; what still comes is ignored."""
         waiting = self.cycle is not None and not self.cycle.response_complete
-        if waiting and not self._in_body:  # what was asked before is answered
-            self._end_after_answers()
-            return
         self._deaf, self.until = True, None
+        if waiting and not self._in_body:  # what was asked before is answered
+            self.cycle.keep_alive = False
+            return
         if waiting:
             self.cycle.disconnected = True
             self.cycle.message_event.set()

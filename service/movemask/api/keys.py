@@ -36,7 +36,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")  # RFC 6750's characters
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+sha256:([0-9a-f]{64})")
 
-_STATE = tuple[int, int, int]
+_NO_STATE = (0, 0, 0)
 
 
 class Scope(Enum):
@@ -64,7 +64,7 @@ class Key:
 
 
 class Keys:
-    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE. Raises SettingsError if either cannot be read.
+    """The keys of MOVEMASK_API_KEYS and MOVEMASK_API_KEYS_FILE. Raises KeysError if the file cannot be read.
 
     A file that changes is read again. While it is missing or has an error, the keys read last are valid, and the log
     says so: take a key away by deleting its line, not the file.
@@ -72,24 +72,23 @@ class Keys:
 
     def __init__(self, given: Sequence[Key], file: Path | None) -> None:
         self._given, self._file = tuple(given), file
-        self._state: _STATE | None = None
-        self._failure = ""
+        self._keys, self._state, self._failure = self._given, _NO_STATE, ""
         self._looked = time.monotonic()
-        self._keys = self._given
         if file is not None:
-            try:
-                self._state = _state(file)
-                self._keys = _together(self._given, read_keys(file))
-            except KeysError as error:
-                raise SettingsError(f"MOVEMASK_API_KEYS_FILE: {error}") from None
+            self._read(file)
 
     @classmethod
     def of(cls, settings: Settings) -> Keys | None:
         """The keys of the settings; None if they name none, and everyone may do everything."""
-        given = _given_keys(settings.api_keys.get_secret_value() if settings.api_keys else "")
-        if not given and settings.api_keys_file is None:
-            return None
-        return cls(given, settings.api_keys_file)
+        name = "MOVEMASK_API_KEYS"
+        try:
+            given = _given_keys(settings.api_keys.get_secret_value() if settings.api_keys else "")
+            if not given and settings.api_keys_file is None:
+                return None
+            name = "MOVEMASK_API_KEYS_FILE"
+            return cls(given, settings.api_keys_file)
+        except KeysError as error:
+            raise SettingsError(f"{name}: {error}") from None
 
     def find(self, token: str) -> Key | None:
         """The key with this text. Takes the same time whichever it is, and if it is none."""
@@ -108,17 +107,21 @@ class Keys:
             return
         self._looked = now
         try:
-            state = _state(self._file)
-            if state == self._state and not self._failure:
-                return
-            self._keys = _together(self._given, read_keys(self._file))
+            if self._read(self._file):
+                log.info("%d API keys are valid", len(self._keys))
         except KeysError as error:
             if str(error) != self._failure:
                 log.error("%s; the API keys read last stay valid", error)
             self._failure = str(error)
-        else:
-            self._state, self._failure = state, ""
-            log.info("%d API keys are valid", len(self._keys))
+
+    def _read(self, file: Path) -> bool:
+        """Whether the file has changed since it was read without an error, and so was read."""
+        state = _state(file)
+        if state == self._state and not self._failure:
+            return False
+        self._keys = _together(self._given, read_keys(file))
+        self._state, self._failure = state, ""
+        return True
 
 
 def new_key(name: str, scopes: Iterable[Scope]) -> tuple[Key, str]:
@@ -175,20 +178,15 @@ def _key_of(line: str, place: str) -> Key:
 
 
 def _given_keys(text: str) -> tuple[Key, ...]:
-    """The keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas."""
-    keys: list[Key] = []
+    """The keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas; raises KeysError."""
+    keys: tuple[Key, ...] = ()
     for number, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
-        place = f"MOVEMASK_API_KEYS: key {number}"
-        token, colon, scopes = entry.partition(":")
+        token, colon, names = entry.partition(":")
         if not _TOKEN.fullmatch(token):
-            raise SettingsError(f"{place}: must be 20 to 512 letters, digits and . _ ~ + / = -")
-        digest = hashlib.sha256(token.encode()).digest()
-        try:
-            chosen = _scopes(scopes.split("+"), place) if colon else frozenset(Scope)
-            keys = list(_together(keys, [Key(f"env-{number}", digest, chosen)]))
-        except KeysError as error:
-            raise SettingsError(str(error)) from None
-    return tuple(keys)
+            raise KeysError(f"key {number}: must be 20 to 512 letters, digits and . _ ~ + / = -")
+        scopes = _scopes(names.split("+"), f"key {number}") if colon else frozenset(Scope)
+        keys = _together(keys, [Key(f"env-{number}", hashlib.sha256(token.encode()).digest(), scopes)])
+    return keys
 
 
 def _scopes(names: Iterable[str], place: str) -> frozenset[Scope]:
@@ -214,7 +212,7 @@ def _together(first: Sequence[Key], more: Sequence[Key]) -> tuple[Key, ...]:
     return (*first, *more)
 
 
-def _state(file: Path) -> _STATE:
+def _state(file: Path) -> tuple[int, int, int]:
     try:
         found = file.stat()
     except OSError as error:

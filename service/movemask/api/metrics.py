@@ -40,19 +40,15 @@ class Metrics(RuntimeEvents):
         histogram = partial(Histogram, registry=registry)
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
         self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
-        self.request_seconds = histogram(
-            "movemask_request_seconds", "Time to answer a request.", ["route"], buckets=_SECONDS
-        )
+        self.request_seconds = histogram("movemask_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS)
         self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
         self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
-        self.batch_size = histogram(
-            "movemask_batch_size", "Positions in one run of a network.", ["model"], buckets=_SIZES
-        )
+        self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
         self.queue_seconds = histogram(
-            "movemask_queue_seconds", "Time that positions waited for the network.", ["model"], buckets=_SECONDS
+            "movemask_queue_seconds", "Time that positions waited.", ["model"], buckets=_SECONDS
         )
         self.inference_seconds = histogram(
-            "movemask_inference_seconds", "Time of one run of a network.", ["model"], buckets=_SECONDS
+            "movemask_inference_seconds", "Time of one run.", ["model"], buckets=_SECONDS
         )
         self.leakage = histogram(
             "movemask_leakage",
@@ -73,26 +69,15 @@ class Metrics(RuntimeEvents):
         self.cache_hits = counter("movemask_cache_hits", "Positions answered from the cache.", ["model"])
         self.cache_misses = counter("movemask_cache_misses", "Positions that the cache did not hold.", ["model"])
         self.cache_bytes = gauge("movemask_cache_bytes", "Size of the cache.")
-        self.served_leakage = counter(
-            "movemask_served_leakage", "Answers withheld because a check of them failed. Must stay 0."
-        )
+        self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
         self.rejected = counter(
-            "movemask_rejected",
-            "Requests rejected: overload, rate limit, or shutdown.",
-            ["reason"],
+            "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
         )
         self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
-        self.log_dropped = counter(
-            "movemask_log_dropped", "Log lines dropped because standard error was read too slowly."
-        )
-        self.audit_dropped = counter(
-            "movemask_audit_dropped",
-            "Audit records that were lost: the buffer was full while the store was down, or they could not be written.",
-        )
+        self.log_dropped = counter("movemask_log_dropped", "Log lines dropped: stderr is read too slowly.")
+        self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
         self.connections = gauge("movemask_connections", "Open connections.")
-        self.waiting = gauge(
-            "movemask_waiting_positions", "Positions still waiting after the last run of a network.", ["model"]
-        )
+        self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
         self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
         self.model_served = Gauge(
             "movemask_model_served",

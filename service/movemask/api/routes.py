@@ -31,7 +31,7 @@ E = TypeVar("E", bound=Callable[..., Any])
 #: The endpoint of a POST route: body, HTTP request and services → response.
 Endpoint = Callable[[Any, Request, Services], Awaitable[Response]]
 
-#: Documents how keys are sent; `Authenticate` checks them.
+#: Documents how keys are sent; `authenticate` checks them.
 BEARER = Security(HTTPBearer(auto_error=False, description="An API key, if the service has any."))
 
 #: Largest body, in bytes, that is parsed on the event loop; takes at most a millisecond or two.

@@ -41,24 +41,16 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
 
 def _verdict(request: AuditIn) -> VerdictOut:
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
+    least, named = request.threshold, request.limit
     if request.policy is not None:
-        verdict = audited_policy(
-            position, request.policy, castling=request.castling_form, least=request.threshold, named=request.limit
-        )
+        found = audited_policy(position, request.policy, castling=request.castling_form, least=least, named=named)
     elif request.probabilities is not None:
-        verdict = audited_probabilities(
-            position,
-            _vocabulary(request.vocabulary),
-            request.probabilities,
-            least=request.threshold,
-            named=request.limit,
-        )
+        words = _vocabulary(request.vocabulary)
+        found = audited_probabilities(position, words, request.probabilities, least=least, named=named)
     else:
         logits = [-math.inf if number is None else number for number in request.logits or []]
-        verdict = audited_logits(
-            position, _vocabulary(request.vocabulary), logits, least=request.threshold, named=request.limit
-        )
-    return _verdict_out(verdict, position)
+        found = audited_logits(position, _vocabulary(request.vocabulary), logits, least=least, named=named)
+    return _verdict_out(found, position)
 
 
 def _vocabulary(name: str | None) -> Vocabulary:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
@@ -44,22 +45,28 @@ _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "ille
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
-ModelName = Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")]
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
 router = Router(tags=["leakage"])
+_get = partial(router.get, responses=problems.documented(404, 422, 503))
 
 
-@router.get(
-    "/v1/leakage",
-    summary="Leakage by model and kind",
-    response_model=LeakageFiguresOut,
-    responses=problems.documented(404, 422, 503),
-)
+async def _named(
+    services: AppServices,
+    model: Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")] = None,
+) -> str | None:
+    """The name of a model of the folder, None for all; raises UnknownModel."""
+    return None if model is None else services.registry.entry(model).name
+
+
+ModelName = Annotated[str | None, Depends(_named)]
+
+
+@_get("/v1/leakage", summary="Leakage by model and kind", response_model=LeakageFiguresOut)
 async def figures(
     services: AppServices,
+    model: ModelName,
     span: SpanParameters,
-    model: ModelName = None,
     by: Annotated[By | None, Query(description="Adds the figures of each group.")] = None,
 ) -> Response:
     """Leakage of the positions answered so far, by model and kind.
@@ -72,61 +79,45 @@ async def figures(
     written yet.
     """
     dimension = None if by == "model" else by
-    name = _model_name(services, model)
 
     def read() -> dict[str, Any]:
-        models = services.figures.models(name, span, dimension)
-        return {"models": {model.name: model_figures_out(model, dimension) for model in models}}
+        models = services.figures.models(model, span, dimension)
+        return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
 
     return await _answer(services, LeakageFiguresOut, read)
 
 
-@router.get(
-    "/v1/leakage/history",
-    summary="Leakage over time",
-    response_model=HistoryOut,
-    responses=problems.documented(404, 422, 503),
-)
+@_get("/v1/leakage/history", summary="Leakage over time", response_model=HistoryOut)
 async def history(
     services: AppServices,
+    model: ModelName,
     span: SpanParameters,
-    model: ModelName = None,
-    bucket: Annotated[
-        Literal["10m", "1h", "1d"],
-        Query(description="Length of a bucket: ten minutes, an hour or a day."),
-    ] = "1h",
+    bucket: Annotated[Literal["10m", "1h", "1d"], Query(description="Length of a bucket.")] = "1h",
 ) -> Response:
     """The figures over time. Ten-minute buckets are kept for six hours, hours for three days, days for good, so
     older figures come in longer buckets than requested; each gives its length in `seconds`."""
-    name = _model_name(services, model)
 
     def read() -> dict[str, Any]:
-        histories = services.figures.history(name, span, _BUCKETS[bucket])
-        return {"models": {model.name: _history_out(model, buckets) for model, buckets in histories}}
+        histories = services.figures.history(model, span, _BUCKETS[bucket])
+        return {"models": {one.name: _history_out(one, buckets) for one, buckets in histories}}
 
     return await _answer(services, HistoryOut, read)
 
 
-@router.get(
-    "/v1/leakage/worst",
-    summary="The positions that leak most",
-    response_model=WorstOut,
-    responses=problems.documented(404, 422, 503),
-)
+@_get("/v1/leakage/worst", summary="The positions that leak most", response_model=WorstOut)
 async def worst(
     services: AppServices,
+    model: ModelName,
     span: SpanParameters,
     kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.")] = "raw",
     limit: Annotated[int, Query(ge=1, le=1000, description="Most positions.")] = 10,
-    model: ModelName = None,
 ) -> Response:
     """The positions with the most leakage of a kind, worst first, each with the illegal moves that plain softmax
     prefers. `since` and `until` choose among those that are kept."""
     if kind not in RANKED:
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
-    name = _model_name(services, model)
-    return await _answer(services, WorstOut, lambda: {"positions": services.figures.worst(kind, limit, name, span)})
+    return await _answer(services, WorstOut, lambda: {"positions": services.figures.worst(kind, limit, model, span)})
 
 
 @router.get(
@@ -141,23 +132,17 @@ async def worst(
 async def positions(
     request: Request,
     services: AppServices,
+    model: ModelName,
     span: SpanParameters,
-    model: ModelName = None,
-    limit: Annotated[
-        int | None, Query(ge=1, description="Most positions; as JSON at most 1,000, 100 if left out.")
-    ] = None,
+    limit: Annotated[int | None, Query(ge=1, description="Most positions; in JSON 100, and 1,000 at most.")] = None,
     cursor: Annotated[str | None, Query(max_length=20, description="`next` of the page before.")] = None,
-    format: Annotated[
-        Literal["json", "ndjson", "csv"] | None,
-        Query(description="Form of the answer; wins over Accept."),
-    ] = None,
+    format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Wins over Accept.")] = None,
     accept: Annotated[str, Header(description="The type of the answer.")] = "application/json",
 ) -> Response:
     """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
     shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
     `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
     before = _cursor(cursor)
-    name = _model_name(services, model)
     chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
     if chosen == "json":
         if limit is not None and limit > 1000:
@@ -165,13 +150,13 @@ async def positions(
         wanted = limit or 100
 
         def read() -> dict[str, Any]:
-            page = services.figures.positions(wanted + 1, before=before, model=name, span=span)
+            page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1].id) if len(page) > wanted else None
             return {"positions": page[:wanted], "next": more}
 
         return await _answer(services, PositionsOut, read)
     fresh = services.recorder.freshness()
-    rows = islice(services.figures.all_positions(before=before, model=name, span=span), limit)
+    rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
     lines, media_type = (_csv_lines(rows), _CSV) if chosen == "csv" else (_ndjson_lines(rows), _NDJSON)
     headers = {
         "Movemask-As-Of": repr(fresh.as_of),
@@ -200,11 +185,6 @@ async def _answer(services: Services, schema: type[BaseModel], read: Callable[[]
         return Response(out.model_dump_json(exclude_unset=True), media_type="application/json")
 
     return await services.readers.run(made)
-
-
-def _model_name(services: Services, model: str | None) -> str | None:
-    """The name of a model of the folder, None for all; raises UnknownModel."""
-    return None if model is None else services.registry.entry(model).name
 
 
 def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
 
@@ -33,57 +33,47 @@ _MODULES = "{modules}"  # in index.html: a preload of every module
 router = Router(tags=["page"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PageFile:
     """A file as it is sent."""
 
     content: bytes
-    zipped: bytes
     media_type: str
-    etag: str
 
+    @cached_property
+    def zipped(self) -> bytes:
+        return gzip.compress(self.content, 9, mtime=0)
 
-@dataclass(frozen=True, slots=True)
-class PageFiles:
-    """All files by name, and the digest of them all."""
-
-    version: str
-    files: dict[str, PageFile]
+    @cached_property
+    def etag(self) -> str:
+        return f'"{_digest(self.content)}"'
 
 
 @cache
-def page_files() -> PageFiles:
-    """The files of the page, compressed."""
+def page_files() -> tuple[str, dict[str, PageFile]]:
+    """The digest of all files of the page, and each by its name."""
     contents = {file.name: file.read_bytes() for file in sorted(FOLDER.iterdir()) if file.suffix in TYPES}
     version = _digest(b"".join(name.encode() + content for name, content in contents.items()))
     preloads = [f'<link rel="modulepreload" href="page/{version}/{name}">' for name in contents if name.endswith(".js")]
     index = contents[_INDEX].decode().replace(_MODULES, "\n".join(preloads)).replace(_VERSION, version)
     contents[_INDEX] = index.encode()
-    return PageFiles(
-        version,
-        {
-            name: PageFile(
-                content, gzip.compress(content, 9, mtime=0), TYPES[Path(name).suffix], f'"{_digest(content)}"'
-            )
-            for name, content in contents.items()
-        },
-    )
+    return version, {name: PageFile(content, TYPES[Path(name).suffix]) for name, content in contents.items()}
 
 
 @router.get("/", summary="The page", response_class=HTMLResponse)
 async def index(request: Request) -> Response:
     """A board, the moves by rating, the leakage lens and the dashboard (MOVEMASK_PAGE)."""
-    return _sent(request, page_files().files[_INDEX], "no-cache")
+    return _sent(request, page_files()[1][_INDEX], "no-cache")
 
 
 @router.get(PREFIX + "/{version}/{name}", include_in_schema=False)
 async def file(version: str, name: str, request: Request) -> Response:
     """A file of the page."""
-    known = page_files()
-    if name not in known.files or name == _INDEX:
+    current_version, files = page_files()
+    if name not in files or name == _INDEX:
         raise HTTPException(404)
-    current = version == known.version
-    return _sent(request, known.files[name], "public, max-age=31536000, immutable" if current else "no-cache")
+    current = version == current_version
+    return _sent(request, files[name], "public, max-age=31536000, immutable" if current else "no-cache")
 
 
 def _sent(request: Request, found: PageFile, caching: str) -> Response:

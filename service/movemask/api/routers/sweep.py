@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import ParamSpec, TypeVar
 
 import orjson
 from fastapi import Request, Response
@@ -19,12 +17,6 @@ from movemask.api.services import AppServices, while_connected
 from movemask.api.writing import point_of, sweep_out
 from movemask.board.position import Position
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-#: Most moves and points that are read and written on the event loop; takes a millisecond at most.
-_SMALL = 64
 
 router = Router(tags=["policy"])
 
@@ -61,16 +53,11 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
                 parts.append(Part(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
             else:
                 parts.append(Part(pipeline, [query.elo]))
-        small = len(query.moves) <= _SMALL and sum(len(part.elos) for part in parts) <= _SMALL
-        off_loop = _at_once if small else run_in_threadpool
-        position = await off_loop(Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most)
+        position = await run_in_threadpool(
+            Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
+        )
         statistics = "statistics" in request.include
         work = sweep(parts, position, query.rule, lambda answer: point_of(answer, statistics))
         points = await while_connected(http, work)
-    out = await off_loop(sweep_out, points, position, san="san" in request.include)
+    out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
-
-
-async def _at_once(work: Callable[P, R], *arguments: P.args, **named: P.kwargs) -> R:
-    """Stands in for `run_in_threadpool` where a thread would cost more than the work."""
-    return work(*arguments, **named)
