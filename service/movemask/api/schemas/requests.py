@@ -47,14 +47,13 @@ def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeVal
 
 
 Fen = Annotated[str, Field(max_length=MAX_LENGTH)]
-Rating = Annotated[float, Field(ge=0, le=MAX_RATING, allow_inf_nan=False)]
+Rating = Annotated[float, Field(ge=0, le=MAX_RATING)]
 Temperature = Annotated[
     float,
-    Field(gt=0, allow_inf_nan=False),
+    Field(gt=0),
     WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
 ]
-Share = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
 Includes = Annotated[list[Include], Field(fail_fast=True), counted("include", "items", lambda _: 16)]
 Moves = Annotated[
     list[Annotated[str, Field(max_length=8)]],
@@ -67,7 +66,7 @@ NormalizerName = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "ent
 class In(BaseModel):
     """Base class of what is sent: unknown fields are refused, and nothing is converted."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class EloIn(In):
@@ -99,27 +98,19 @@ _ELO = Field(
 #: The default of lists: an empty list would be copied for every position.
 _EMPTY: Any = ()
 
-_INCLUDE: Any = Field(
-    _EMPTY, description="What to add to the answer: `san`, `logit` of each move, `statistics` of the distribution."
-)
+_INCLUDE: Any = Field(_EMPTY, description="What to add: `san` and `logit` of moves, `statistics`, `illegal` moves.")
 _CHESS960 = "Read the FEN, and write castling (king takes rook), as Chess960."
 
 
 class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
-    temperature: Temperature | None = Field(
-        None, description="Logits are divided by it. 1 if left out; `calibrated` takes the contract's."
-    )
+    temperature: Temperature | None = Field(None, description="Logits are divided by it, else by 1; or `calibrated`.")
     normalizer: NormalizerName | None = Field(None, description="From logits to probabilities; softmax if left out.")
-    alpha: Annotated[float, Field(ge=1, le=2, allow_inf_nan=False)] | None = Field(
-        None, description="With `entmax`, and only there: 1 is softmax, 2 sparsemax. No unit."
-    )
+    alpha: float | None = Field(None, ge=1, le=2, description="Of `entmax`: 1 is softmax, 2 sparsemax. No unit.")
     top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves: a number of moves.")
-    top_p: Share | None = Field(None, description="Keep the fewest best moves that sum to at least this, 0 to 1.")
-    min_p: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
-        None, description="Keep moves with at least this share of the best's probability, 0 to 1; 0 keeps all."
-    )
+    top_p: float | None = Field(None, gt=0, le=1, description="Keep the fewest best that sum to at least this, 0 to 1.")
+    min_p: float | None = Field(None, ge=0, le=1, description="Keep moves with this share of the best's, 0 to 1.")
 
 
 class PlacedIn(In):
@@ -158,10 +149,8 @@ class PolicyIn(PositionIn):
 class MoveIn(PolicyIn):
     """A request for one move."""
 
-    method: Literal["greedy", "sample"] = Field("greedy", description="The most probable move, or one drawn at random.")
-    seed: int | None = Field(
-        None, ge=0, lt=2**63, description="With `sample`, and only there; the same seed draws the same move. No unit."
-    )
+    method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by its probability.")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="With `sample`: the same seed, the same move. No unit.")
 
     @model_validator(mode="after")
     def _seed_is_for_sample(self) -> Self:
