@@ -79,12 +79,8 @@ class Metrics(RuntimeEvents):
         self.connections = gauge("movemask_connections", "Open connections.")
         self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
         self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
-        self.model_served = Gauge(
-            "movemask_model_served",
-            "1 for a model that is served, 0 for one that failed its check.",
-            ["model"],
-            registry=registry,
-            multiprocess_mode="livemin",
+        self.model_served = gauge(
+            "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
         )
 
     def models(self, registry: Registry) -> None:

@@ -64,7 +64,8 @@ def serve(settings: Settings) -> None:
                 "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
             )
         if settings.workers == 1:
-            _run_process(settings, listeners, stopping)
+            with suppress(SystemExit):
+                asyncio.run(_run(settings, listeners, stopping))
         elif not stopping.is_set():
             _run_workers(settings, listeners)
     finally:
@@ -74,14 +75,6 @@ def serve(settings: Settings) -> None:
 def _close(listeners: Sequence[socket.socket]) -> None:
     for listener in listeners:
         listener.close()
-
-
-def _run_process(
-    settings: Settings, listeners: Sequence[socket.socket], stopping: Event, report: Report | None = None
-) -> None:
-    """Runs one process of the service."""
-    with suppress(SystemExit):
-        asyncio.run(_run(settings, listeners, stopping, report))
 
 
 def _allow_descriptors() -> None:
@@ -243,7 +236,8 @@ def _work(settings: Settings, listeners: Sequence[socket.socket], report: Report
     end_with_parent(settings.drain_seconds + _CLOSING_SECONDS)
     stopping = _exit_on_signals()
     try:
-        _run_process(settings, listeners, stopping, report)
+        with suppress(SystemExit):
+            asyncio.run(_run(settings, listeners, stopping, report))
     except MovemaskError as error:
         report.failed(str(error))
         sys.exit(1)
