@@ -18,6 +18,7 @@ from movemask.serving import Serving
 from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
+from tests.processes import until
 from tests.weight_files import Made
 
 Pipelines = Serving
@@ -215,6 +216,22 @@ def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path
     assert len(digests) == 2
 
 
+def test_an_unloaded_default_model_that_cannot_be_read_is_told_until_it_can(
+    folder: Path, opened: list[Pipelines]
+) -> None:
+    write_net(folder)
+    one = serving(folder, opened, "first", memory=1, poll_seconds=0.02)
+    asyncio.run(ask(one, "net"))  # there is room for one
+    assert one.loaded() == {"net"}
+    (folder / "first.onnx").rename(folder / "first.gone")
+    with pytest.raises(ModelUnavailable):
+        asyncio.run(ask(one))
+    assert "could not be loaded again" in one.faults()[0]
+    (folder / "first.gone").rename(folder / "first.onnx")
+    until(lambda: not one.faults(), "it is loaded again")
+    asyncio.run(ask(one))
+
+
 def test_a_folder_without_models_is_refused_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for wrong in (tmp_path / "empty", tmp_path / "nowhere"):
@@ -229,8 +246,8 @@ def test_the_running_service_answers_with_a_model_that_is_imported_meanwhile(
     ask_small = {"fen": "4k3/8/8/8/8/8/8/4K2R w K - 0 1", "model": "small"}
     assert client.post("/v1/policy", json=ask_small).status_code == 404
     import_lc0(Made().write(tmp_path, "small.pb.gz"), folder)
-    until = time.monotonic() + 20
-    while (found := client.post("/v1/policy", json=ask_small)).status_code == 404 and time.monotonic() < until:
+    ends = time.monotonic() + 20
+    while (found := client.post("/v1/policy", json=ask_small)).status_code == 404 and time.monotonic() < ends:
         time.sleep(0.02)
     assert found.status_code == 200
     assert found.json()["model"]["name"] == "small"
