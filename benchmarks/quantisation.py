@@ -23,7 +23,7 @@ from movemask.network.onnx import OnnxSession
 from movemask.network.registry import open_model
 from movemask.numeric.ragged import Float
 from movemask.quantisation import positions, run
-from movemask.quantisation.comparison import BATCH, Comparison, speed
+from movemask.quantisation.comparison import BATCH, Comparison, batches_of, speed
 from movemask.quantisation.network import LayeredNetwork, Moments, calibration_stats
 from movemask.quantisation.run import FULL, REDUCED, weights_for
 from movemask.quantisation.writing import Rounded, Writer, rounded
@@ -36,7 +36,7 @@ PAGE = Path(__file__).parent / "results" / "quantisation.md"
 def steps(model: Model, file: Path, known: positions.Sets) -> Iterator[list[str]]:
     """A row for each way: bits, the way, KL, flips, clear flips, largest change, speed."""
     judge = Comparison(model, known.search)
-    batches = run.batches_of(model, known.calibration)
+    batches = [model.feeds(batch) for batch in batches_of(model, known.calibration)]
     feeds = {name: array[:BATCH] for name, array in batches[0].items()}
     original = OnnxSession(file, 1)
     with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 """Checkpoint → ONNX and contract: `python -m training.export RUN.toml models/NAME --hardware "…"`.
 
-Writes the network as floats, compared with torch. `movemask models quantize` makes integers of it, and
-`python -m training.sweeps` says whether they show.
+Writes the network as floats, compared with torch. `movemask models quantize` makes integers of it, and says whether
+they show.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from training import checkpoints, dataset
 from training.batches import Batch, gathered
 from training.config import Data, Run, load_run
 from training.data import PROGRESS
+from training.levelling import level
 from training.maia3 import LICENCE, SOURCE
 from training.measure import microseconds
 from training.network import Network
@@ -31,6 +32,7 @@ from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
 COMPARED = 256  # validation positions
+LEVELLED = 1024  # validation positions
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
 
 
@@ -42,6 +44,7 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
     network = Network(run.network).eval()
     network.load_state_dict(state["network"])
     fitted = _cooled(network, run)
+    level(network, *held_out(run).part(slice(LEVELLED)).inputs())
     split = dataset.load(replace(run.data, opening_share=1.0), "validation", run.seed)
     rows = np.random.default_rng(run.seed).permutation(len(split))[:COMPARED].astype(np.int64)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -89,17 +89,30 @@ class Block(nn.Module):
 
 
 class RatedSqueezeExcitation(nn.Module):
-    """Scales and shifts each channel by what the whole board and the two ratings say."""
+    """Scales and shifts each channel by what the whole board and the two ratings say.
+
+    Channels may come and go levelled (`training.levelling`): `x * spread + centre` is what they stand for, and what is
+    given back is multiplied by `after`.
+    """
+
+    spread: Tensor
+    centre: Tensor
+    after: Tensor
 
     def __init__(self, filters: int) -> None:
         super().__init__()
         self.squeeze = nn.Linear(filters + RATINGS, 32)
         self.excite = nn.Linear(32, 2 * filters)
+        self.register_buffer("spread", torch.ones(filters), persistent=False)
+        self.register_buffer("centre", torch.zeros(filters), persistent=False)
+        self.register_buffer("after", torch.ones(filters), persistent=False)
 
     def forward(self, x: Tensor, ratings: Tensor) -> Tensor:  # [B, F, 8, 8], [B, R] → [B, F, 8, 8]
-        hidden = torch.relu(self.squeeze(torch.cat([x.mean((2, 3)), ratings], 1)))
-        scale, shift = self.excite(hidden)[:, :, None, None].chunk(2, 1)
-        return x * torch.sigmoid(scale) + shift
+        means = x.mean((2, 3)) * self.spread + self.centre
+        scale, shift = self.excite(torch.relu(self.squeeze(torch.cat([means, ratings], 1)))).chunk(2, 1)
+        gain = torch.sigmoid(scale) * self.after
+        shift = shift * self.after + gain * self.centre
+        return x * (gain * self.spread)[:, :, None, None] + shift[:, :, None, None]
 
 
 class Convolution(nn.Module):

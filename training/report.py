@@ -19,7 +19,7 @@ import tomlkit
 from movemask.board.position import Elo, Position
 from movemask.network.model import Model
 from movemask.pipeline import evaluate_positions
-from training import sweeps
+from movemask.quantisation.sweeps import RATINGS, commonest, curves
 from training.config import load_run
 from training.measure import Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples
@@ -93,13 +93,15 @@ def _spot(model: Model, where: str, move: str) -> str:
 
 def _smoothness(models: Sequence[Model | Nearest], positions: Sequence[Position]) -> str:
     rows = {
-        model.name: {"largest step": f"{sweeps.largest_step(sweeps.curves(model, positions)):.3f}"}
+        model.name: {
+            "largest step": f"{max(np.abs(np.diff(one, axis=0)).max() for one in curves(model, positions)):.3f}"
+        }
         for model in models
         if isinstance(model, Model) and model.contract.takes_elo
     }
     return (
         "## Smooth in the rating\n\nThe most that a move's probability changes from one rating to the next, of "
-        f"{len(sweeps.RATINGS)} ratings 100 apart, in the {len(positions)} commonest positions.\n\n" + _table(rows)
+        f"{len(RATINGS)} ratings 100 apart, in the {len(positions)} commonest positions.\n\n" + _table(rows)
     )
 
 
@@ -183,7 +185,7 @@ def main() -> None:
         f"{run.data.opening_plies // 2} of games by many players, up to {PER_GAME} a game, of the {arguments.split} "
         f"split, which training has not seen. Made by `{command}`.\n",
         report(models, columns),
-        _smoothness(models, sweeps.commonest(run.data, SWEPT)),
+        _smoothness(models, commonest(SWEPT)),
         cost(single, found[:32]),
     ]
     text = "\n".join(parts)

@@ -19,7 +19,7 @@ from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import load_entry, open_model
 from movemask.quantisation import positions, run
-from movemask.quantisation.comparison import Comparison, Limits, selected
+from movemask.quantisation.comparison import Comparison, Limits, batches_of, selected
 from movemask.quantisation.network import LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import Sets, sets
 from movemask.quantisation.run import weights_for
@@ -110,6 +110,9 @@ def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was
     assert float(shown["largest change of a probability"]) == pytest.approx(card["judged"]["largest"], abs=6e-4)
     assert "human-move accuracy" in shown
     assert "raw leakage, mean" in shown
+    assert (card["swept"]["positions"], card["swept"]["ratings"]) == (200, 18)
+    seen = card["swept"]["largest"] > 0.03 or card["swept"]["mean"] > 0.003
+    assert ("keep small as the default" in result.output) == seen
     assert f"{card['speed']['ratio']} x the speed" in re.sub(r"(\d\.\d)0 x", r"\1 x", result.output)
     assert run_command("check", "small-int8", "--models-dir", folder).exit_code == 0
     asked = ["predict", "--models-dir", str(folder), "--json", "--model"]
@@ -183,7 +186,7 @@ def test_a_shipped_network_is_quantised_into_the_users_own_folder(own_models: Pa
 
 
 def prepared(small: Model, original: Path, known: Sets) -> tuple[LayeredNetwork, list[dict[str, Array]]]:
-    batches = run.batches_of(small, known.calibration)
+    batches = [small.feeds(batch) for batch in batches_of(small, known.calibration)]
     return LayeredNetwork(original / "small.onnx", small.contract.outputs.logits, batches[0]), batches
 
 
@@ -242,12 +245,11 @@ def test_layers_are_given_back_to_float_until_the_limits_hold(small: Model, orig
     writer, judge, told = Writer(network, found, roundings, batches[0]), Comparison(small, known.search), list[str]()
 
     def choice(kl: float) -> tuple[int, int]:
-        result = selected(
+        integers, floats = selected(
             network.layers, network.multiplications, writer, judge, judge, Limits(kl, 1, 1, 1), told.append
         )
-        names = [layer.name for layer in (*result.integers, *result.floats)]
-        assert sorted(names) == sorted(layer.name for layer in network.layers)
-        return len(result.integers), len(result.floats)
+        assert sorted(layer.name for layer in (*integers, *floats)) == sorted(layer.name for layer in network.layers)
+        return len(integers), len(floats)
 
     everything = len(network.layers)
     assert choice(1e3) == (everything, 0)

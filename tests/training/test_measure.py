@@ -9,7 +9,7 @@ import pytest
 from movemask.board.position import Position
 from tests.networks import fake_model, fixed_model
 from tests.training.test_data import csv_file, data_of, random_game, row
-from training import report, sweeps
+from training import report
 from training.config import Data
 from training.data import make_shards
 from training.measure import Measured, Nearest, measure
@@ -98,24 +98,6 @@ def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_ra
     assert brier[0] == 0
     rates = np.array([2, 1, 1]) / 4
     assert brier[1] == pytest.approx(np.mean([((rates - row) ** 2).sum() for row in np.eye(3)[[0, 0, 1, 2]]]))
-
-
-def test_curves_are_policies_by_rating_and_their_steps_and_differences_are_probabilities() -> None:
-    rated = {"planes": "planes", "elo_self": "elo_self", "elo_opponent": "elo_opponent"}
-    found = [Position.read(moves=moves.split()) for moves in ("", "e2e4", "e2e4 e7e5 g1f3")]
-    model, blind = fake_model(inputs=rated), fake_model()
-    curves, flat = sweeps.curves(model, found), sweeps.curves(blind, found)
-    for position, one in zip(found, curves, strict=True):
-        assert one.shape == (len(sweeps.RATINGS), position.board.legal_moves.count())
-        np.testing.assert_allclose(one.sum(axis=1), 1)
-    assert sweeps.largest_step(flat) == 0
-    assert sweeps.largest_step(curves) > 0.01
-    assert sweeps.apart(curves, curves) == (0, 0)
-    changed = [one.copy() for one in curves]
-    changed[1][3, 4] += 0.25
-    largest, mean = sweeps.apart(curves, changed)
-    assert largest == pytest.approx(0.25)
-    assert mean == pytest.approx(0.25 / sum(one.size for one in curves))
 
 
 @pytest.mark.parametrize("name", report.SPOTS)

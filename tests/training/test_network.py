@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import chess
 import numpy as np
@@ -21,6 +22,7 @@ from training.config import Run
 from training.data import make_shards
 from training.dataset import Order
 from training.legal import legal_mask
+from training.levelling import level
 from training.losses import policy_loss, rules_loss, taught_loss, value_loss
 from training.network import Network
 from training.replay import replay
@@ -87,6 +89,27 @@ def test_a_cooled_network_gives_its_logits_divided_and_the_same_value() -> None:
         cooled, same = network(planes, ratings, ratings)
     torch.testing.assert_close(cooled, logits / 1.25)
     assert torch.equal(same, value)
+
+
+def test_a_levelled_network_gives_the_same_answers_and_its_channels_go_from_minus_1_to_1() -> None:
+    torch.manual_seed(8)
+    network = Network(config.Network(width=16, depth=2)).eval()
+    for norm in (module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)):
+        torch.nn.init.uniform_(norm.weight, 0.1, 3.0)
+        torch.nn.init.normal_(norm.bias)
+    found = replay(shard_of([random_game(9, 60)]))
+    halfmove, ratings = torch.from_numpy(found.halfmove), torch.linspace(800, 2500, 60)
+    inputs = planes_of(torch.from_numpy(found.bitboards.view(np.int64)), halfmove, torch.from_numpy(found.black))
+    given: list[Any] = []
+    with torch.no_grad():
+        before = network(inputs, ratings, ratings)
+        level(network, inputs, ratings, ratings)
+        network.body.blocks[1].second_norm.register_forward_hook(lambda _, __, output: given.append(output))
+        after = network(inputs, ratings, ratings)
+    for one, other in zip(before, after, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(given[0].amax((0, 2, 3)), torch.ones(16), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(given[0].amin((0, 2, 3)), -torch.ones(16), rtol=1e-3, atol=1e-3)
 
 
 def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,8 @@ def quantize_model(
     FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz; without any, the probes that
     ship are taken. Layers stay in float as far as the limits ask for it. Refused past the limits: a mean KL divergence
     of 0.005, flips of the first move in 5 % of the positions and 0.5 % of those where it led by a tenth, a human-move
-    accuracy lower by 0.3 points, or no gain in speed.
+    accuracy lower by 0.3 points, or no gain in speed. Said, but not refused: where people can see the rounding, in
+    the policies along the ratings.
     """
     require("import", "movemask models quantize")
     from movemask.quantisation import positions, run
@@ -172,7 +173,12 @@ def quantize_model(
         raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
     table = run.contract_of(contracts[name], model.digest, result, known, weights, limits)
     entry = installation.install(folder, target, result.onnx, table, replace, "--as")
-    _show_installed(installation.Installed(entry, tuple(f"kept past the limits: {one}" for one in excess)), models_dir)
+    notes = [f"kept past the limits: {one}" for one in excess]
+    if result.swept.seen:
+        notes.append(
+            f"people can see the rounding: keep {name} as the default, and take {target} where speed is worth it"
+        )
+    _show_installed(installation.Installed(entry, tuple(notes)), models_dir)
 
 
 @models.command("check")

@@ -57,11 +57,19 @@ def _row(finding: Finding) -> str:
 
 def quantisation_table(result: Quantised, limits: Limits) -> str:
     """What a quantised network loses and gains, beside the limits."""
+    from movemask.quantisation.sweeps import SEEN_LARGEST, SEEN_MEAN  # imported here because it imports onnx
+
     found, speed = result.judgement, result.speed
     rows = [("", "original", "integers", "limit"), *_rows(found, limits)]
     rows.append(("µs a position", f"{speed.before:.0f}", f"{speed.after:.0f}", f"{speed.ratio:.2f} x the speed"))
     if result.bare is not None:
         rows += [("from bare FENs, without history", "", "", ""), *_rows(result.bare, limits)]
+    swept = result.swept
+    rows += [
+        (f"along the ratings, in {swept.positions} positions", "", "", ""),
+        ("largest change of a probability", "", f"{swept.largest:.3f}", f"{SEEN_LARGEST:g}, past it seen"),
+        ("mean change", "", f"{swept.mean:.4f}", f"{SEEN_MEAN:g}, past it seen"),
+    ]
     known = f", {found.played:,} with the move played" if found.played else ", moves played are not known"
     floats = f"; in float: {', '.join(result.floats)}" if result.floats else ""
     lines = [f"{found.positions:,} positions{known}; calibrated on {result.calibrated:,} others"]

@@ -30,7 +30,7 @@ from movemask.quantisation.writing import Writer
 
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
 CLEAR_LEAD = 0.1
-_BATCH = 64
+_AT_ONCE = 64
 _ROUNDING = 1e-12  # of a difference of two shares
 
 
@@ -100,18 +100,18 @@ class _Answers:
     score: NDArray[np.float64] | None
 
 
+def batches_of(model: Model, known: Sequence[Known]) -> list[Batch]:
+    """The positions in batches."""
+    parts = (known[start : start + _AT_ONCE] for start in range(0, len(known), _AT_ONCE))
+    return [model.whole_batch([one.position for one in part], [one.elo for one in part]) for part in parts]
+
+
 class Comparison:
     """Compares sessions with a model, whose own answers to the positions are computed once."""
 
     def __init__(self, model: Model, known: Sequence[Known]) -> None:
         self._model = model
-        self.batches: list[Batch] = [
-            model.whole_batch(
-                [one.position for one in known[start : start + _BATCH]],
-                [one.elo for one in known[start : start + _BATCH]],
-            )
-            for start in range(0, len(known), _BATCH)
-        ]
+        self.batches = batches_of(model, known)
         self._indptr = np.cumsum([0, *np.concatenate([batch.counts for batch in self.batches])])
         self._chose, self._played = self._shares(known)
         self._original = self._answers(model)
@@ -215,14 +215,6 @@ _MARGIN = 0.95
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The layers that become integers and those that stay in float, in the order in which they were given back."""
-
-    integers: tuple[Layer, ...]
-    floats: tuple[Layer, ...]
-
-
 def selected(
     layers: Sequence[Layer],
     multiplications: Mapping[str, int],
@@ -231,8 +223,9 @@ def selected(
     ranking: Comparison,
     limits: Limits,
     progress: Progress,
-) -> Selection:
-    """The selection with the most layers in integers that is within the limits on the comparison's positions.
+) -> tuple[list[Layer], list[Layer]]:
+    """The most layers that can be integers within the limits on the comparison's positions, and those that stay in
+    float, in the order in which they were given back.
 
     Layers are given back in the order of what each alone costs in KL divergence, for each multiplication; `ranking`
     finds that on fewer positions. One stays, even past the limits.
@@ -252,11 +245,11 @@ def selected(
             writer.write(integers, file)
             return by.judged(OnnxSession(file, 1))
 
-        left, floats = list(layers), []
+        left, floats = list(layers), list[Layer]()
         found = judged(left)
         progress(f"all {len(left)} layers: {_line(found)}")
         if not found.excess(target):
-            return Selection(tuple(left), ())
+            return left, floats
         costs = {}
         for layer in layers:
             costs[layer.name] = judged([layer], ranking).kl / multiplications[layer.name]
@@ -268,7 +261,7 @@ def selected(
             progress(f"{layer.name} in float: {_line(found)}")
             if not found.excess(target):
                 break
-    return Selection(tuple(left), tuple(floats))
+    return left, floats
 
 
 def _line(found: Judgement) -> str:

@@ -47,23 +47,18 @@ class Layer:
         return str(self.node.output[0])
 
     @property
-    def rows_first(self) -> bool:
-        """Whether each output's weights are a row of the tensor; otherwise they are a column."""
-        return self.node.op_type == "Conv" or bool(_attributes(self.node).get("transB", 0))
-
-    @property
     def axis(self) -> int:
         """The axis of the weights that the outputs are counted along."""
-        return 0 if self.rows_first else 1
+        return 0 if self.node.op_type == "Conv" or _attributes(self.node).get("transB", 0) else 1
 
     def matrix(self, weights: Array) -> NDArray[np.float64]:
         """The weights as `[M, K]`, a row for each output."""
-        flat = weights.reshape(len(weights), -1) if self.rows_first else weights.T
+        flat = weights.reshape(len(weights), -1) if self.axis == 0 else weights.T
         return flat.astype(np.float64)
 
     def tensor(self, matrix: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float32]:
         """The inverse of `matrix`."""
-        return np.ascontiguousarray(matrix if self.rows_first else matrix.T, dtype=np.float32).reshape(shape)
+        return np.ascontiguousarray(matrix.T if self.axis else matrix, dtype=np.float32).reshape(shape)
 
     def inputs(self, values: Array, shape: tuple[int, ...]) -> NDArray[np.float32]:
         """What the rows of `matrix` are multiplied with, `[n, K]`: a row for each output position."""

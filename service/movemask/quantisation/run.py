@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.exceptions import TOMLKitError
 
-from movemask.errors import ContractError
-from movemask.network.model import Array, Model
+from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.quantisation.comparison import (
     BATCH,
@@ -20,13 +18,14 @@ from movemask.quantisation.comparison import (
     Judgement,
     Limits,
     Progress,
-    Selection,
     Speed,
+    batches_of,
     selected,
     speed,
 )
-from movemask.quantisation.network import LayeredNetwork, calibration_stats
+from movemask.quantisation.network import Layer, LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import RANKING, Known, Sets
+from movemask.quantisation.sweeps import RATINGS, SWEPT, Apart, apart, commonest, curves
 from movemask.quantisation.writing import Writer, rounded
 
 #: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate where weights use all 8 bits; so onnxruntime advises
@@ -34,7 +33,6 @@ from movemask.quantisation.writing import Writer, rounded
 #: product adds in 32 bits, as VNNI does.
 CPUINFO = Path("/proc/cpuinfo")
 FULL, REDUCED = 8, 7  # bits of a weight
-_WORDS = {FULL: "eight", REDUCED: "seven"}
 _EXACT = {"avx512_vnni": "VNNI", "avx_vnni": "VNNI", "asimddp": "Arm's dot product"}
 
 
@@ -52,45 +50,43 @@ def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> Weights:
     exact, found = _exact(cpuinfo)
     if bits is None:
         bits = FULL if exact else REDUCED
-        consequence = "" if exact else ", and signed products of eight bits saturate without it"
-        return Weights(bits, False, f"{_WORDS[bits]} bits: {found}{consequence}")
+        consequence = "" if exact else ", and signed products of 8 bits saturate without it"
+        return Weights(bits, False, f"{bits} bits: {found}{consequence}")
     if bits == FULL and not exact:
         return Weights(
-            FULL, True, f"eight bits, as asked: {found}, so the weights are unsigned: exact here, but slower"
+            FULL, True, f"{bits} bits, as asked: {found}, so the weights are unsigned: exact here, but slower"
         )
-    return Weights(bits, False, f"{_WORDS[bits]} bits, as asked: {found}")
+    return Weights(bits, False, f"{bits} bits, as asked: {found}")
 
 
 def _exact(cpuinfo: Path) -> tuple[bool, str]:
     """Whether products of eight bits are added without saturating, and what the kernel says of the processor."""
     try:
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+        words = cpuinfo.read_text(encoding="utf-8", errors="replace").split()
     except OSError:
         return False, f"{cpuinfo} cannot be read, so VNNI is not known of"
-    flags = next(
-        (line.split(":", 1)[1].split() for line in lines if line.lower().startswith(("flags", "features"))), []
-    )
     for flag, name in _EXACT.items():
-        if flag in flags:
+        if flag in words:
             return True, f"this processor has {name} ({flag})"
     return False, "this processor has no VNNI"
 
 
 #: Largest steps of a weight up and down, by bits.
 LARGEST = {FULL: 127, REDUCED: 64}
-_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
     """The network's bytes, and what was found: on positions it was neither calibrated on nor chosen by.
 
-    A network with history is judged twice: with the games that led to the positions, and from bare FENs.
+    A network with history is judged twice: with the games that led to the positions, and from bare FENs. `swept` is
+    along the ratings.
     """
 
     onnx: bytes
     judgement: Judgement
     bare: Judgement | None
+    swept: Apart
     speed: Speed
     integers: tuple[str, ...]
     floats: tuple[str, ...]
@@ -112,7 +108,7 @@ def quantised(
     Raises ContractError for a network that cannot be quantised, or another ModelError.
     """
     outputs = model.contract.outputs
-    batches = batches_of(model, _both_ways(model, known.calibration))
+    batches = [model.feeds(batch) for batch in batches_of(model, _both_ways(model, known.calibration))]
     network = LayeredNetwork(file, outputs.logits, batches[0])
     layers = network.layers
     progress(f"calibrating {len(layers)} layers on {len(known.calibration)} positions")
@@ -123,30 +119,33 @@ def quantised(
         matrix = layer.matrix(network.constants[layer.weight])
         roundings[layer.name] = rounded(matrix, stats.moments[layer.name], LARGEST[weights.bits])
     writer = Writer(network, stats, roundings, batches[0], unsigned=weights.unsigned)
-    selection = Selection(tuple(layers), ())
+    integers, floats = layers, list[Layer]()
     if limits is not None:
         search = _both_ways(model, known.search)
         comparison, ranking = Comparison(model, search), Comparison(model, search[:RANKING])
-        selection = selected(layers, network.multiplications, writer, comparison, ranking, limits, progress)
+        integers, floats = selected(layers, network.multiplications, writer, comparison, ranking, limits, progress)
     progress(f"judging on {len(known.judged)} other positions")
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "quantised.onnx"
-        writer.write(selection.integers, written)
+        writer.write(integers, written)
         session = OnnxSession(written, 1)
         judgement = Comparison(model, known.judged).judged(session)
         bare = None
         if model.contract.takes_history:
             bare = Comparison(model, [one.bare for one in known.judged]).judged(session)
+        swept = _swept(model, replace(model, session=session), known.judged)
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
-        fast = speed(OnnxSession(file, 1), session, batches_of(model, known.judged[:BATCH])[0], names)
+        (batch,) = batches_of(model, known.judged[:BATCH])
+        fast = speed(OnnxSession(file, 1), session, model.feeds(batch), names)
         content = written.read_bytes()
     return Quantised(
         content,
         judgement,
         bare,
+        swept,
         fast,
-        tuple(layer.name for layer in selection.integers),
-        tuple(layer.name for layer in selection.floats),
+        tuple(layer.name for layer in integers),
+        tuple(layer.name for layer in floats),
         len(known.calibration),
     )
 
@@ -156,10 +155,12 @@ def _both_ways(model: Model, known: Sequence[Known]) -> list[Known]:
     return [one.bare if place % 2 and model.contract.takes_history else one for place, one in enumerate(known)]
 
 
-def batches_of(model: Model, known: Sequence[Known]) -> list[dict[str, Array]]:
-    """A model's inputs for positions, in batches."""
-    parts = (known[start : start + _BATCH] for start in range(0, len(known), _BATCH))
-    return [model.feeds(model.whole_batch([one.position for one in part], [one.elo for one in part])) for part in parts]
+def _swept(model: Model, other: Model, known: Sequence[Known]) -> Apart:
+    """How far the two are apart along the ratings, in the commonest positions and in as many others."""
+    common = commonest(SWEPT)
+    openings = {position.fen for position in common}
+    later = [one.position for one in _both_ways(model, known) if one.position.fen not in openings][:SWEPT]
+    return apart(*(curves(one, [*common, *later]) for one in (model, other)))
 
 
 _DIGITS = 4  # significant, of figures in the card
@@ -169,10 +170,7 @@ def contract_of(
     original: Path, digest: str, result: Quantised, known: Sets, weights: Weights, limits: Limits
 ) -> dict[str, Any]:
     """The original's contract with a card of the quantised network; the original's own card is `card.original`."""
-    try:
-        table = tomlkit.parse(original.read_text(encoding="utf-8")).unwrap()
-    except (OSError, TOMLKitError) as error:
-        raise ContractError(f"{original}: cannot be read: {error}") from None
+    table = tomlkit.parse(original.read_text(encoding="utf-8")).unwrap()
     table.pop("network", None)
     card = table.pop("card", {})
     new: dict[str, Any] = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize"}
@@ -193,12 +191,10 @@ def _figures(result: Quantised, known: Sets, weights: Weights, limits: Limits) -
         "float_layers": list(result.floats),
         "positions_from": known.source,
         "calibrated_on": result.calibrated,
-        **{
-            name: _rounded({field.name: getattr(one, field.name) for field in fields(one)})
-            for name, one in judged.items()
-        },
-        "limits": {field.name: getattr(limits, field.name) for field in fields(limits)},
+        **{name: _rounded(asdict(one)) for name, one in judged.items()},
+        "limits": asdict(limits),
         "exceeded": list(result.excess(limits)),
+        "swept": {**_rounded(asdict(result.swept)), "ratings": len(RATINGS)},
         "speed": {
             **_rounded({"microseconds_before": result.speed.before, "microseconds_after": result.speed.after}),
             "ratio": round(result.speed.ratio, 2),  # as the command prints it
