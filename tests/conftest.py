@@ -19,7 +19,7 @@ from movemask.api.app import create_app
 from movemask.logs import QueuedHandler
 from movemask.network.model import Model
 from movemask.settings import Settings, user_models
-from tests.networks import write_fake
+from tests.networks import ONNX_TOML, write_fake, write_onnx
 from tests.postgres import Server, binaries, running
 from tests.processes import MARK, left_by
 
@@ -124,6 +124,16 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/audit.db"
     server: Server = request.getfixturevalue("postgres")
     return server.database()
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A models folder with the network `net`."""
+    folder = tmp_path / "m"
+    folder.mkdir()
+    (folder / "net.toml").write_text(ONNX_TOML)
+    write_onnx(folder / "net.onnx")
+    return folder
 
 
 @pytest.fixture

@@ -50,12 +50,15 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 @contextmanager
 def served(
-    models: Path, *arguments: str, port: int | None = None, program: Sequence[str] = ("-m", "movemask")
+    models: Path, *arguments: str, port: int | None = None, program: Sequence[str] = ("-m", "movemask"), **options: Any
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """The service, once it answers, and its port; its log is log.txt in the models folder."""
     port = port or free_port()
     command = [sys.executable, *program, "serve", "--port", str(port), "--models-dir", str(models), *arguments]
-    with open(models / "log.txt", "ab") as log, started(command, cwd=models, stderr=log, stdout=log) as process:
+    with (
+        open(models / "log.txt", "ab") as log,
+        started(command, cwd=models, stderr=log, stdout=log, **options) as process,
+    ):
         for _ in range(300):
             if process.poll() is not None:
                 raise AssertionError((models / "log.txt").read_text())

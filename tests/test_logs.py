@@ -18,7 +18,6 @@ import pytest
 from movemask import logs
 from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
 from tests.conftest import ROOT
-from tests.networks import ONNX_TOML, write_onnx
 from tests.processes import call, served, stopped, until
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -134,15 +133,6 @@ def test_an_access_line_is_a_whole_log_record(caplog: pytest.LogCaptureFixture) 
     }
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> Path:
-    folder = tmp_path / "m"
-    folder.mkdir()
-    (folder / "net.toml").write_text(ONNX_TOML)
-    write_onnx(folder / "net.onnx")
-    return folder
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_parent_and_workers_log_the_same_json(models: Path, workers: str) -> None:
     with served(models, "--log-format", "json", "--workers", workers) as (process, port):
@@ -171,6 +161,8 @@ def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
         call(port, "/v1/policy", {"moves": []})
         assert stopped(process) == 0
     lines = (models / "log.txt").read_text().splitlines()
+    assert len(lines) < 10  # a first start is quiet
+    assert any(line.endswith(f"listening on http://127.0.0.1:{port}") for line in lines)
     assert all(re.match(rf"{TIME} (INFO|WARNING) +[\w.]+: ", line) for line in lines)
     assert any(
         re.search(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$", x) for x in lines

@@ -13,7 +13,7 @@ import pytest
 
 from movemask.api.metrics import Metrics, _observe_all
 from movemask.board.position import Position
-from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
+from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.leakage.table import Audited, AuditTable
@@ -92,14 +92,6 @@ def test_what_is_answered_is_expected_by_the_audit_before_its_caller_knows() -> 
     asyncio.run(asked.evaluate([Query(), Query(fen="x"), Query(fen="7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")], write))
     asked.close()
     assert told == ["expected 1", "written", "written", "audited 1 of tickets [7]"]
-
-
-def test_what_is_wrong_with_one_query_is_its_own_error_and_the_others_are_answered() -> None:
-    good, bad, last = answered(pipeline(fake_model()), [Query(), Query(fen="x"), Query(moves=("e2e4",))])
-    assert isinstance(bad, InvalidFen)
-    assert not isinstance(good, MovemaskError)
-    assert not isinstance(last, MovemaskError)
-    assert len(good) == len(last) == 20
 
 
 def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered() -> None:

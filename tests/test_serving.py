@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from movemask.errors import ModelUnavailable, SettingsError, UnknownModel
+from movemask.errors import ModelUnavailable, UnknownModel
 from movemask.pipeline import Pipeline, Query
 from movemask.serving import Serving
 from movemask.tasks.installation import import_lc0
@@ -20,8 +20,6 @@ from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
 from tests.processes import until
 from tests.weight_files import Made
-
-Pipelines = Serving
 
 
 @pytest.fixture
@@ -31,20 +29,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened() -> Iterator[list[Pipelines]]:
-    made: list[Pipelines] = []
+def opened() -> Iterator[list[Serving]]:
+    made: list[Serving] = []
     yield made
     for one in made:
         one.close()
 
 
-def serving(folder: Path, opened: list[Pipelines], default: str | None = None, **settings: Any) -> Pipelines:
+def serving(folder: Path, opened: list[Serving], default: str | None = None, **settings: Any) -> Serving:
     opened.append(Serving(folder, default, 1, pipeline, **settings))
     opened[-1].refresh()
     return opened[-1]
 
 
-def settled(one: Pipelines) -> bool:
+def settled(one: Serving) -> bool:
     """A change is taken over when it looks the same twice."""
     assert not one.refresh()
     return one.refresh()
@@ -59,13 +57,13 @@ async def answer(running: Pipeline) -> None:
     assert await running.evaluate([Query()], lambda one: one.status) == ["ongoing"]
 
 
-async def ask(one: Pipelines, name: str | None = None) -> str:
+async def ask(one: Serving, name: str | None = None) -> str:
     async with one.lease(name) as running:
         await answer(running)
         return running.model.digest
 
 
-def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened: list[Pipelines]) -> None:
+def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened: list[Serving]) -> None:
     one = serving(folder, opened)
     with pytest.raises(UnknownModel):
         asyncio.run(ask(one, "net"))
@@ -76,7 +74,7 @@ def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened:
     assert not one.refresh()
 
 
-def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Pipelines]) -> None:
+def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Serving]) -> None:
     write_net(folder)
     one = serving(folder, opened)
 
@@ -98,7 +96,7 @@ def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, op
     asyncio.run(scenario())
 
 
-def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Pipelines]) -> None:
+def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Serving]) -> None:
     write_net(folder)
     one = serving(folder, opened)
     before = asyncio.run(ask(one, "net"))
@@ -115,7 +113,7 @@ def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: 
     assert one.registry.entry("net").rejected is None
 
 
-def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: list[Pipelines]) -> None:
+def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: list[Serving]) -> None:
     write_net(folder, inverted=True)
     one = serving(folder, opened)
     with pytest.raises(ModelUnavailable, match="failed its check"):
@@ -126,7 +124,7 @@ def test_a_model_that_was_not_served_is_when_it_is_mended(folder: Path, opened: 
 
 
 def test_a_model_that_is_taken_away_is_no_longer_served_but_an_empty_folder_changes_nothing(
-    folder: Path, opened: list[Pipelines]
+    folder: Path, opened: list[Serving]
 ) -> None:
     write_net(folder)
     one = serving(folder, opened)
@@ -141,7 +139,7 @@ def test_a_model_that_is_taken_away_is_no_longer_served_but_an_empty_folder_chan
 
 
 def test_a_default_that_is_taken_away_is_said_and_another_is_not_slipped_in(
-    folder: Path, opened: list[Pipelines]
+    folder: Path, opened: list[Serving]
 ) -> None:
     write_net(folder)
     one = serving(folder, opened, "net")
@@ -151,7 +149,7 @@ def test_a_default_that_is_taken_away_is_said_and_another_is_not_slipped_in(
         asyncio.run(ask(one))
 
 
-def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Pipelines]) -> None:
+def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Serving]) -> None:
     one = serving(folder, opened)
     write_net(folder.parent, "net")
     whole = (folder.parent / "net.onnx").read_bytes()
@@ -165,7 +163,7 @@ def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: l
 
 
 def test_over_the_limit_the_least_recently_used_is_unloaded_and_comes_back_when_asked(
-    folder: Path, opened: list[Pipelines]
+    folder: Path, opened: list[Serving]
 ) -> None:
     for name in ("a", "b", "c"):
         write_net(folder, name)
@@ -187,7 +185,7 @@ def test_over_the_limit_the_least_recently_used_is_unloaded_and_comes_back_when_
     assert len(one.loaded() - {"first"}) <= 2
 
 
-def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Pipelines]) -> None:
+def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Serving]) -> None:
     write_net(folder)
     one = serving(folder, opened)
     digests: set[str] = set()
@@ -217,7 +215,7 @@ def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path
 
 
 def test_an_unloaded_default_model_that_cannot_be_read_is_told_until_it_can(
-    folder: Path, opened: list[Pipelines]
+    folder: Path, opened: list[Serving]
 ) -> None:
     write_net(folder)
     one = serving(folder, opened, "first", memory=1, poll_seconds=0.02)
@@ -230,13 +228,6 @@ def test_an_unloaded_default_model_that_cannot_be_read_is_told_until_it_can(
     (folder / "first.gone").rename(folder / "first.onnx")
     until(lambda: not one.faults(), "it is loaded again")
     asyncio.run(ask(one))
-
-
-def test_a_folder_without_models_is_refused_at_the_start(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for wrong in (tmp_path / "empty", tmp_path / "nowhere"):
-        with pytest.raises(SettingsError, match="MOVEMASK_MODELS_DIR"):
-            Serving(wrong, None, 1, pipeline)
 
 
 def test_the_running_service_answers_with_a_model_that_is_imported_meanwhile(
