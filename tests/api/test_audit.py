@@ -143,9 +143,10 @@ def test_only_a_pawn_one_step_from_the_last_rank_is_named_with_a_promotion(name:
     """lc0's slot a2g8 is a queen's; with a pawn on a2 it was named a2g8n."""
     words, pawns = vocabulary(name), "8/PpPp4/7k/8/8/7K/PpPp4/8"
     slots = np.flatnonzero([entry is not None for entry in words.entries])
-    names = names_of_slots(Position.read(f"{pawns} {turn} - - 0 1"), words, slots)
-    for slot, uci in zip(slots, names, strict=True):
-        assert uci == str(words.move(int(slot), chess.Board(f"{pawns} {turn} - - 0 1"))) or uci == "0000"
+    names = names_of_slots(Position.read(f"{pawns} {turn} - - 0 1"), words)
+    for slot in slots.tolist():
+        uci = names[slot]
+        assert uci == str(words.move(slot, chess.Board(f"{pawns} {turn} - - 0 1"))) or uci == "0000"
         if words.entries[slot][2] is None and uci[4:]:  # type: ignore[index]
             assert uci[1] + uci[3] in ("78", "21")
             assert abs(ord(uci[0]) - ord(uci[2])) <= 1
@@ -170,7 +171,7 @@ def test_the_bug_this_project_began_with_is_called_by_its_name(client: TestClien
     (pattern,) = found["patterns"]
     assert (pattern["pattern"], pattern["share"]) == ("multiplied", pytest.approx(0.051))
     assert "softmax(logits * mask)" in pattern["detail"]
-    moves = names_of_slots(Position.read(), words, np.arange(len(words)))
+    moves = names_of_slots(Position.read(), words)
     mapped = {move: p for move, p in zip(moves, wrong.tolist(), strict=True) if move != "0000"}
     assert [one["pattern"] for one in audited(client, policy=mapped)["patterns"]] == ["multiplied"]
 

@@ -57,7 +57,6 @@ def fens(count: int) -> list[str]:
 
 def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Sequence[int]) -> None:
     """A table with these values of each network as `raw` and as the mass of a cause, 1 in 7 not measured."""
-    file.parent.mkdir(exist_ok=True)
     writer = pq.ParquetWriter(file, schema(("raw", "served")))
     for name, raws in values.items():
         for start in range(0, len(raws), 997):
@@ -74,7 +73,7 @@ def table_of(file: Path, values: dict[str, list[float | None]], legal_moves: Seq
     writer.close()
 
 
-def summarised(folder: Path) -> list[ModelSummary]:
-    """The summary of a folder of tables made by `table_of`."""
-    names = {name: None for file in folder.iterdir() for name in pq.read_table(file)["model"].to_pylist()}
-    return summary_of(("raw", "served"), list(names), Folder(str(folder)))
+def summarised(file: Path) -> list[ModelSummary]:
+    """The summary of a table made by `table_of`."""
+    names = dict.fromkeys(pq.read_table(file)["model"].to_pylist())
+    return summary_of(("raw", "served"), list(names), Folder(str(file)))

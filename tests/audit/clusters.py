@@ -59,4 +59,4 @@ def rows(out: Path) -> list[dict[str, Any]]:
 
 
 def table(out: Path) -> pa.Table:
-    return pq.read_table(out / ("positions" if (out / "positions").is_dir() else "positions.parquet"))
+    return pq.read_table(out / "positions.parquet")

@@ -161,8 +161,8 @@ def test_quantiles_are_those_of_all_values_by_definition_in_every_group(tmp_path
     spread[::7] = [None] * len(spread[::7])
     lumps: list[float | None] = rng.choice([0.0, 1e-16, 0.1, 0.1000001, 0.5], 3000).tolist()
     made: dict[str, list[float | None]] = {"spread": spread, "lumps": lumps, "few": [0.167, 0.285]}
-    table_of(tmp_path / "t" / "1.parquet", made, [1, 7, 33])
-    for model in summarised(tmp_path / "t"):
+    table_of(tmp_path / "t.parquet", made, [1, 7, 33])
+    for model in summarised(tmp_path / "t.parquet"):
         measured = [(n, value) for n, value in enumerate(made[model.name]) if value is not None]
         groups = {
             ("all", ""): [value for _, value in measured],

@@ -50,8 +50,8 @@ def test_a_check_of_what_could_not_be_measured_fails(tmp_path: Path) -> None:
 
 def test_a_check_of_what_was_measured_in_part_fails(tmp_path: Path) -> None:
     """What could not be measured may be what leaks most: a mean or maximum of the rest says nothing of it."""
-    table_of(tmp_path / "t" / "1.parquet", {"whole": [0.1, 0.2], "part": [0.1, None]}, [20])
-    whole, part = summarised(tmp_path / "t")
+    table_of(tmp_path / "t.parquet", {"whole": [0.1, 0.2], "part": [0.1, None]}, [20])
+    whole, part = summarised(tmp_path / "t.parquet")
     for text in ("raw.max=0.5", "raw.mean=0.5", "raw.p50=0.5", "raw.flips=5", "raw.mean_kl=5"):
         threshold = Threshold.read(text)
         assert (threshold.exceeded(whole), threshold.exceeded(part)) == (False, True), text

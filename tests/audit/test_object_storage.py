@@ -73,6 +73,6 @@ def test_an_audit_from_s3_to_s3_comes_to_what_one_machine_comes_to(tmp_path: Pat
     done(tmp_path, [*audit, "--out", out, "--ray", "local", "--jobs", "2"])
     figures = [json.loads(text)["models"] for text in ((Folder(out) / "summary.json").read_text(), local.read_text())]
     assert figures[0] == figures[1]
-    assert Folder(out).names() == ["positions", "report.html", "summary.json"]
-    system, path = (Folder(out) / "positions").place
+    assert Folder(out).names() == ["positions.parquet", "report.html", "summary.json"]
+    system, path = (Folder(out) / "positions.parquet").place
     assert pq.read_table(path, filesystem=system).equals(table(tmp_path / "local"))

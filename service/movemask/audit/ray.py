@@ -50,7 +50,6 @@ _CLIENT_PORT = 10001
 #: Bytes of shared memory that a cluster started here gets, which suffice: only chunks under way are in it.
 _OBJECT_STORE = 200 << 20
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -103,15 +102,12 @@ def _reached(address: str) -> str:
 class RayBackend:
     """A connected cluster. `most` is the number of tasks at a time; as many as the cluster has room for if None."""
 
-    partitioned = True
-
     def __init__(self, contracts: Sequence[Path], most: int | None, gpus: float) -> None:
         self._contracts, self._most, self._gpus = contracts, most, gpus
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        task = ray.remote(_applied).options(num_cpus=1, max_retries=_RETRIES)
-        for _, result in self._results((item, task.remote(function, item)) for item in items):
-            yield _got(result)
+    def run(self, function: Callable[..., R], *arguments: Any) -> R:
+        result: R = _got(ray.remote(function).options(num_cpus=1, max_retries=_RETRIES).remote(*arguments))
+        return result
 
     def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
         task = ray.remote(_part).options(num_cpus=1, num_gpus=self._gpus, max_retries=_TRIES - 1)
@@ -124,10 +120,10 @@ class RayBackend:
             except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
                 yield leave_out(parts, choice, chunk, "game or line in a chunk that ended its process")
 
-    def _results(self, begun: Iterable[tuple[T, Any]]) -> Iterator[tuple[T, Any]]:
+    def _results(self, begun: Iterable[tuple[Chunk, Any]]) -> Iterator[tuple[Chunk, Any]]:
         """What was begun, as it ends: as many at a time as the cluster can run, and as many that wait."""
         remaining = iter(begun)
-        pending: dict[Any, T] = {}
+        pending: dict[Any, Chunk] = {}
         most, look = 0, 0.0
         while True:
             if time.monotonic() >= look:
@@ -146,10 +142,6 @@ def _got(result: Any) -> Any:
         return ray.get(result)
     except ray.exceptions.RayTaskError as error:
         raise error.cause from None
-
-
-def _applied(function: Callable[[T], R], item: T) -> R:
-    return function(item)
 
 
 def _part(networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, chunk: Chunk, earlier: bool) -> PartDone:

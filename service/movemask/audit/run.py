@@ -15,11 +15,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,21 +36,18 @@ from movemask.processes import end_with_parent
 #: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
 PARTS, ASKED = "parts", "asked.json"
 
-#: The finished table: one file, or on a cluster a folder of them.
-POSITIONS, PARTITIONS = "positions.parquet", "positions"
+#: The results.
+POSITIONS, SUMMARY, REPORT = "positions.parquet", "summary.json", "report.html"
 
-SUMMARY, REPORT = "summary.json", "report.html"
-
-_OURS = (PARTS, ASKED, POSITIONS, PARTITIONS, SUMMARY, REPORT)
+_OURS = (PARTS, ASKED, POSITIONS, SUMMARY, REPORT)
 
 _PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # a file that a crash cut short
 
 _LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"  # in a part's metadata
 
-#: Parts in each file of a table that is a folder, and in each row group of one that is a file.
+#: Parts in each row group of the table.
 _JOINED = 64
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 
@@ -122,18 +119,13 @@ class Finished:
 class Backend(Protocol):
     """Where chunks are evaluated."""
 
-    @property
-    def partitioned(self) -> bool:
-        """Whether the table is written as several files."""
-        ...
-
     def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
         """The part of each chunk, in any order, with a bounded number of chunks under way. The flag says that there may
         be a part of an earlier run."""
         ...
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """The function of each item, in any order. What it writes may be written again after a failure."""
+    def run(self, function: Callable[..., R], *arguments: Any) -> R:
+        """What a function returns. What it writes may be written again after a failure."""
         ...
 
 
@@ -190,13 +182,11 @@ def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
 class LocalBackend:
     """Worker processes of this machine."""
 
-    partitioned = False
-
     def __init__(self, contracts: Sequence[Path], jobs: int) -> None:
         self._contracts, self._jobs = tuple(contracts), jobs
 
-    def each(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        return map(function, items)
+    def run(self, function: Callable[..., R], *arguments: Any) -> R:
+        return function(*arguments)
 
     def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
         with ProcessPoolExecutor(self._jobs, get_context("spawn"), _start) as pool:
@@ -277,24 +267,14 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
 
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:
     """Joins the parts into the table. They stay, so that a crash before the summary loses nothing."""
-    parts = job.parts.absolute()
+    parts, table = job.parts.absolute(), job.out / POSITIONS
     files = [parts / _part_name(key) for key in finished.parts()]
-    table = job.out / (PARTITIONS if backend.partitioned else POSITIONS)
-    target = table.absolute()
-    targets = [(files, target)]
-    if backend.partitioned:
-        target.remove()
-        target.make()
-        groups = [files[first : first + _JOINED] for first in range(0, max(1, len(files)), _JOINED)]
-        targets = [(group, target / f"{number:05}.parquet") for number, group in enumerate(groups)]
-    for _ in backend.each(partial(_joined, schema(job.choice.kinds)), targets):
-        pass
+    backend.run(_join, files, table.absolute(), schema(job.choice.kinds))
     return table
 
 
-def _joined(wanted: pa.Schema, parts_and_target: tuple[Sequence[Folder], Folder]) -> None:
+def _join(parts: Sequence[Folder], target: Folder, wanted: pa.Schema) -> None:
     """Joins parts into one Parquet file; some of them at a time are in memory."""
-    parts, target = parts_and_target
     with (
         target.written() as (system, path),
         pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,

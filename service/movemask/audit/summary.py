@@ -104,7 +104,7 @@ Models = dict[str, ModelSummary]
 
 
 def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
-    """The networks of a table, one Parquet file or a folder of them, in the order of `names`."""
+    """The networks of a table, a Parquet file, in the order of `names`."""
     with _opened(table) as database:
         heads = database.execute(
             "SELECT model, any_value(digest), any_value(trained_with_mask), count(*) FROM positions GROUP BY model"
@@ -142,8 +142,7 @@ def _opened(table: Folder) -> Iterator[Database]:
                 system, path = table.place
                 database.register("rows", ds.dataset(path, filesystem=system))
             else:
-                files = [table] if table.name.endswith(".parquet") else [table / name for name in table.names()]
-                database.read_parquet([str(file) for file in files]).create_view("rows")
+                database.read_parquet(table.name).create_view("rows")
             database.execute(
                 "CREATE VIEW positions AS SELECT *, phase AS _phase, turn AS _side, in_check::VARCHAR AS _in_check, "
                 f"{_band('legal_moves')} AS _legal_moves, {_band('elo')} AS _elo FROM rows"

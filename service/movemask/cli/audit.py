@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -152,7 +151,7 @@ def audit(
                 with progress_on(progress, total) as done:
                     finished = running.evaluate(job, backend, done)
                 table = running.join(job, finished, backend)
-                (models,) = backend.each(partial(summarised, chosen, list(digests)), [table.absolute()])
+                models = backend.run(summarised, chosen, list(digests), table.absolute())
             except KeyboardInterrupt:
                 click.echo(f"\nstopped; the same command resumes from here ({out})", err=True)
                 sys.exit(130)

@@ -22,7 +22,7 @@ from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import KINDS, RAW, SERVED
 from movemask.leakage.measure import Figure, HeavySlots, LogitBatch, measure
-from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped_moves, swapped_slots
+from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped
 from movemask.numeric.ragged import Float
 
 #: The kind of leakage of outputs that are probabilities.
@@ -113,16 +113,21 @@ def _verdict(
     heavy = HeavySlots(np.zeros(len(reached), dtype=np.intp), reached, share[reached])
     legal = legal_moves([position.board]).codes
     indptr = np.array([0, len(legal)])
+    names = names_of_slots(position, vocabulary)
+    by_name = dict(zip(names, share.tolist(), strict=True))
     heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
     return Verdict(
         figures=figures,
         total=total,
-        top=names_of_slots(position, vocabulary, np.array([best]))[0],
+        top=names[best],
         top_is_legal=not illegal[best],
-        missing=tuple(names_of_slots(position, vocabulary, slots[missing])),
+        missing=tuple(names[slot] for slot in slots[missing].tolist()),
         causes=causes,
         illegal=tuple(move for move in heaviest if move.probability >= least),
-        patterns=(*flat(share[illegal], share[slots]), *swapped_slots(position, vocabulary, share)),
+        patterns=(
+            *flat(share[illegal], share[slots]),
+            *swapped(position.board, by_name, vocabulary.castling, vocabulary),
+        ),
     )
 
 
@@ -175,7 +180,7 @@ def audited_policy(
         missing=tuple(name_in_map(board, move, castling) for key, move in playable.items() if right[key] == 0),
         causes=causes,
         illegal=tuple(mass for mass in illegal if mass.probability >= least)[:named],
-        patterns=(*flat(illegal_p, legal_p / total), *swapped_moves(board, share, castling)),
+        patterns=(*flat(illegal_p, legal_p / total), *swapped(board, share, castling)),
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import chess
 import numpy as np
-from numpy.typing import NDArray
 
 from movemask.board.moves import legal_moves, moves_of, uci_of
 from movemask.board.position import Position, boards_of
@@ -54,27 +53,28 @@ def flat(illegal: Float, legal: Float) -> list[Pattern]:
     return [Pattern(MULTIPLIED, share, detail)]
 
 
-def swapped_slots(position: Position, vocabulary: Vocabulary, share: Float) -> list[Pattern]:
-    """The patterns of castling and queen promotions whose probability `[A]` is in the slot of their other form."""
-    return [
-        *_swapped(CASTLING, _castling_pairs(position, vocabulary, share), _castling_rule(vocabulary.castling)),
-        *_swapped(PROMOTION, _promotion_pairs(position, vocabulary, share), _promotion_rule(vocabulary)),
-    ]
+def swapped(
+    board: chess.Board, share: Mapping[str, float], castling: Castling | None, vocabulary: Vocabulary | None = None
+) -> list[Pattern]:
+    """The patterns of castling and queen promotions whose probability is on the other form of the move.
 
-
-def swapped_moves(board: chess.Board, share: Mapping[str, float], castling: Castling | None) -> list[Pattern]:
-    """As `swapped_slots`, for a map of UCI moves, where every promotion has its letter."""
-    patterns: list[Pattern] = []
+    share : by move in UCI, castling in the form of `castling`; where that is None, either form is right
+    vocabulary : that of slots, named by their own squares; None for UCI, where every promotion has its letter
+    """
+    castlings: list[tuple[str, str]] = []
     if castling is not None and not board.chess960:
-        pairs = []
         for move in filter(board.is_castling, playable(board)):
-            right = form_of(board, move, castling).uci()
-            wrong = next(form.uci() for form in _forms(board, move) if form.uci() != right)
-            pairs.append(_Pair(right, share.get(right, 0.0), wrong, share.get(wrong, 0.0)))
-        patterns += _swapped(CASTLING, pairs, _castling_rule(castling))
+            right = form_of(board, move, castling)
+            castlings += [(right.uci(), form.uci()) for form in _forms(board, move) if form != right]
+    bare = vocabulary and vocabulary.bare_promotion
+    letter = chess.piece_symbol(bare) if bare else ""
     queens = [move.uci() for move in playable(board) if move.promotion == chess.QUEEN]
-    promotions = [_Pair(uci, share.get(uci, 0.0), uci[:4], share.get(uci[:4], 0.0)) for uci in queens]
-    return patterns + _swapped(PROMOTION, promotions, "in UCI every promotion names its piece")
+    promotions = [(uci, uci[:4] + letter) for uci in queens if letter != "q"]
+    castling_rule = f"castling is written {castling and castling.value} here, and was read from the king's other square"
+    return [
+        *_swapped(CASTLING, castlings, share, castling_rule),
+        *_swapped(PROMOTION, promotions, share, _promotion_rule(vocabulary)),
+    ]
 
 
 def playable(board: chess.Board) -> tuple[chess.Move, ...]:
@@ -82,9 +82,10 @@ def playable(board: chess.Board) -> tuple[chess.Move, ...]:
     return moves_of(legal_moves([board]).codes)
 
 
-def names_of_slots(position: Position, vocabulary: Vocabulary, slots: NDArray[np.intp]) -> list[str]:
-    """The moves of slots, named by their own squares."""
-    written = Written.of_slots(boards_of([position]), np.zeros(len(slots), dtype=np.intp), slots, vocabulary)
+def names_of_slots(position: Position, vocabulary: Vocabulary) -> list[str]:
+    """The moves of all slots `[A]`, named by their own squares."""
+    rows = np.zeros(len(vocabulary), dtype=np.intp)
+    written = Written.of_slots(boards_of([position]), rows, np.arange(len(vocabulary)), vocabulary)
     return uci_of(written.codes(vocabulary.bare_promotion))
 
 
@@ -101,52 +102,19 @@ def form_of(board: chess.Board, move: chess.Move, castling: Castling) -> chess.M
     return takes_rook if castling is Castling.KING_TAKES_ROOK else two_squares
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A move's correct slot and the slot it is often mistaken for, with the probability of each."""
-
-    right: str
-    on_right: float
-    wrong: str
-    on_wrong: float
-
-
-def _swapped(name: str, pairs: Iterable[_Pair], rule: str) -> list[Pattern]:
-    """The pattern of pairs with more probability on the wrong slot; `rule` says which slot is right."""
-    swapped = [pair for pair in pairs if pair.on_wrong >= _NOTABLE and pair.on_wrong > pair.on_right]
-    if not swapped:
-        return []
-    seen = ", ".join(f"{pair.wrong} has {pair.on_wrong:.3g} and {pair.right} {pair.on_right:.3g}" for pair in swapped)
-    return [Pattern(name, sum(pair.on_wrong for pair in swapped), f"{seen}: {rule}")]
+def _swapped(name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, float], rule: str) -> Iterator[Pattern]:
+    """The pattern of pairs, the right form of a move and the wrong one, with more probability on the wrong one."""
+    on = {uci: share.get(uci, 0.0) for pair in pairs for uci in pair}
+    found = [(right, wrong) for right, wrong in pairs if on[wrong] >= _NOTABLE and on[wrong] > on[right]]
+    if found:
+        seen = ", ".join(f"{wrong} has {on[wrong]:.3g} and {right} {on[right]:.3g}" for right, wrong in found)
+        yield Pattern(name, sum(on[wrong] for _, wrong in found), f"{seen}: {rule}")
 
 
-def _castling_pairs(position: Position, vocabulary: Vocabulary, share: Float) -> Iterator[_Pair]:
-    """Each legal castling move, in this vocabulary's form and in the other."""
-    board = position.board
-    for move in () if board.chess960 else filter(board.is_castling, playable(board)):
-        right = vocabulary.slot(move, board)
-        other = next(form for form in _forms(board, move) if form != form_of(board, move, vocabulary.castling))
-        wrong = _slot(position, vocabulary, other)
-        if wrong >= 0:
-            yield _Pair(*_named(position, vocabulary, share, right), *_named(position, vocabulary, share, wrong))
-
-
-def _promotion_pairs(position: Position, vocabulary: Vocabulary, share: Float) -> Iterator[_Pair]:
-    """Each legal queen promotion, in its own slot and in the slot without a letter, where that is another one."""
-    board = position.board
-    for move in playable(board):
-        if move.promotion == chess.QUEEN and vocabulary.bare_promotion != chess.QUEEN:
-            wrong = _slot(position, vocabulary, chess.Move(move.from_square, move.to_square))
-            if wrong >= 0:
-                right = vocabulary.slot(move, board)
-                yield _Pair(*_named(position, vocabulary, share, right), *_named(position, vocabulary, share, wrong))
-
-
-def _castling_rule(castling: Castling) -> str:
-    return f"castling is written {castling.value} here, and was read from the king's other square"
-
-
-def _promotion_rule(vocabulary: Vocabulary) -> str:
+def _promotion_rule(vocabulary: Vocabulary | None) -> str:
+    """Which form of a promotion is right."""
+    if vocabulary is None:
+        return "in UCI every promotion names its piece"
     if vocabulary.bare_promotion == chess.KNIGHT:
         return f"in {vocabulary.name} the slot without a letter is a knight's; was a queen read from it?"
     return f"in {vocabulary.name} every promotion has a slot with its letter"
@@ -159,13 +127,3 @@ def _forms(board: chess.Board, move: chess.Move) -> tuple[chess.Move, chess.Move
         chess.Move(move.from_square, chess.square(6 if kingside else 2, rank)),
         chess.Move(move.from_square, chess.square(7 if kingside else 0, rank)),
     )
-
-
-def _slot(position: Position, vocabulary: Vocabulary, move: chess.Move) -> int:
-    """The slot of these squares without a promotion piece; -1 if there is none."""
-    turned = vocabulary.flip.value if position.black else 0
-    return int(vocabulary.lookup()[(move.from_square ^ turned) << 6 | move.to_square ^ turned])
-
-
-def _named(position: Position, vocabulary: Vocabulary, share: Float, slot: int) -> tuple[str, float]:
-    return names_of_slots(position, vocabulary, np.array([slot]))[0], float(share[slot])
