@@ -21,7 +21,7 @@ from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
-from movemask.leakage.table import AuditTable, LeakageColumns
+from movemask.leakage.table import AuditTable
 from movemask.store.reader import Figures, Span
 from movemask.store.writer import Store
 
@@ -120,14 +120,12 @@ def _table(rng: np.random.Generator, count: int, at: float, seconds: float, *, e
         fens=[f"{fen} {number}" for number in rng.integers(10**9, size=count).tolist()],
         chess960=np.zeros(count, dtype=np.bool_),
         elos=rng.integers(800, 2600, count).astype(np.float64),
-        columns=LeakageColumns(
-            {kind: Measured(own, own > 0.5, own) for kind, own in zip(kinds, leaked, strict=True)},
-            Explained(by_cause, np.arange(count + 1), ["e1g1"] * count, leaked[0], castling),
-            phases=np.arange(count) % 3,
-            black=np.arange(count) % 2 == 1,
-            in_check=np.arange(count) % 10 == 0,
-            legal_moves=rng.integers(1, 60, count),
-        ),
+        measured={kind: Measured(own, own > 0.5, own) for kind, own in zip(kinds, leaked, strict=True)},
+        explained=Explained(by_cause, np.arange(count + 1), ["e1g1"] * count, leaked[0], castling),
+        phases=np.arange(count) % 3,
+        black=np.arange(count) % 2 == 1,
+        in_check=np.arange(count) % 10 == 0,
+        legal_moves=rng.integers(1, 60, count),
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
+from movemask.leakage.explain import Explained, explained
 from movemask.leakage.kinds import KINDS, SERVED, Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
-from movemask.leakage.table import LeakageColumns, columns_of
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Index
@@ -102,9 +102,9 @@ def _check(one: Evaluated) -> None:
         check_answer(position, legal[row].tolist(), codes[kept], probabilities[kept], abstention[row])
 
 
-def _columns(one: Evaluated, least: float) -> LeakageColumns:
+def _columns(one: Evaluated, least: float) -> Explained:
     batch, heavy = one.batch, _fresh(one).heavy(least)
-    return columns_of(batch.boards, batch.in_check, batch.codes, batch.indptr, {}, heavy, one.model.vocabulary)
+    return explained(heavy, batch.boards, one.model.vocabulary, batch.codes, batch.indptr)
 
 
 if __name__ == "__main__":

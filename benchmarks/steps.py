@@ -24,7 +24,7 @@ from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
-from movemask.leakage.table import Audited
+from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float

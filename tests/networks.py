@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import vocabulary
-from movemask.leakage.table import Audited
+from movemask.network.audited import Audited
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline

@@ -16,7 +16,8 @@ from movemask.board.position import Position
 from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
-from movemask.leakage.table import Audited, AuditTable
+from movemask.leakage.table import AuditTable
+from movemask.network.audited import Audited
 from movemask.network.model import Batch, Outputs
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.store.recorder import Recorder

@@ -27,7 +27,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
-from movemask.leakage.table import Audited
+from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model, Outputs
 from movemask.network.queue import Delivery, Queue
 from movemask.numeric.ragged import Float, row_max, row_of_each
@@ -465,11 +465,7 @@ class Pipeline:
             vocabulary=model.vocabulary,
             times=np.repeat([one.time for one in done], [len(one.rows) for one in done]),
             elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
-            positions=batch.positions,
-            boards=batch.boards,
-            in_check=batch.in_check,
-            codes=batch.codes,
-            indptr=batch.indptr,
+            batch=batch,
             measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             heavy=unmasked.heavy(self._plan.least),
         )

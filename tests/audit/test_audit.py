@@ -149,7 +149,9 @@ def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, mode
         for dimension in ("phase", "side", "in_check", "legal_moves", "elo"):
             counts = [group["raw"]["count"] for group in one["by"][dimension].values()]
             assert sum(counts) == one["positions"] == 15
-        assert sum(group["share"] for group in one["by"]["cause"].values()) <= 1 + 1e-9
+        causes = one["by"]["cause"].values()
+        assert 0 < sum(group["share"] for group in causes) <= 1 + 1e-9
+        assert all(set(group["raw"]) == {"count", "mean", "max", *QUANTILES} for group in causes)  # no flips, no KL
         raws = [row["raw"] for row in one["worst"]["raw"]]
         assert raws == sorted(raws, reverse=True)
         assert raws[0] == one["kinds"]["raw"]["max"]

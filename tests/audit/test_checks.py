@@ -10,8 +10,7 @@ import pytest
 
 from movemask.audit.summary import Threshold
 from movemask.errors import AuditError
-from movemask.store.cells import QUANTILES
-from tests.audit.audits import GAMES, audited, fens, run, summarised, table_of
+from tests.audit.audits import audited, fens, run, summarised, table_of
 from tests.networks import write_fake
 
 
@@ -72,12 +71,3 @@ def test_a_check_of_divergences_that_are_infinite_fails(tmp_path: Path, models: 
 def test_a_check_against_no_number_is_refused(value: str) -> None:
     with pytest.raises(AuditError, match=r"write KIND\.STATISTIC=VALUE"):
         Threshold.read(f"raw.max={value}")
-
-
-def test_causes_have_no_figures_that_nobody_measured(tmp_path: Path, models: Path) -> None:
-    (tmp_path / "x.pgn").write_text(GAMES)
-    audited(tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--out", tmp_path / "out")
-    causes = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["by"]["cause"]
-    assert causes
-    for found in causes.values():
-        assert set(found["raw"]) == {"count", "mean", "max", *QUANTILES}

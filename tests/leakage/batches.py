@@ -14,7 +14,8 @@ from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure, LogitBatch, measure
-from movemask.leakage.table import Audited
+from movemask.network.audited import Audited
+from movemask.network.model import Batch
 
 
 def audited(
@@ -38,11 +39,9 @@ def audited(
         digest="sha256:" + "0" * 64,
         trained_with_mask=False,
         vocabulary=words,
-        positions=positions,
-        boards=boards,
-        in_check=legal.in_check,
-        codes=codes,
-        indptr=legal.indptr,
+        batch=Batch(
+            positions, boards, codes, slots, legal.indptr, legal.in_check, np.full((len(positions), 2), np.nan)
+        ),
         measured=measure(kinds, unmasked, words, boards.black),
         heavy=unmasked.heavy(least),
         elos=np.full(len(positions), np.nan),
@@ -75,8 +74,8 @@ def leakages(
     least: float = 1e-3,
 ) -> list[Leakage]:
     """What is recorded of each position."""
-    columns = audited(positions, words, logits, kinds=kinds, least=least).table().columns
+    table = audited(positions, words, logits, kinds=kinds, least=least).table()
     return [
-        Leakage({kind: one.figure(row) for kind, one in columns.measured.items()}, *columns.explained.of(row))
+        Leakage({kind: one.figure(row) for kind, one in table.measured.items()}, *table.explained.of(row))
         for row in range(len(positions))
     ]

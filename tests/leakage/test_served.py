@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 
 from movemask.board.moves import code_of
 from movemask.board.position import Position
-from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ServedLeakage
 from movemask.leakage.measure import check_answer
-from movemask.numeric.dense import masked_softmax
-from tests.leakage.counterfactual import multiplied_softmax
 
 START = chess.Board()
 MOVES = tuple(START.legal_moves)
@@ -58,17 +55,3 @@ def test_a_sum_off_by_1e_11_or_nan_trips() -> None:
 def test_a_move_told_twice_trips() -> None:
     with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds a move twice"):
         check((MOVES[0], MOVES[0]), np.array([0.5, 0.5]))
-
-
-def test_the_multiply_mistake_cannot_pass() -> None:
-    mask = np.zeros((1, 1880), dtype=bool)
-    words = vocabulary("movemask-1880")
-    mask[0, words.legal_slots(Position(START))[1]] = True
-    logits = np.random.default_rng(0).normal(size=(1, 1880))
-    mistaken = multiplied_softmax(logits, mask)
-    moves = [words.move(slot, START) for slot in range(1880)]
-    with pytest.raises(ServedLeakage, match="on illegal moves"):
-        check(moves, mistaken[0])
-    right = masked_softmax(logits, mask)[0]
-    legal = [slot for slot in range(1880) if mask[0, slot]]
-    check([moves[slot] for slot in legal], right[legal])

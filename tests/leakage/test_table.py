@@ -17,7 +17,8 @@ from movemask.board.boards import PHASES
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.leakage.table import DIMENSIONS, Audited, AuditTable, groups
+from movemask.leakage.table import DIMENSIONS, AuditTable, groups
+from movemask.network.audited import Audited
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 
@@ -45,12 +46,11 @@ def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: 
 
 def positions(table: AuditTable) -> dict[float, Any]:
     """Each position of a table by its time, which is drawn, and so tells the positions of a test apart."""
-    columns, found = table.columns, {}
-    groups = columns.groups(table.elos)
+    groups, found = table.groups(), {}
     for row, moment in enumerate(table.times.tolist()):
-        figures = {kind: one.figure(row) for kind, one in columns.measured.items()}
+        figures = {kind: one.figure(row) for kind, one in table.measured.items()}
         own = table.model, table.fens[row], bool(table.chess960[row]), repr(table.elos[row]), groups[:, row].tolist()
-        found[moment] = (*own, figures, columns.explained.of(row))
+        found[moment] = (*own, figures, table.explained.of(row))
     return found
 
 
@@ -103,19 +103,16 @@ def test_networks_and_kinds_are_not_mixed() -> None:
 def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
     made = batch(list(range(len(BOARDS))), 3)
     table = made.table()
-    columns = table.columns
-    assert len(table) == len(columns) == len(BOARDS)
+    assert len(table) == len(BOARDS)
     for row, board in enumerate(BOARDS):
         assert (table.fens[row], table.chess960[row]) == (board.fen(en_passant="fen"), board.chess960)
-        assert columns.black[row] == (not board.turn)
-        assert columns.in_check[row] == board.is_check()
-        assert columns.legal_moves[row] == board.legal_moves.count()
+        assert table.black[row] == (not board.turn)
+        assert table.in_check[row] == board.is_check()
+        assert table.legal_moves[row] == board.legal_moves.count()
         pieces = sum(piece.piece_type not in (chess.KING, chess.PAWN) for piece in board.piece_map().values())
         phase = "endgame" if pieces <= 6 else "opening" if board.ply() < 20 else "middlegame"
-        assert PHASES[columns.phases[row]].value == phase
-        named = [
-            groups(name)[place] for name, place in zip(DIMENSIONS, columns.groups(table.elos)[:, row], strict=True)
-        ]
+        assert PHASES[table.phases[row]].value == phase
+        named = [groups(name)[place] for name, place in zip(DIMENSIONS, table.groups()[:, row], strict=True)]
         assert named == [
             phase,
             "white" if board.turn else "black",
@@ -123,8 +120,8 @@ def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
             band("legal_moves", board.legal_moves.count()),
             band("elo", float(table.elos[row])),
         ]
-        raw = columns.measured["raw"].leaked[row]
-        illegal, causes = columns.explained.of(row)
+        raw = table.measured["raw"].leaked[row]
+        illegal, causes = table.explained.of(row)
         assert sum(causes.values()) <= raw * (1 + 1e-12)
         assert sum(move.probability for move in illegal) <= raw * (1 + 1e-12)
         legal = {move.uci() for move in board.legal_moves}
@@ -142,9 +139,3 @@ def band(dimension: str, value: float) -> str:
 def _castling_slot(uci: str, board: chess.Board) -> bool:
     """Whether a slot is one of a king that goes two squares, where this vocabulary writes castling otherwise."""
     return not board.chess960 and bool(board.kings & chess.BB_SQUARES[chess.parse_square(uci[:2])])
-
-
-def test_the_mass_by_cause_is_the_heavy_slots_mass() -> None:
-    made = batch(list(range(12)), 4)
-    mass = np.bincount(made.heavy.rows, made.heavy.masses, minlength=12)
-    np.testing.assert_allclose(made.table().columns.explained.by_cause.sum(axis=1), mass, rtol=1e-12)

@@ -18,7 +18,8 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
-from movemask.leakage.table import Audited, AuditTable, LeakageColumns
+from movemask.leakage.table import AuditTable
+from movemask.network.audited import Audited
 from movemask.store.writer import Store
 from tests.leakage import batches
 
@@ -55,14 +56,12 @@ def record(
         fens=[fen],
         chess960=np.array([False]),
         elos=np.array([math.nan if elo is None else elo]),
-        columns=LeakageColumns(
-            {kind: _measured(figure) for kind, figure in figures.items()},
-            Explained(np.array([masses]), *named),
-            phases=np.array([PHASES.index(phase)]),
-            black=np.array([turn == "black"]),
-            in_check=np.array([False]),
-            legal_moves=np.array([legal_moves]),
-        ),
+        measured={kind: _measured(figure) for kind, figure in figures.items()},
+        explained=Explained(np.array([masses]), *named),
+        phases=np.array([PHASES.index(phase)]),
+        black=np.array([turn == "black"]),
+        in_check=np.array([False]),
+        legal_moves=np.array([legal_moves]),
     )
 
 
@@ -79,33 +78,26 @@ def joined(records: Iterable[AuditTable]) -> list[AuditTable]:
     """Tables of the same network and kinds as one."""
     groups: dict[Any, list[AuditTable]] = defaultdict(list)
     for one in records:
-        groups[one.model, one.digest, tuple(one.columns.measured)].append(one)
+        groups[one.model, one.digest, tuple(one.measured)].append(one)
     return [_joined(group) for group in groups.values()]
 
 
 def _joined(parts: Sequence[AuditTable]) -> AuditTable:
-    columns = [part.columns for part in parts]
-    explained = [one.explained for one in columns]
+    explained = [part.explained for part in parts]
+    arrays = ("times", "chess960", "elos", "phases", "black", "in_check", "legal_moves")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in arrays}
     return replace(
         parts[-1],
-        times=np.concatenate([part.times for part in parts]),
         fens=[fen for part in parts for fen in part.fens],
-        chess960=np.concatenate([part.chess960 for part in parts]),
-        elos=np.concatenate([part.elos for part in parts]),
-        columns=LeakageColumns(
-            {kind: Measured.joined([one.measured[kind] for one in columns]) for kind in columns[0].measured},
-            Explained(
-                np.concatenate([one.by_cause for one in explained]),
-                np.arange(len(parts) + 1),
-                [move for one in explained for move in one.moves],
-                np.concatenate([one.masses for one in explained]),
-                np.concatenate([one.causes for one in explained]),
-            ),
-            *(
-                np.concatenate([getattr(one, name) for one in columns])
-                for name in ("phases", "black", "in_check", "legal_moves")
-            ),
+        measured={kind: Measured.joined([part.measured[kind] for part in parts]) for kind in parts[0].measured},
+        explained=Explained(
+            np.concatenate([one.by_cause for one in explained]),
+            np.arange(len(parts) + 1),
+            [move for one in explained for move in one.moves],
+            np.concatenate([one.masses for one in explained]),
+            np.concatenate([one.causes for one in explained]),
         ),
+        **joined,
     )
 
 

@@ -108,12 +108,12 @@ class Metrics(RuntimeEvents):
         """Counts the leakage of answered positions. What is unmeasured, or no probability, is skipped: a NaN would make
         a counter NaN for good."""
         mask = "true" if table.trained_with_mask else "false"
-        for kind, measured in table.columns.measured.items():
+        for kind, measured in table.measured.items():
             known = (measured.leaked >= 0) & (measured.leaked < np.inf)
             _observe_all(self.leakage.labels(table.model, kind, mask), measured.leaked[known])
             if changed := int((measured.flipped & known).sum()):
                 self.top_move_changed.labels(table.model, kind, mask).inc(changed)
-        by_cause = table.columns.explained.by_cause
+        by_cause = table.explained.by_cause
         masses = np.where(np.isfinite(by_cause), by_cause, 0.0).sum(axis=0)
         for cause, mass in zip(CAUSES, masses.tolist(), strict=True):
             if mass > 0:

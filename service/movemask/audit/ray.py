@@ -113,27 +113,22 @@ class RayBackend:
         task = ray.remote(_part).options(num_cpus=1, num_gpus=self._gpus, max_retries=_TRIES - 1)
         networks = tuple(ray.put(_files(contract)) for contract in self._contracts)
         parts, choice, gpu = job.parts.absolute(), job.choice, self._gpus > 0
-        begun = ((chunk, task.remote(networks, gpu, parts, choice, chunk, earlier)) for chunk, earlier in chunks)
-        for chunk, result in self._results(begun):
-            try:
-                yield _got(result)
-            except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
-                yield leave_out(parts, choice, chunk, "game or line in a chunk that ended its process")
-
-    def _results(self, begun: Iterable[tuple[Chunk, Any]]) -> Iterator[tuple[Chunk, Any]]:
-        """What was begun, as it ends: as many at a time as the cluster can run, and as many that wait."""
-        remaining = iter(begun)
+        begun = ((task.remote(networks, gpu, parts, choice, chunk, earlier), chunk) for chunk, earlier in chunks)
         pending: dict[Any, Chunk] = {}
         most, look = 0, 0.0
-        while True:
+        while True:  # as many at a time as the cluster can run, and as many that wait
             if time.monotonic() >= look:
                 cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
                 most, look = self._most or 2 * cpus, time.monotonic() + _LOOK_SECONDS
-            pending |= {result: item for item, result in islice(remaining, max(0, most - len(pending)))}
+            pending |= dict(islice(begun, max(0, most - len(pending))))
             if not pending:
                 return
             (ready,), _ = ray.wait(list(pending))
-            yield pending.pop(ready), ready
+            chunk = pending.pop(ready)
+            try:
+                yield _got(ready)
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
+                yield leave_out(parts, choice, chunk, "game or line in a chunk that ended its process")
 
 
 def _got(result: Any) -> Any:

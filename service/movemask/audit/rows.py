@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from movemask.audit.samples import Choice, Sample, Skipped
-from movemask.board.boards import PHASES
+from movemask.board.boards import PHASES, phases_of
 from movemask.board.moves import uci_of
 from movemask.leakage.causes import CAUSES, Cause
+from movemask.leakage.explain import explained
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import check_answer, measure
-from movemask.leakage.table import columns_of
 from movemask.network.model import Batch, Model
 from movemask.pipeline import evaluate
 from movemask.policy import Normalisation, Policies
@@ -85,9 +85,7 @@ def _evaluated(
         return _evaluated(model, samples, batch, set(evaluated.unusable), choice, skipped)
     measured = measure(choice.kinds, evaluated.unmasked, model.vocabulary, batch.boards.black)
     heavy = evaluated.unmasked.heavy(choice.least)
-    leakage = columns_of(
-        batch.boards, batch.in_check, batch.codes, batch.indptr, measured, heavy, model.vocabulary, named=_MOVES_KEPT
-    )
+    causes = explained(heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, _MOVES_KEPT)
     legal = _legal(samples, batch, evaluated.policies, check=SERVED in choice.kinds)
     columns: dict[str, Any] = {
         "source": [sample.source for sample in samples],
@@ -96,9 +94,9 @@ def _evaluated(
         "fen": [sample.position.fen for sample in samples],
         "chess960": [sample.position.chess960 for sample in samples],
         "turn": [sample.position.turn for sample in samples],
-        "phase": [PHASES[place].value for place in leakage.phases],
-        "in_check": leakage.in_check,
-        "legal_moves": leakage.legal_moves,
+        "phase": [PHASES[place].value for place in phases_of(batch.boards)],
+        "in_check": batch.in_check,
+        "legal_moves": batch.counts,
         "elo": [sample.elo and sample.elo.self for sample in samples],
         "opponent_elo": [sample.elo and sample.elo.opponent for sample in samples],
         "played": [sample.played and sample.played.uci() for sample in samples],
@@ -110,12 +108,12 @@ def _evaluated(
         "legal": legal,
         "illegal": [
             [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in moves]
-            for moves, _ in map(leakage.explained.of, range(len(samples)))
+            for moves, _ in map(causes.of, range(len(samples)))
         ],
     }
     for kind, values in measured.items():
         columns |= {kind: values.leaked, f"{kind}_flipped": values.flipped, f"{kind}_kl": values.kl}
-    columns |= {f"cause_{cause.value}": leakage.explained.by_cause[:, place] for place, cause in enumerate(CAUSES)}
+    columns |= {f"cause_{cause.value}": causes.by_cause[:, place] for place, cause in enumerate(CAUSES)}
     wanted = schema(choice.kinds)
     arrays = [pa.array(columns[field.name], field.type, from_pandas=True) for field in wanted]  # NaN is null
     return [pa.table(arrays, schema=wanted)]

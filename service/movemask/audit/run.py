@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from movemask.audit.files import Folder
 from movemask.audit.read import Chunk, Form, Key, read
 from movemask.audit.rows import rows, schema
-from movemask.audit.samples import Choice, Skipped, samples
+from movemask.audit.samples import EXAMPLES, Choice, Skipped, samples
 from movemask.errors import AuditError, SourceError
 from movemask.network.model import Model
 from movemask.network.registry import open_model
@@ -88,31 +88,27 @@ class PartDone:
 
 @dataclass(slots=True)
 class Finished:
-    """What has been read of all files: the number of chunks of each, why one could not be read to its end, and what was
-    left out of the chunks."""
+    """What has been read of all files: the chunks, why a file could not be read to its end, and what was left out of
+    the chunks."""
 
-    chunks: Counter[int] = field(default_factory=Counter)
-    unreadable: dict[int, str] = field(default_factory=dict)
+    chunks: list[Key] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[Key, str]] = field(default_factory=list)
 
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
         examples = self.examples + [(part.key, example) for example in part.skipped.examples]
-        self.examples = sorted(examples, key=lambda one: one[0])[:20]
-
-    def parts(self) -> Iterator[Key]:
-        """The keys of all chunks, in order."""
-        for file, count in sorted(self.chunks.items()):
-            yield from (Key(file, number) for number in range(count))
+        self.examples = sorted(examples, key=lambda one: one[0])[:EXAMPLES]
 
     @property
     def skipped(self) -> Skipped:
         """What was left out: files first, then reasons in alphabetical order with examples in that of the files."""
         found = Skipped()
-        for file in sorted(self.unreadable):
-            found.add("file that cannot be read to its end", self.unreadable[file])
-        found.merge(Skipped(Counter(dict(sorted(self.reasons.items()))), [example for _, example in self.examples]))
+        for why in self.unreadable:
+            found.add("file that cannot be read to its end", why)
+        found.reasons.update(dict(sorted(self.reasons.items())))
+        found.examples = [*found.examples, *(example for _, example in self.examples)][:EXAMPLES]
         return found
 
 
@@ -170,13 +166,13 @@ def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
     for index, name in enumerate(job.files):
         try:
             for chunk in read(index, name, job.form, limit=left):
-                finished.chunks[index] += 1
+                finished.chunks.append(chunk.key)
                 left = None if left is None else left - len(chunk.items)
                 yield chunk
         except SourceError as error:
             if not job.keep_going:
                 raise
-            finished.unreadable[index] = str(error)
+            finished.unreadable.append(str(error))
 
 
 class LocalBackend:
@@ -268,7 +264,7 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:
     """Joins the parts into the table. They stay, so that a crash before the summary loses nothing."""
     parts, table = job.parts.absolute(), job.out / POSITIONS
-    files = [parts / _part_name(key) for key in finished.parts()]
+    files = [parts / _part_name(key) for key in finished.chunks]
     backend.run(_join, files, table.absolute(), schema(job.choice.kinds))
     return table
 

@@ -17,7 +17,8 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.leakage.kinds import KINDS
 
-_EXAMPLE = 300  # characters of an example of what was skipped
+#: Examples kept of what was skipped, and the characters of each.
+EXAMPLES, _EXAMPLE = 20, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,9 @@ class Skipped:
     def add(self, reason: str, example: str) -> None:
         """Counts one; the example is shortened and made printable."""
         self.reasons[reason] += 1
-        if len(self.examples) < 20:
+        if len(self.examples) < EXAMPLES:
             shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in example[:_EXAMPLE])
             self.examples.append(shown + ("…" if len(example) > _EXAMPLE else ""))
-
-    def merge(self, other: Skipped) -> None:
-        self.reasons.update(other.reasons)
-        self.examples = (self.examples + other.examples)[:20]
 
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:

@@ -1,20 +1,17 @@
-"""The leakage of positions as columns: what the service's audit stores and `movemask audit` writes."""
+"""The leakage of positions as columns, as the store keeps it, and the groups of positions."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
-from movemask.board.boards import Boards, Flags, Phase, phases_of
-from movemask.board.position import Position
-from movemask.encoding.vocabulary import Vocabulary
-from movemask.leakage.explain import NAMED, Explained, explained
-from movemask.leakage.measure import HeavySlots, Measured
-from movemask.numeric.ragged import Float, Index, joined_indptr, restricted, row_lengths
+from movemask.board.boards import Flags, Phase
+from movemask.leakage.explain import Explained
+from movemask.leakage.measure import Measured
+from movemask.numeric.ragged import Float, Index
 
 #: Dimensions that figures are grouped by, besides `cause` and `model`; a position is in one group of each.
 DIMENSIONS = ("phase", "side", "in_check", "legal_moves", "elo")
@@ -49,85 +46,16 @@ def _band(start: int, starts: tuple[int, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LeakageColumns:
-    """The leakage of B positions, and the traits that figures are grouped by. `columns_of` makes it, for the store and
-    for the files of `movemask audit` alike.
+class AuditTable:
+    """Answered positions of one network as the store keeps them, with the traits that figures are grouped by.
 
+    times : float64 `[B]`, in seconds since the epoch
+    elos : float64 `[B]`, ratings of the side to move in the request; NaN for none
     measured : by kind, arrays `[B]`
     explained : the heaviest illegal moves, and the mass by cause `[B, len(CAUSES)]`
     phases : intp `[B]`, indices into the members of Phase
     black, in_check : bool `[B]`; `black` where Black is to move
     legal_moves : intp `[B]`
-    """
-
-    measured: Mapping[str, Measured]
-    explained: Explained
-    phases: Index
-    black: Flags
-    in_check: Flags
-    legal_moves: Index
-
-    def __len__(self) -> int:
-        return len(self.phases)
-
-    def rows(self, keep: Index) -> LeakageColumns:
-        """Those of the positions `keep`."""
-        return LeakageColumns(
-            {kind: measured.rows(keep) for kind, measured in self.measured.items()},
-            self.explained.rows(keep),
-            self.phases[keep],
-            self.black[keep],
-            self.in_check[keep],
-            self.legal_moves[keep],
-        )
-
-    def groups(self, elos: Float) -> Index:
-        """Each position's group in each of DIMENSIONS, as its index in `groups`: `[len(DIMENSIONS), B]`.
-
-        elos : float64 `[B]`, the rating of the side to move; NaN where none is known
-        """
-        moves = np.searchsorted(_MOVES_FROM, self.legal_moves, side="right") - 1
-        bands = np.searchsorted(_ELO_FROM, np.maximum(elos, 0.0), side="right") - 1
-        elo = np.where(np.isnan(elos), len(_ELO_FROM), bands)
-        return np.stack([self.phases, self.black, ~self.in_check, moves, elo]).astype(np.intp)
-
-
-def columns_of(
-    boards: Boards,
-    in_check: Flags,
-    codes: Index,
-    indptr: Index,
-    measured: Mapping[str, Measured],
-    heavy: HeavySlots,
-    vocabulary: Vocabulary,
-    *,
-    named: int = NAMED,
-) -> LeakageColumns:
-    """The columns of a batch.
-
-    Parameters
-    ----------
-    codes, indptr : the legal moves `[N]` (`move_codes`) in CSR form, rows in `indptr` `[B + 1]`
-    measured : by kind; what `measure` gives for `MEASURED` (the store) or `KINDS` (files)
-    heavy : the illegal slots to which plain softmax gives most (`LogitBatch.heavy`)
-    named : illegal moves named per position
-    """
-    return LeakageColumns(
-        measured,
-        explained(heavy, boards, vocabulary, codes, indptr, named),
-        phases_of(boards),
-        boards.black,
-        in_check,
-        row_lengths(indptr),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class AuditTable:
-    """Answered positions of one network as the store keeps them.
-
-    times : float64 `[B]`, in seconds since the epoch
-    elos : float64 `[B]`, ratings of the side to move in the request; NaN for none
     """
 
     model: str
@@ -137,7 +65,12 @@ class AuditTable:
     fens: Sequence[str]
     chess960: Flags
     elos: Float
-    columns: LeakageColumns
+    measured: Mapping[str, Measured]
+    explained: Explained
+    phases: Index
+    black: Flags
+    in_check: Flags
+    legal_moves: Index
 
     def __len__(self) -> int:
         return len(self.fens)
@@ -150,92 +83,17 @@ class AuditTable:
             fens=[self.fens[row] for row in keep.tolist()],
             chess960=self.chess960[keep],
             elos=self.elos[keep],
-            columns=self.columns.rows(keep),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Audited:
-    """Answered positions of one network, before their illegal mass is explained: a few hundred bytes each, no logits.
-
-    times, elos : as in AuditTable
-    codes, indptr, measured, heavy : as in `columns_of`
-    """
-
-    model: str
-    digest: str
-    trained_with_mask: bool
-    vocabulary: Vocabulary
-    times: Float
-    elos: Float
-    positions: Sequence[Position]
-    boards: Boards
-    in_check: Flags
-    codes: Index
-    indptr: Index
-    measured: Mapping[str, Measured]
-    heavy: HeavySlots
-
-    def __len__(self) -> int:
-        return len(self.positions)
-
-    def table(self) -> AuditTable:
-        """The table of these positions."""
-        return AuditTable(
-            self.model,
-            self.digest,
-            self.trained_with_mask,
-            self.times,
-            [position.fen for position in self.positions],
-            self.boards.chess960,
-            self.elos,
-            columns_of(self.boards, self.in_check, self.codes, self.indptr, self.measured, self.heavy, self.vocabulary),
-        )
-
-    def rows(self, keep: Index) -> Audited:
-        """Those of the positions `keep`, which are in rising order."""
-        place = np.full(len(self), -1, dtype=np.intp)
-        place[keep] = np.arange(len(keep))
-        moves = np.repeat(place >= 0, row_lengths(self.indptr))
-        slots = place[self.heavy.rows] >= 0
-        starts = restricted(self.indptr, moves)
-        return replace(
-            self,
-            times=self.times[keep],
-            elos=self.elos[keep],
-            positions=[self.positions[row] for row in keep.tolist()],
-            boards=self.boards.rows(keep),
-            in_check=self.in_check[keep],
-            codes=self.codes[moves],
-            indptr=np.append(starts[keep], starts[-1]),
             measured={kind: measured.rows(keep) for kind, measured in self.measured.items()},
-            heavy=HeavySlots(place[self.heavy.rows[slots]], self.heavy.slots[slots], self.heavy.masses[slots]),
+            explained=self.explained.rows(keep),
+            phases=self.phases[keep],
+            black=self.black[keep],
+            in_check=self.in_check[keep],
+            legal_moves=self.legal_moves[keep],
         )
 
-    @classmethod
-    def joined(cls, parts: Sequence[Audited]) -> list[Audited]:
-        """Parts of the same network and kinds, concatenated: a table is made faster from few large batches."""
-        groups: dict[Hashable, list[Audited]] = defaultdict(list)
-        for part in parts:
-            groups[part.model, part.digest, part.vocabulary, tuple(part.measured)].append(part)
-        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups.values()]
-
-    @classmethod
-    def _joined(cls, parts: Sequence[Audited]) -> Audited:
-        starts = np.cumsum([0, *map(len, parts[:-1])])
-        return replace(
-            parts[0],
-            times=np.concatenate([part.times for part in parts]),
-            elos=np.concatenate([part.elos for part in parts]),
-            positions=[position for part in parts for position in part.positions],
-            boards=Boards.joined([part.boards for part in parts]),
-            in_check=np.concatenate([part.in_check for part in parts]),
-            codes=np.concatenate([part.codes for part in parts]),
-            indptr=joined_indptr([part.indptr for part in parts]),
-            measured={kind: Measured.joined([part.measured[kind] for part in parts]) for kind in parts[0].measured},
-            heavy=HeavySlots(
-                np.concatenate([part.heavy.rows + start for part, start in zip(parts, starts, strict=True)]),
-                np.concatenate([part.heavy.slots for part in parts]),
-                np.concatenate([part.heavy.masses for part in parts]),
-            ),
-        )
+    def groups(self) -> Index:
+        """Each position's group in each of DIMENSIONS, as its index in `groups`: `[len(DIMENSIONS), B]`."""
+        moves = np.searchsorted(_MOVES_FROM, self.legal_moves, side="right") - 1
+        bands = np.searchsorted(_ELO_FROM, np.maximum(self.elos, 0.0), side="right") - 1
+        elo = np.where(np.isnan(self.elos), len(_ELO_FROM), bands)
+        return np.stack([self.phases, self.black, ~self.in_check, moves, elo]).astype(np.intp)

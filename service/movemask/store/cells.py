@@ -50,7 +50,7 @@ class Key(NamedTuple):
     group: str
 
 
-#: The groups of a position: that of everything, then those of each dimension, in the order of `LeakageColumns.groups`.
+#: The groups of a position: that of everything, then those of each dimension, in the order of `AuditTable.groups`.
 _GROUPS = [(ALL, ""), *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension))]
 _FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:-1])])
 _CAUSES = [Key(RAW, CAUSE, cause.value) for cause in CAUSES]
@@ -181,8 +181,7 @@ class Cells:
 
 def cells_of(table: AuditTable) -> Cells:
     """The cells of a table's positions. ValueError for a figure that is no probability."""
-    columns = table.columns
-    measured, by_cause = columns.measured, columns.explained.by_cause
+    measured, by_cause = table.measured, table.explained.by_cause
     leaked = np.stack([one.leaked for one in measured.values()])  # [K, B]
     flipped = np.stack([one.flipped for one in measured.values()])
     kl = np.stack([one.kl for one in measured.values()])
@@ -190,7 +189,7 @@ def cells_of(table: AuditTable) -> Cells:
     sound = (leaked[known] >= 0) & (leaked[known] < np.inf) & ~np.isnan(kl[known])
     if not (sound.all() and np.isfinite(by_cause).all()):
         raise ValueError("a figure is no probability, or a divergence no number")
-    groups_of = np.concatenate([np.zeros((1, len(table)), np.intp), columns.groups(table.elos) + _FIRST_OF[:, None]])
+    groups_of = np.concatenate([np.zeros((1, len(table)), np.intp), table.groups() + _FIRST_OF[:, None]])
     cell = np.arange(len(measured))[:, None, None] * len(_GROUPS) + groups_of  # [K, 1 + len(DIMENSIONS), B]
     rows, causes = np.nonzero(by_cause)
     masses = by_cause[rows, causes]

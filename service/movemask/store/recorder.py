@@ -13,7 +13,8 @@ from itertools import count
 import numpy as np
 
 from movemask.errors import StoreError
-from movemask.leakage.table import Audited, AuditTable
+from movemask.leakage.table import AuditTable
+from movemask.network.audited import Audited
 from movemask.store.writer import Store
 
 log = logging.getLogger(__name__)

@@ -103,7 +103,7 @@ class Store:
         """Adds the positions that are worse than the least of the kept, each position once, and deletes the surplus."""
         query = sa.select(WORST.c.kind, sa.func.count(), sa.func.min(WORST.c.value)).where(WORST.c.model == model)
         kept = {kind: (count, least) for kind, count, least in connection.execute(query.group_by(WORST.c.kind))}
-        for kind, measured in table.columns.measured.items():
+        for kind, measured in table.measured.items():
             if kind not in RANKED:
                 continue
             count, least = kept.get(kind, (0, 0.0))
@@ -139,19 +139,17 @@ def _locked_model(connection: sa.Connection, table: AuditTable) -> int:
 
 def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
     """The rows of POSITION without their id."""
-    columns = table.columns
     figures = [
-        zip(one.leaked.tolist(), one.flipped.tolist(), one.kl.tolist(), strict=True)
-        for one in columns.measured.values()
+        zip(one.leaked.tolist(), one.flipped.tolist(), one.kl.tolist(), strict=True) for one in table.measured.values()
     ]
-    explained = columns.explained
+    explained = table.explained
     causes: list[dict[str, float]] = [{} for _ in range(len(table))]
     found = np.nonzero(explained.by_cause)
     for row, place, mass in zip(*(one.tolist() for one in (*found, explained.by_cause[found])), strict=True):
         causes[row][_CAUSES[place]] = mass
     names = [_CAUSES[place] for place in explained.causes.tolist()]
     illegal = list(zip(explained.moves, explained.masses.tolist(), names, strict=True))
-    kinds = tuple(columns.measured)
+    kinds = tuple(table.measured)
     leakage = [
         orjson.dumps((dict(zip(kinds, row, strict=True)), by_cause, illegal[start:end])).decode()  # NaN, inf: null
         for row, by_cause, (start, end) in zip(
@@ -164,10 +162,10 @@ def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
             table.times.tolist(),
             table.fens,
             table.chess960.tolist(),
-            ["black" if black else "white" for black in columns.black.tolist()],
-            columns.in_check.tolist(),
-            [_PHASES[phase] for phase in columns.phases.tolist()],
-            columns.legal_moves.tolist(),
+            ["black" if black else "white" for black in table.black.tolist()],
+            table.in_check.tolist(),
+            [_PHASES[phase] for phase in table.phases.tolist()],
+            table.legal_moves.tolist(),
             [None if elo != elo else elo for elo in table.elos.tolist()],
             leakage,
             strict=True,
