@@ -29,7 +29,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model, Outputs
-from movemask.network.queue import Delivery, Queue
+from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Statistics, policies
 
@@ -272,7 +272,7 @@ class Caller:
 
     client = ""
 
-    def delivered(self, model: str, delivery: Delivery, ran: int) -> None:
+    def delivered(self, model: str, submission: Submission, ran: int) -> None:
         """The results of one submission are back in the task that asked.
 
         `ran` of its positions were in batches that the network ran on.
@@ -353,16 +353,16 @@ class Pipeline:
         """
         if not queries:
             return []
-        delivery = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
+        submission = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
         results: list[R | MovemaskError] = []
         ran = 0
-        for one in delivery.results:
+        for one in submission.results:
             if isinstance(one, MovemaskError):
                 results.append(one)
             else:
                 ran += one[0]
                 results.append(one[1])
-        self._caller.delivered(self.model.name, delivery, ran)
+        self._caller.delivered(self.model.name, submission, ran)
         return results
 
     def close(self) -> None:

@@ -45,14 +45,14 @@ def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
     assert sum(found.values()) <= 1 + SLICE
 
 
-def test_large_ones_get_small_slices_while_short_ones_come_and_a_quarter_however_many() -> None:
+def test_large_ones_get_small_slices_while_short_ones_come_and_one_however_many() -> None:
     fair = FairQueue()
     fair.add(submitted("large", 1000))
     for number in range(200):
         fair.add(submitted(f"small {number}", 1))
     found = taken(fair)
-    assert found.pop("large") == min(SLICE, 16)
-    assert sum(found.values()) == 48
+    assert found.pop("large") == SLICE
+    assert sum(found.values()) == 64 - SLICE
 
 
 def test_clients_take_turns_whatever_they_send() -> None:

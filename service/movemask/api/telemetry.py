@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from opentelemetry import trace
@@ -13,7 +13,7 @@ from movemask import logs
 from movemask.api import keys
 from movemask.api.metrics import Metrics
 from movemask.errors import MovemaskError
-from movemask.network.queue import Delivery
+from movemask.network.queue import Submission
 from movemask.pipeline import Caller
 
 #: Routes polled every few seconds; logged at debug unless they fail.
@@ -24,25 +24,13 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _CONTEXT = "movemask"  # in the scope
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkRun:
-    """One submission to a network: when it was submitted, its first batch began and its last ended, by
-    `time.perf_counter`."""
-
-    model: str
-    positions: int
-    submitted: float
-    started: float
-    ended: float
-
-
 @dataclass(slots=True)
 class RequestContext(Caller):
     """What is known of one request, in its scope.
 
     `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the
-    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `runs` is None
-    unless the request is traced.
+    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `runs`, of each
+    network its name, how many positions it ran on and the submission, is None unless the request is traced.
     """
 
     id: str
@@ -52,13 +40,13 @@ class RequestContext(Caller):
     taken: int = 0
     take: Callable[[int], None] = field(default=lambda positions: None)
     positions: int = 0
-    runs: list[NetworkRun] | None = None
+    runs: list[tuple[str, int, Submission]] | None = None
 
-    def delivered(self, model: str, delivery: Delivery, ran: int) -> None:
+    def delivered(self, model: str, submission: Submission, ran: int) -> None:
         """Adds answered positions to the log line, and the network's run to the spans."""
-        self.positions += sum(not isinstance(result, MovemaskError) for result in delivery.results)
+        self.positions += sum(not isinstance(result, MovemaskError) for result in submission.results)
         if self.runs is not None and ran:
-            self.runs.append(NetworkRun(model, ran, delivery.submitted, delivery.started, delivery.ended))
+            self.runs.append((model, ran, submission))
 
 
 def context_of(scope: Scope) -> RequestContext:
@@ -111,19 +99,19 @@ class RequestLog:
             probe = route in _PROBES and status < 400
             logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
 
-    def _record(self, runs: list[NetworkRun]) -> None:
+    def _record(self, runs: Sequence[tuple[str, int, Submission]]) -> None:
         """Makes the spans of a request's network runs, and an `answer` span from the end of the last until now."""
         epoch = time.time_ns() - time.perf_counter_ns()
 
         def nanoseconds(seconds: float) -> int:
             return epoch + int(seconds * 1e9)
 
-        for run in runs:
-            attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.positions}
+        for model, positions, run in runs:
+            attributes: dict[str, str | int] = {"movemask.model": model, "movemask.positions": positions}
             submitted, started, ended = map(nanoseconds, (run.submitted, run.started, run.ended))
             self._tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
             self._tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
-        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1].ended)).end()
+        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1][2].ended)).end()
 
 
 def _expects(scope: Scope) -> bool:

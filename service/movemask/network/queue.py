@@ -4,7 +4,7 @@ There are as many threads as the session has runs at once. A free thread takes i
 everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
 Nothing is polled, and no batch waits to fill up: a lone item is taken at once.
 
-`FairQueue` says whose turn it is. Small submissions go before large ones, for which a quarter of each batch is
+`FairQueue` says whose turn it is. Small submissions go before large ones, for which a slice of each batch is
 kept nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large
 submission gives a batch no more than a slice at a time: nobody waits for a whole batch of someone else's.
 
@@ -34,7 +34,7 @@ SMALL = 8
 #: Items that a client gives at one turn, and that large submissions give to a batch while small ones are expected.
 SLICE = 8
 
-#: Share of a batch that is left to large submissions, however many small ones wait: one in so many.
+#: Large submissions are left a slice of a batch however many small ones wait, but of a small batch one in so many.
 _LARGE_SHARE = 4
 
 #: Seconds that small submissions are expected for after one has come.
@@ -49,37 +49,27 @@ _QUIET = 0.005  # seconds
 _OLDEST = 0.1  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """The results of one submission, in order; and when it was submitted, its first batch began and its last ended, by
-    `time.perf_counter`."""
-
-    results: Sequence[Any]
-    submitted: float
-    started: float
-    ended: float
-
-
 @dataclass(slots=True, eq=False)
 class Submission:
-    """Items submitted together: `taken` of them are in batches, `left` are unanswered."""
+    """Items submitted together: `taken` of them are in batches, `left` are unanswered. `results` are in their order.
+
+    `submitted`, `started` and `ended` say, by `time.perf_counter`, when it came, its first batch began and its last
+    ended.
+    """
 
     items: Sequence[Any]
     client: str
     write: Callable[[Any], Any]
-    future: asyncio.Future[Delivery]
+    future: asyncio.Future[None]
     submitted: float
+    started: float = 0.0
+    ended: float = 0.0
     taken: int = 0
-    waited: float = 0.0
     left: int = field(init=False)
     results: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.left, self.results = len(self.items), [None] * len(self.items)
-
-    def delivery(self) -> Delivery:
-        """All results in order."""
-        return Delivery(self.results, self.submitted, self.submitted + self.waited, time.perf_counter())
 
 
 #: A submission, its first item in a batch, and how many.
@@ -159,7 +149,7 @@ class FairQueue:
 
     def take(self, room: int) -> list[Part]:
         """Up to `room` items for one batch: each submission, its first item taken now, and how many."""
-        left = room // _LARGE_SHARE if self._large.items else 0
+        left = min(SLICE, room // _LARGE_SHARE) if self._large.items else 0
         parts = self._small.take(room - left)
         room -= sum(size for _, _, size in parts)
         if parts or self._large.clients > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
@@ -235,15 +225,15 @@ class Queue:
                 return f"the network of model {self.name!r} has been running for {now - since:.0f} s"
         return None
 
-    async def submit(self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "") -> Delivery:
-        """`write(answer)` for each item, or its error, in order; `write` runs on the thread that answered.
+    async def submit(self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "") -> Submission:
+        """The results are `write(answer)` for each item, or its error; `write` runs on the thread that answered.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
         client disconnected), items that are not in a batch yet are dropped.
         """
         if not items:
             raise ValueError("items: nothing to answer")
-        future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = Submission(items, client, write, future, time.perf_counter())
         with self._wake:
             if self._closing:
@@ -252,7 +242,8 @@ class Queue:
             self._fair.add(entry)
             self._wake.notify(min(len(items), self._idle))
         try:
-            return await future
+            await future
+            return entry
         finally:
             if entry.taken < len(items):
                 self._drop(entry)
@@ -290,7 +281,7 @@ class Queue:
             parts = self._next_batch(None if not done else _QUIET)
             if parts:
                 items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
-                waited = [entry.waited for entry, _, size in parts for _ in range(size)]
+                waited = [entry.started - entry.submitted for entry, _, size in parts for _ in range(size)]
                 started = time.perf_counter()
                 self._running[threading.current_thread().name] = started, len(items)
                 try:
@@ -334,12 +325,12 @@ class Queue:
             parts = self._fair.take(room)
             for entry, first, _ in parts:
                 if first == 0:
-                    entry.waited = now - entry.submitted
+                    entry.started = now
             return parts
 
     def _deliver(self, parts: Sequence[Part], answers: Sequence[Any]) -> None:
         """Writes the results of each part, and wakes each event loop once for all complete submissions."""
-        done: list[tuple[Submission, Delivery | Exception]] = []
+        done: list[tuple[Submission, Exception | None]] = []
         rest = iter(answers)
         for entry, first, size in parts:
             own = list(islice(rest, size))
@@ -354,7 +345,8 @@ class Queue:
                     entry.left -= size
                     complete = not entry.left
                 if complete:
-                    done.append((entry, entry.delivery()))
+                    entry.ended = time.perf_counter()
+                    done.append((entry, None))
         _settle(done)
 
     def _drop(self, entry: Submission) -> None:
@@ -368,19 +360,19 @@ class Queue:
         _settle([(entry, error) for entry, _, _ in parts])
 
 
-def _settle(results: Sequence[tuple[Submission, Delivery | Exception]]) -> None:
-    """Hands results to the callers' event loops; skips callers and loops that have gone."""
+def _settle(results: Sequence[tuple[Submission, Exception | None]]) -> None:
+    """Wakes the callers on their event loops; skips callers and loops that have gone."""
     for loop in {entry.future.get_loop() for entry, _ in results}:
         own = [(entry.future, result) for entry, result in results if entry.future.get_loop() is loop]
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_resolve, own)
 
 
-def _resolve(results: Sequence[tuple[asyncio.Future[Delivery], Delivery | Exception]]) -> None:
-    for future, result in results:
+def _resolve(results: Sequence[tuple[asyncio.Future[None], Exception | None]]) -> None:
+    for future, error in results:
         if future.done():
             continue
-        if isinstance(result, Exception):
-            future.set_exception(result)
+        if error is not None:
+            future.set_exception(error)
         else:
-            future.set_result(result)
+            future.set_result(None)
