@@ -29,3 +29,11 @@ def refused(answer: Any, status: int, name: str, *words: str) -> Any:
     for word in words:
         assert word in body["detail"]
     return body
+
+
+def sample(client: TestClient, line: str) -> float:
+    """The value of one metric line."""
+    for row in client.get("/metrics").text.splitlines():
+        if row.startswith(line + " "):
+            return float(row.rpartition(" ")[2])
+    raise AssertionError(f"no {line}")

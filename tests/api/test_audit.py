@@ -25,7 +25,7 @@ BLACK = "r3k2r/pppq1ppp/2n2n2/3pp3/3PP3/2N2N2/PPPQ1PPP/R3K2R b KQkq - 4 9"
 
 
 def audited(client: TestClient, **body: Any) -> Any:
-    return asked(client, "/v1/audit", **{"moves": [], **body})
+    return asked(client, "/v1/audit", **body)
 
 
 @pytest.mark.parametrize("name", vocabulary_names())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import chess
@@ -13,7 +12,6 @@ from fastapi.testclient import TestClient
 from movemask.api.schemas.answers import GamesOut
 from tests.api.asking import asked, refused
 from tests.conftest import Serve
-from tests.networks import write_fake
 
 PGN = """[Event "one"]
 [WhiteElo "1400"]
@@ -27,10 +25,8 @@ def judged(client: TestClient, **body: Any) -> Any:
     return asked(client, "/v1/games", **body)
 
 
-def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(serve: Serve, tmp_path: Path) -> None:
-    write_fake(tmp_path / "m", planes="lc0-112", vocabulary="lc0-1858", elo=True)
-    client = serve(tmp_path / "m")
-    (game,) = judged(client, pgn=PGN, temperature=1.3)["games"]
+def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestClient) -> None:
+    (game,) = judged(leela, pgn=PGN, temperature=1.3)["games"]
     board = chess.Board()
     played: list[str] = []
     surprises: dict[str, list[float]] = {"white": [], "black": []}
@@ -38,7 +34,7 @@ def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(serve: Serve,
         turn = "white" if board.turn else "black"
         elo = {"self": 1400, "opponent": 1700} if board.turn else {"self": 1700, "opponent": 1400}
         move = board.push_san(san).uci()
-        policy = client.post("/v1/policy", json={"moves": played, "elo": elo, "temperature": 1.3}).json()
+        policy = asked(leela, moves=played, elo=elo, temperature=1.3)
         ranks = [told["uci"] for told in policy["moves"]]
         told = game["moves"][index]
         assert (told["ply"], told["turn"], told["uci"], told["san"]) == (index + 1, turn, move, san)

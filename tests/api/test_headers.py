@@ -130,7 +130,6 @@ def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
         assert json.loads(asked("/v1/models"))["models"]
     for arguments, said in (
         (["--tls-key", str(key)], "MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT"),
-        (["--tls-cert", str(tmp_path / "none")], "MOVEMASK_TLS_CERT: .*none and its key cannot be read: No such file"),
         (["--tls-cert", str(key)], "MOVEMASK_TLS_CERT: .*cannot be read"),
     ):
         failed = subprocess.run([*serve, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True)

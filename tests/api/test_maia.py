@@ -35,15 +35,20 @@ def reference() -> list[Any]:
         return [json.loads(row) for row in rows]
 
 
+def held_to_lc0(rows: list[Any], answers: list[Any], name: str) -> None:
+    for row, answer in zip(rows, answers, strict=True):
+        expected = dict(zip(row["legal"], row[name]["probability"], strict=True))
+        found = {move["uci"]: move["probability"] for move in answer["moves"]}
+        assert found == pytest.approx(expected, abs=1e-4), row["fen"]
+
+
 def test_every_probability_is_lc0s_within_1e_4_on_all_200_positions(serve: Serve, models: Path) -> None:
     rows = reference()
     assert len(rows) == 200
     client = serve(models)
     results = client.post("/v1/policy/batch", json={"positions": [{"fen": row["fen"]} for row in rows]}).json()
+    held_to_lc0(rows, results["results"], "maia-1500")
     for row, answer in zip(rows, results["results"], strict=True):
-        expected = dict(zip(row["legal"], row["maia-1500"]["probability"], strict=True))
-        found = {move["uci"]: move["probability"] for move in answer["moves"]}
-        assert found == pytest.approx(expected, abs=1e-4), row["fen"]
         value = answer["value"]
         assert value["win"] - value["loss"] == pytest.approx(row["maia-1500"]["q"], abs=1e-4)
         assert value["draw"] == pytest.approx(row["maia-1500"]["d"], abs=1e-4)
@@ -98,10 +103,7 @@ def test_the_three_weight_files_are_served_beside_our_own_within_1e_4_of_lc0(
     rows = reference()
     body = {"model": name, "positions": [{"fen": row["fen"]} for row in rows]}
     results = client.post("/v1/policy/batch", json=body).json()["results"]
-    for row, answer in zip(rows, results, strict=True):
-        expected = dict(zip(row["legal"], row[name]["probability"], strict=True))
-        found = {move["uci"]: move["probability"] for move in answer["moves"]}
-        assert found == pytest.approx(expected, abs=1e-4), row["fen"]
+    held_to_lc0(rows, results, name)
     entry = client.get("/v1/leakage").json()["models"][name]
     told = client.get(f"/v1/models/{name}").json()
     assert told["leakage"] == entry

@@ -11,17 +11,9 @@ from fastapi.testclient import TestClient
 
 from movemask.errors import StoreError
 from movemask.store.reader import Figures
-from tests.api.asking import refused
+from tests.api.asking import refused, sample
 from tests.conftest import Serve
 from tests.networks import write_fake
-
-
-def sample(client: TestClient, line: str) -> float:
-    """The value of one metric line."""
-    for row in client.get("/metrics").text.splitlines():
-        if row.startswith(line + " "):
-            return float(row.rpartition(" ")[2])
-    raise AssertionError(f"no {line}")
 
 
 def test_alive_and_ready(client: TestClient) -> None:

@@ -160,13 +160,11 @@ def test_temperature_divides_the_logits(client: TestClient) -> None:
     np.testing.assert_allclose([move["probability"] for move in answer["moves"]], weights / weights.sum(), rtol=1e-12)
 
 
-def test_elo_reaches_the_network_and_what_was_used_is_said(serve: Serve, tmp_path: Path) -> None:
-    write_fake(tmp_path / "m", elo=True)
-    client = serve(tmp_path / "m")
-    one, two = (asked(client, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
+def test_elo_reaches_the_network_and_what_was_used_is_said(rated: TestClient) -> None:
+    one, two = (asked(rated, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
     assert one["elo"] == {"self": 1100, "opponent": 1100}
     assert one["moves"] != two["moves"]
-    assert asked(client)["elo"] == {"self": 1500, "opponent": 1500}
+    assert asked(rated)["elo"] == {"self": 1500, "opponent": 1500}
 
 
 def test_elo_that_the_network_cannot_use_is_said_to_be_ignored(client: TestClient) -> None:
@@ -192,100 +190,95 @@ def test_a_model_is_chosen_by_name(serve: Serve, tmp_path: Path) -> None:
     assert asked(client, model="a")["model"]["name"] == "a"
 
 
-class TestBatch:
-    """Results in order; what is wrong with one stays in its place."""
-
-    def test_one_bad_fen_answers_the_other_1023(self, client: TestClient) -> None:
-        positions: list[dict[str, Any]] = [{"moves": [["e2e4"], ["d2d4"], ["c2c4"]][i % 3]} for i in range(1024)]
-        positions[500] = {"fen": "not a fen"}
-        results = asked(client, "/v1/policy/batch", positions=positions)["results"]
-        assert len(results) == 1024
-        assert results[500]["error"]["type"] == "urn:movemask:problem:invalid-fen"
-        assert results[500]["error"]["detail"].startswith("fen: 'not a fen'")
-        for index, answer in enumerate(results):
-            if index != 500:
-                board = chess.Board()
-                board.push_uci(positions[index]["moves"][0])
-                check(answer, board)
-
-    def test_items_of_every_wrong_shape_are_errors_in_their_place(self, client: TestClient) -> None:
-        mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
-        positions = [
-            {"fen": 5},
-            7,
-            None,
-            {"fenn": "x"},
-            {"fen": mate},
-            {"temperature": 0},
-            {"moves": ["e2e5"]},
-            {},
-            {"fen": mate, "elo": "5"},
-        ]
-        results = asked(client, "/v1/policy/batch", positions=positions)["results"]
-        kinds = [result.get("error", {}).get("type", "ok").rpartition(":")[2] for result in results]
-        invalid = "invalid-request"
-        assert kinds == [invalid, invalid, invalid, invalid, "ok", invalid, "illegal-move", invalid, invalid]
-        details = [results[place]["error"]["detail"] for place in (1, 2, 3, 7, 8)]
-        assert details == [
-            "position: Input should be an object, got 7",
-            "position: Input should be an object, got null",
-            "fenn: no such field",
-            "fen: is missing, as are moves: no position is named; give a FEN, or 'startpos'",
-            "elo: Input should be a rating, or an object of two: self and opponent, got '5'",
-        ]
-
-    def test_same_numbers_as_one_by_one(self, client: TestClient) -> None:
-        moves = [["e2e4"], ["g1f3", "g8f6"], []]
-        together = asked(client, "/v1/policy/batch", positions=[{"moves": line} for line in moves])["results"]
-        for line, answer in zip(moves, together, strict=True):
-            assert asked(client, moves=line)["moves"] == answer["moves"]
-
-    def test_what_the_batch_says_holds_for_items_that_say_nothing(self, serve: Serve, tmp_path: Path) -> None:
-        write_fake(tmp_path / "m", elo=True)
-        client = serve(tmp_path / "m")
-        results = asked(
-            client,
-            "/v1/policy/batch",
-            positions=[{"moves": []}, {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}],
-            elo={"self": 2000, "opponent": 2100},
-            temperature=3.0,
-            include=["san"],
-        )["results"]
-        assert results[0]["elo"] == {"self": 2000, "opponent": 2100}
-        assert results[1]["elo"] == {"self": 900, "opponent": 950}
-        assert (
-            results[0]["moves"]
-            == asked(client, elo={"self": 2000, "opponent": 2100}, temperature=3.0, include=["san"])["moves"]
-        )
+def test_one_bad_fen_answers_the_other_1023(client: TestClient) -> None:
+    positions: list[dict[str, Any]] = [{"moves": [["e2e4"], ["d2d4"], ["c2c4"]][i % 3]} for i in range(1024)]
+    positions[500] = {"fen": "not a fen"}
+    results = asked(client, "/v1/policy/batch", positions=positions)["results"]
+    assert len(results) == 1024
+    assert results[500]["error"]["type"] == "urn:movemask:problem:invalid-fen"
+    assert results[500]["error"]["detail"].startswith("fen: 'not a fen'")
+    for index, answer in enumerate(results):
+        if index != 500:
+            board = chess.Board()
+            board.push_uci(positions[index]["moves"][0])
+            check(answer, board)
 
 
-class TestMove:
-    """One move."""
+def test_items_of_a_batch_of_every_wrong_shape_are_errors_in_their_place(client: TestClient) -> None:
+    mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
+    positions = [
+        {"fen": 5},
+        7,
+        None,
+        {"fenn": "x"},
+        {"fen": mate},
+        {"temperature": 0},
+        {"moves": ["e2e5"]},
+        {},
+        {"fen": mate, "elo": "5"},
+    ]
+    results = asked(client, "/v1/policy/batch", positions=positions)["results"]
+    kinds = [result.get("error", {}).get("type", "ok").rpartition(":")[2] for result in results]
+    invalid = "invalid-request"
+    assert kinds == [invalid, invalid, invalid, invalid, "ok", invalid, "illegal-move", invalid, invalid]
+    details = [results[place]["error"]["detail"] for place in (1, 2, 3, 7, 8)]
+    assert details == [
+        "position: Input should be an object, got 7",
+        "position: Input should be an object, got null",
+        "fenn: no such field",
+        "fen: is missing, as are moves: no position is named; give a FEN, or 'startpos'",
+        "elo: Input should be a rating, or an object of two: self and opponent, got '5'",
+    ]
 
-    def test_greedy_is_the_most_probable(self, client: TestClient) -> None:
-        best = asked(client, include=["san"])["moves"][0]
-        assert asked(client, "/v1/move", include=["san"])["move"] == best
 
-    def test_a_seed_draws_the_same_move_again(self, client: TestClient) -> None:
-        first = asked(client, "/v1/move", method="sample")
-        again = asked(client, "/v1/move", method="sample", seed=first["seed"])
-        assert again["move"] == first["move"]
-
-    def test_seeds_draw_moves_with_their_probabilities(self, client: TestClient) -> None:
-        policy = {move["uci"]: move["probability"] for move in asked(client)["moves"]}
-        drawn = [asked(client, "/v1/move", method="sample", seed=seed)["move"]["uci"] for seed in range(400)]
-        best = max(policy, key=lambda uci: policy[uci])
-        share = drawn.count(best) / len(drawn)
-        assert abs(share - policy[best]) < 4 * (policy[best] * (1 - policy[best]) / len(drawn)) ** 0.5
+def test_a_batch_has_the_same_numbers_as_one_by_one(client: TestClient) -> None:
+    moves = [["e2e4"], ["g1f3", "g8f6"], []]
+    together = asked(client, "/v1/policy/batch", positions=[{"moves": line} for line in moves])["results"]
+    for line, answer in zip(moves, together, strict=True):
+        assert asked(client, moves=line)["moves"] == answer["moves"]
 
 
-def test_one_number_is_the_rating_of_both_players(serve: Serve, tmp_path: Path) -> None:
-    write_fake(tmp_path / "m", elo=True)
-    client = serve(tmp_path / "m")
-    one, both = (asked(client, elo=elo) for elo in (1600, {"self": 1600, "opponent": 1600}))
+def test_what_the_batch_says_holds_for_items_that_say_nothing(rated: TestClient) -> None:
+    results = asked(
+        rated,
+        "/v1/policy/batch",
+        positions=[{"moves": []}, {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}],
+        elo={"self": 2000, "opponent": 2100},
+        temperature=3.0,
+        include=["san"],
+    )["results"]
+    assert results[0]["elo"] == {"self": 2000, "opponent": 2100}
+    assert results[1]["elo"] == {"self": 900, "opponent": 950}
+    assert (
+        results[0]["moves"]
+        == asked(rated, elo={"self": 2000, "opponent": 2100}, temperature=3.0, include=["san"])["moves"]
+    )
+
+
+def test_the_greedy_move_is_the_most_probable(client: TestClient) -> None:
+    best = asked(client, include=["san"])["moves"][0]
+    assert asked(client, "/v1/move", include=["san"])["move"] == best
+
+
+def test_a_seed_draws_the_same_move_again(client: TestClient) -> None:
+    first = asked(client, "/v1/move", method="sample")
+    again = asked(client, "/v1/move", method="sample", seed=first["seed"])
+    assert again["move"] == first["move"]
+
+
+def test_seeds_draw_moves_with_their_probabilities(client: TestClient) -> None:
+    policy = {move["uci"]: move["probability"] for move in asked(client)["moves"]}
+    drawn = [asked(client, "/v1/move", method="sample", seed=seed)["move"]["uci"] for seed in range(400)]
+    best = max(policy, key=lambda uci: policy[uci])
+    share = drawn.count(best) / len(drawn)
+    assert abs(share - policy[best]) < 4 * (policy[best] * (1 - policy[best]) / len(drawn)) ** 0.5
+
+
+def test_one_number_is_the_rating_of_both_players(rated: TestClient) -> None:
+    one, both = (asked(rated, elo=elo) for elo in (1600, {"self": 1600, "opponent": 1600}))
     assert one["elo"] == {"self": 1600, "opponent": 1600}
     assert one["moves"] == both["moves"]
-    batch = asked(client, "/v1/policy/batch", positions=[{"moves": []}, {"moves": [], "elo": 900}], elo=1600)
+    batch = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, {"moves": [], "elo": 900}], elo=1600)
     assert [result["elo"]["self"] for result in batch["results"]] == [1600, 900]
 
 
@@ -318,11 +311,9 @@ def test_moves_in_san_are_read_and_told(client: TestClient) -> None:
     assert checked["notation"] == "san"
 
 
-def test_the_illegal_mass_is_all_of_raw_with_its_causes(serve: Serve, tmp_path: Path) -> None:
-    write_fake(tmp_path / "m", "leela", planes="lc0-112", vocabulary="lc0-1858")
-    client = serve(tmp_path / "m")
+def test_the_illegal_mass_is_all_of_raw_with_its_causes(leela: TestClient) -> None:
     for fen in ("startpos", "r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", "8/P6k/8/8/8/8/7K/8 w - - 0 1"):
-        answer = asked(client, fen=fen, include=["illegal"])
+        answer = asked(leela, fen=fen, include=["illegal"])
         illegal = answer["illegal"]
         assert illegal["slots"] == 1858 - len(answer["moves"])
         assert sum(illegal["causes"].values()) == pytest.approx(answer["leakage"]["raw"], rel=1e-9)
@@ -331,5 +322,5 @@ def test_the_illegal_mass_is_all_of_raw_with_its_causes(serve: Serve, tmp_path: 
         assert shares == sorted(shares, reverse=True)
         assert not {move["uci"] for move in illegal["moves"]} & {move["uci"] for move in answer["moves"]}
         assert {move["cause"] for move in illegal["moves"]} <= set(illegal["causes"])
-        few = asked(client, fen=fen, include=["illegal"], top_k=1)
+        few = asked(leela, fen=fen, include=["illegal"], top_k=1)
         assert few["illegal"] == illegal  # leakage is the network's, whatever the rule

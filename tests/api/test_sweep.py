@@ -11,19 +11,13 @@ from fastapi.testclient import TestClient
 
 from movemask.api.bodies import sweep_limits
 from movemask.api.schemas.answers import SweepOut
-from movemask.settings import Settings, shipped_models
+from movemask.settings import Settings
 from tests.api.asking import asked
 from tests.api.test_schemas import held_to
 from tests.conftest import Serve
 from tests.networks import write_fake
 
 RATINGS = [800, 1100, 1500, 2000, 2500]
-
-
-@pytest.fixture
-def shipped(serve: Serve) -> TestClient:
-    """The shipped network, which takes both ratings."""
-    return serve(shipped_models())
 
 
 def swept(client: TestClient, **body: Any) -> Any:
