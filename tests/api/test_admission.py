@@ -1,15 +1,20 @@
-"""What everybody would lose: their place, to clients that send slowly or hold much."""
+"""What everybody would lose: their place, to clients that send slowly, hold much or ask for more than their share."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from movemask.api.admission import BytesInFlight, Reservation
-from movemask.errors import Overloaded
+from movemask.api.admission import BytesInFlight, RateLimit, Reservation
+from movemask.api.telemetry import RequestContext
+from movemask.errors import Overloaded, RateLimited
+from tests.api.asking import refused
+from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.processes import served
 
@@ -80,3 +85,104 @@ def test_clients_that_do_not_finish_their_bodies_take_nobodys_place(
 
     with served(tmp_path) as (_, port):
         assert asyncio.run(trial(port)).startswith(b"HTTP/1.1 200 ")
+
+
+ONE: dict[str, Any] = {"moves": []}
+
+
+def batch(size: int) -> dict[str, Any]:
+    return {"positions": [{"fen": "startpos"}] * size}
+
+
+def left(answer: Any) -> int:
+    match = re.fullmatch(r'"positions";r=(\d+);t=(\d+)', answer.headers["RateLimit"])
+    assert match is not None
+    return int(match[1])
+
+
+def test_positions_are_counted_and_more_is_429(serve: Serve) -> None:
+    client = serve(client_rate=0.01, client_burst=10)
+    first = client.post("/v1/policy", json=ONE)
+    assert first.status_code == 200
+    assert first.headers["RateLimit-Policy"] == '"positions";q=10;w=1000'
+    assert left(first) == 9
+    assert left(client.post("/v1/policy/batch", json=batch(6))) == 3
+    assert client.post("/v1/policy/sweep", json={"moves": [], "ratings": [1000]}).status_code in (200, 422)
+    more = client.post("/v1/policy/batch", json=batch(4))
+    refused(more, 429, "rate-limited")
+    assert int(more.headers["Retry-After"]) > 100
+    assert left(more) == 1  # reading its body cost one
+    assert client.get("/v1/models").status_code == 200
+    assert client.get("/v1/models").status_code == 429
+    for path in ("/livez", "/readyz", "/metrics"):
+        assert client.get(path).status_code == 200
+    assert 'movemask_rejected_total{reason="rate-limited"} 2.0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"fen": 1}', b'{"fen": "x"}'])
+def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) -> None:
+    client = serve(client_rate=0.01, client_burst=3)
+    found = [
+        client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"}).status_code
+        for _ in range(5)
+    ]
+    assert found[3:] == [429, 429]
+    assert set(found[:3]) <= {400, 422}
+
+
+def test_a_rest_gives_positions_back() -> None:
+    now = 0.0
+    limit = RateLimit(5, 5, 0, clock=lambda: now)
+    limit.take(RequestContext("1", client="one"), 5)
+    with pytest.raises(
+        RateLimited, match=r"rate limit exceeded: 5 positions requested, limit 5/s \(burst 5\)"
+    ) as refused:
+        limit.take(RequestContext("2", client="one"), 5)
+    now = refused.value.retry_after
+    limit.take(RequestContext("3", client="one"), 5)
+
+
+def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:
+    client = serve(client_rate=0.01, client_burst=5)
+    assert left(client.post("/v1/policy/batch", json=batch(20))) == 0
+    refused = client.post("/v1/policy", json=ONE)
+    assert refused.status_code == 429
+    assert int(refused.headers["Retry-After"]) >= 1500
+
+
+def test_keys_have_shares_of_their_own(serve: Serve) -> None:
+    names = ["first-key-of-some-length", "second-key-of-some-length"]
+    client = serve(client_rate=0.01, client_burst=2, api_keys=",".join(names))
+
+    def ask(name: str) -> int:
+        return client.post("/v1/policy/batch", json=batch(2), headers={"Authorization": f"Bearer {name}"}).status_code
+
+    assert [ask(name) for name in (names[0], names[0], names[1])] == [200, 429, 200]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "statuses"),
+    [
+        (["1.1.1.1", "1.1.1.1", "2.2.2.2"], [200, 429, 200]),
+        (["2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"], [200, 429, 200]),
+        (["1.1.1.1, 9.9.9.9", "2.2.2.2, 9.9.9.9"], [200, 429]),
+        (["::ffff:1.1.1.1", "::ffff:2.2.2.2", "1.1.1.1"], [200, 200, 429]),
+    ],
+)
+def test_addresses_behind_a_proxy_have_shares_of_their_own(
+    serve: Serve, addresses: list[str], statuses: list[int]
+) -> None:
+    client = serve(client_rate=0.01, client_burst=2, proxies=1)
+    found = [
+        client.post("/v1/policy/batch", json=batch(2), headers={"X-Forwarded-For": address}).status_code
+        for address in addresses
+    ]
+    assert found == statuses
+
+
+def test_what_is_in_flight_is_given_back(serve: Serve) -> None:
+    client = serve(client_in_flight=4)
+    for size in (4, 4, 9, 1):  # one that is alone is let through whatever its size
+        answer = client.post("/v1/policy/batch", json=batch(size))
+        assert answer.status_code == 200
+        assert "RateLimit" not in answer.headers

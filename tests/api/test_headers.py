@@ -1,9 +1,11 @@
 """What a browser's user or an operator behind a proxy would lose: answers that no other site can frame, sniff or keep,
-a name that only its owner serves, and the client's own address."""
+a name that only its owner serves, the client's own address, pages of others that may call, and large answers that
+travel small."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import ssl
@@ -18,6 +20,7 @@ from fastapi.testclient import TestClient
 
 from movemask.api.headers import POLICIES, SecurityHeaders
 from movemask.api.metrics import Metrics
+from movemask.errors import SettingsError
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -135,3 +138,89 @@ def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
         failed = subprocess.run([*serve, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True)
         assert failed.returncode == 1
         assert re.search(said, failed.stderr), failed.stderr
+
+
+PAGE, STRANGER = "https://example.org", "https://example.com"
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
+
+
+def test_without_the_setting_no_page_may_call(serve: Serve) -> None:
+    client = serve()
+    answer = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
+    assert answer.status_code == 200
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+    assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("origins", "allowed"), [(f"{PAGE},http://localhost:5500", PAGE), ("*", "*"), ("http://[::1]:80,*", None)]
+)
+def test_the_named_origins_may_and_others_may_not(serve: Serve, origins: str, allowed: str | None) -> None:
+    if allowed is None:
+        with pytest.raises(SettingsError, match="MOVEMASK_CORS_ORIGINS"):
+            Settings.read(cors_origins=origins)
+        return
+    client = serve(cors_origins=origins)
+    asked = client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT})
+    assert asked.status_code == 200
+    assert asked.headers["Access-Control-Allow-Origin"] == allowed
+    assert "POST" in asked.headers["Access-Control-Allow-Methods"]
+    assert "authorization" in asked.headers["Access-Control-Allow-Headers"].lower()
+    for body, status in (({"moves": []}, 200), ({"fen": "x"}, 422)):  # a page can read problems too
+        answer = client.post("/v1/policy", json=body, headers={"Origin": PAGE})
+        assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (status, allowed)
+        assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
+        assert "Access-Control-Allow-Credentials" not in answer.headers
+    if allowed != "*":
+        stranger = client.post("/v1/policy", json={"moves": []}, headers={"Origin": STRANGER})
+        assert "Access-Control-Allow-Origin" not in stranger.headers
+        assert client.options("/v1/policy", headers={"Origin": STRANGER, **PREFLIGHT}).status_code == 400
+
+
+def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> None:
+    client = serve(cors_origins=PAGE, api_keys="some-key-of-nobody-0123456789")
+    assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 200
+    refused = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
+    assert (refused.status_code, refused.headers["Access-Control-Allow-Origin"]) == (401, PAGE)
+
+
+@pytest.mark.parametrize("origins", ["example.org", "https://example.org/", "https://example.org/page", "https://a, b"])
+def test_what_is_no_origin_is_refused_by_name(origins: str) -> None:
+    with pytest.raises(SettingsError, match="MOVEMASK_CORS_ORIGINS"):
+        Settings.read(cors_origins=origins)
+
+
+BATCH = {"positions": [{"fen": "startpos"}] * 64}
+
+
+def raw(client: TestClient, coding: str, body: Any, **headers: str) -> tuple[Any, bytes]:
+    """The response's headers, and its body as it travelled."""
+    headers["Accept-Encoding"] = coding
+    with client.stream("POST", "/v1/policy/batch", headers=headers, json=body) as response:
+        return response.headers, b"".join(response.iter_raw())
+
+
+def without_timing(body: bytes) -> bytes:
+    return body.partition(b'"timing"')[0]
+
+
+def test_a_large_answer_is_compressed_when_asked(client: TestClient) -> None:
+    _, plain = raw(client, "identity", BATCH)
+    assert len(plain) > 16_384
+    headers, packed = raw(client, "gzip", BATCH)
+    assert (headers["content-encoding"], headers["vary"]) == ("gzip", "Accept-Encoding")
+    assert len(packed) < len(plain) / 5
+    assert without_timing(gzip.decompress(packed)) == without_timing(plain)
+
+
+@pytest.mark.parametrize(("coding", "size"), [("gzip", 1), ("", 64), ("br", 64)])
+def test_small_answers_and_clients_that_do_not_ask_are_left_alone(client: TestClient, coding: str, size: int) -> None:
+    headers, packed = raw(client, coding, {"positions": [{"fen": "startpos"}] * size})
+    assert "content-encoding" not in headers
+    assert packed.startswith(b'{"results":[')
+
+
+def test_a_stream_is_compressed_line_by_line(client: TestClient) -> None:
+    headers, packed = raw(client, "gzip", BATCH, Accept="application/x-ndjson")
+    assert headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed).count(b"\n") == 64
