@@ -43,7 +43,7 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
         raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
     network = Network(run.network).eval()
     network.load_state_dict(state["network"])
-    fitted = _cooled(network, run)
+    temperature, calibration = _cooled(network, run)
     level(network, *held_out(run).part(slice(LEVELLED)).inputs())
     split = dataset.load(replace(run.data, opening_share=1.0), "validation", run.seed)
     rows = np.random.default_rng(run.seed).permutation(len(split))[:COMPARED].astype(np.int64)
@@ -58,16 +58,17 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
         "weights": "fp32",
         "microseconds": round(cost, 1),
         "microseconds_what": "CPU time a position, batch of 32, one thread",
-        "temperature_within": round(fitted, 4),
+        "temperature_within": round(temperature, 4),
     }
-    _write_contract(target, run, state, network, hardware, purpose, figures)
+    _write_contract(target, run, state, network, hardware, purpose, figures, calibration)
     _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
     print(f"{cost:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB, within {difference:.2g} of torch")
 
 
 @torch.no_grad()
-def _cooled(network: Network, run: Run) -> float:
-    """Fits a temperature to the moves played in validation positions and builds it into the policy; the temperature.
+def _cooled(network: Network, run: Run) -> tuple[float, dict[str, object]]:
+    """Fits a temperature to the moves played in validation positions and builds it into the policy. Returns it, and the
+    contract's table of the calibration, which the network has then.
 
     A network whose teacher saw the game so far is surer than the last moves alone allow. Half of the positions are
     given without them, as in training.
@@ -84,7 +85,14 @@ def _cooled(network: Network, run: Run) -> float:
         f"cross-entropy {fitted.cross_entropy_before:.4f} -> {fitted.cross_entropy_after:.4f}"
     )
     network.cool(fitted.temperature)
-    return fitted.temperature
+    return fitted.temperature, {
+        "temperature": 1.0,  # of the network as it is written
+        "standard_error": round(fitted.standard_error / fitted.temperature, 4),
+        "positions": len(played),
+        "cross_entropy_before": round(fitted.cross_entropy_after, 4),
+        "cross_entropy_after": round(fitted.cross_entropy_after, 4),
+        "source": "validation split, training.export",
+    }
 
 
 @torch.no_grad()
@@ -114,6 +122,7 @@ def _write_contract(
     hardware: str,
     purpose: str,
     figures: dict[str, object],
+    calibration: dict[str, object],
 ) -> None:
     file = target.with_suffix(".onnx")
     settings = run.network
@@ -129,6 +138,7 @@ def _write_contract(
     table["inputs"] = {name: name for name in INPUTS}
     table["outputs"] = {"logits": "logits", "value": {"name": "value", "softmaxed": True}}
     table["elo"] = {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"}
+    table["calibration"] = calibration
     table["card"] = {
         "purpose": purpose,
         "source": "trained by this project: training/README.md",
