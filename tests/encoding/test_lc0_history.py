@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position, boards_of
 from movemask.encoding.lc0 import HistoryFill, encode_all
-from tests.ground_truth import tricky
+from tests.ground_truth import perft, tricky
 
 Planes = NDArray[np.float32]
 
@@ -189,7 +189,10 @@ def test_repetitions_and_en_passant_fields(fen: str, moves: list[str]) -> None:
         check(mirrored, [uci.translate(OTHER_RANKS) for uci in moves[:count]])
 
 
-def test_every_tricky_position() -> None:
+def test_every_position_of_the_suites() -> None:
+    for row in perft("standard"):
+        if chess.Board(row.fen).is_valid():
+            check(row.fen, [])
     for fen, _, flags in tricky():
         if not any(flag.startswith("python-chess-status") for flag in flags):
             check(fen, [])

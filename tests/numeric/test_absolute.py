@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from movemask.numeric import dense
 from movemask.numeric.gradients import absolute, absolute_jvp, absolute_vjp
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, slopes
@@ -52,20 +51,3 @@ def test_scaling_the_logits_changes_nothing_so_they_have_no_slope_along_themselv
 def test_a_logit_that_is_not_finite_is_refused_by_place(bad: float) -> None:
     with pytest.raises(ValueError, match=r"legal_logits: must be finite, got \S+ at 1"):
         absolute(np.array([1.0, bad]), [0, 2])
-
-
-def test_the_dense_forms_read_nothing_of_an_illegal_slot() -> None:
-    mask = np.array([[True, False, True], [False, False, False], [True, True, True]])
-    logits = np.where(mask, np.array([[-3.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, -2.0]]), np.nan)
-    np.testing.assert_array_equal(dense.masked_absolute(logits, mask), [[0.75, 0, 0.25], [0, 0, 0], [0.25, 0.25, 0.5]])
-    v = np.random.default_rng(1).normal(size=mask.shape)
-    z, indptr = logits[mask], [0, 2, 2, 5]
-    for made, kernel in (
-        (dense.masked_absolute_jvp, absolute_jvp),
-        (dense.masked_absolute_vjp, absolute_vjp),
-    ):
-        found = made(logits, mask, v)
-        np.testing.assert_array_equal(found[mask], kernel(z, indptr, v[mask]))
-        assert not found[~mask].any()
-    with pytest.raises(ValueError, match="vectors: expected shape"):
-        dense.masked_absolute_vjp(logits, mask, v[:2])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import dense, distributions, entmax, gradients, losses, softmax
+from movemask.numeric import dense, entmax, gradients, losses, softmax
 from tests.numeric.batches import Ragged, ragged, wide
 
 Array = NDArray[Any]
@@ -219,68 +219,3 @@ def test_wide_rows_have_slopes_too() -> None:
     assert abs(gradients.softmax_jvp(p, batch.indptr, np.ones(len(p)))).max() < 1e-15
     with pytest.raises(ValueError, match="vectors: expected shape"):
         gradients.softmax_jvp(p, batch.indptr, np.ones(3))
-
-
-class TestDense:
-    """The dense forms are the ragged ones, put back."""
-
-    rng = np.random.default_rng(8)
-    logits = rng.normal(size=(3, 6))
-    mask = np.array([[True, True, False, True, False, True], [False] * 3 + [True] * 3, [True] * 6])
-    targets = np.array([3, 5, 0])
-    indptr = np.array([0, 4, 7, 13])
-    places = np.array([2, 2, 0])
-
-    def test_losses_and_their_gradients(self) -> None:
-        z = self.logits[self.mask]
-        for made, values, gradient in (
-            (
-                dense.masked_cross_entropy(self.logits, self.mask, self.targets, 2.0),
-                losses.cross_entropy(z, self.indptr, self.places, 2.0),
-                losses.cross_entropy_gradient(z, self.indptr, self.places, 2.0),
-            ),
-            (
-                dense.masked_fenchel_young(self.logits, self.mask, self.targets, 1.5),
-                *losses.fenchel_young(z, self.indptr, self.places, 1.5),
-            ),
-            (
-                dense.masked_mean_cross_entropy(self.logits, self.mask, self.targets),
-                *losses.mean_cross_entropy(z, self.indptr, self.places),
-            ),
-        ):
-            np.testing.assert_array_equal(made[0], values)
-            np.testing.assert_array_equal(made[1][self.mask], gradient)
-            assert not made[1][~self.mask].any()
-
-    @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
-    def test_jacobians_of_entmax(self, alpha: float) -> None:
-        policy = dense.masked_entmax(self.logits, self.mask, alpha)
-        jacobians = dense.entmax_jacobian(policy, alpha)
-        v = self.rng.normal(size=policy.shape)
-        by_product = dense.entmax_jvp(policy, v, alpha)
-        np.testing.assert_allclose(np.einsum("bij,bj->bi", jacobians, v), by_product, atol=1e-14)
-
-    def test_logsumexp_statistics_and_distances(self) -> None:
-        z = self.logits[self.mask]
-        np.testing.assert_array_equal(dense.masked_logsumexp(self.logits, self.mask), softmax.logsumexp(z, self.indptr))
-        p, q = dense.masked_softmax(self.logits, self.mask), dense.masked_softmax(-self.logits, self.mask)
-        for statistic in (
-            distributions.entropy,
-            distributions.gini,
-            distributions.inverse_simpson,
-            distributions.maximum,
-        ):
-            np.testing.assert_array_equal(
-                dense.masked_statistic(statistic, p, self.mask), statistic(p[self.mask], self.indptr)
-            )
-        for distance in (distributions.total_variation, distributions.kl_divergence, distributions.jensen_shannon):
-            np.testing.assert_array_equal(
-                dense.masked_distance(distance, p, q, self.mask), distance(p[self.mask], q[self.mask], self.indptr)
-            )
-
-    @pytest.mark.parametrize("bad", [[2, 5, 0], [3, 5, 6], [-1, 5, 0], [3, 5]])
-    def test_targets_that_are_not_legal_are_refused_by_slot(self, bad: Any) -> None:
-        with pytest.raises(ValueError, match="targets: "):
-            dense.masked_cross_entropy(self.logits, self.mask, np.array(bad))
-        with pytest.raises(ValueError, match="targets: slot 0 in row 0 is not legal"):
-            dense.masked_cross_entropy(self.logits[:1], np.zeros((1, 6), dtype=bool), [0])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.numeric import dense, distributions
+from movemask.numeric import distributions
 from movemask.numeric.ragged import restricted
 from movemask.numeric.softmax import softmax
 from tests.numeric.batches import Ragged, ragged, wide
@@ -74,21 +74,6 @@ def test_p_of_1_keeps_all_zeros_too_and_218_moves() -> None:
     assert distributions.top_p(np.array([1.0, 0.0]), np.array([0, 2]), 1.0).all()
     batch = wide()
     assert distributions.top_p(policies(batch), batch.indptr, 1.0).all()
-
-
-def test_dense_is_ragged() -> None:
-    rng = np.random.default_rng(2)
-    mask = rng.random((5, 20)) < 0.4
-    mask[3] = False
-    policy = dense.masked_softmax(rng.normal(size=(5, 20)), mask)
-    indptr = np.cumsum([0, *mask.sum(axis=1)])
-    for made, ragged_way in (
-        (dense.masked_top_k(policy, mask, 3), distributions.top_k(policy[mask], indptr, 3)),
-        (dense.masked_top_p(policy, mask, 0.7), distributions.top_p(policy[mask], indptr, 0.7)),
-        (dense.masked_min_p(policy, mask, 0.2), distributions.min_p(policy[mask], indptr, 0.2)),
-    ):
-        np.testing.assert_array_equal(made[mask], ragged_way)
-        assert not made[~mask].any()
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, None])

@@ -113,10 +113,3 @@ def test_the_counts_are_those_of_numbers_that_count_and_the_result_is_the_kernel
     assert Counted.done == Counter(asdict(found))
     assert found.total == Counted.done.total()
     np.testing.assert_allclose(np.array([[one.value for one in policy]]), kernel(z[None], mask[None]), atol=1e-15)
-
-
-@pytest.mark.parametrize("legal", [0, 5, -1])
-@pytest.mark.parametrize("counts", [operations_of_log_mask, operations_of_softmax_then_mask, operations_of_gathering])
-def test_more_legal_slots_than_there_are_is_refused(counts: Callable[[int, int], Operations], legal: int) -> None:
-    with pytest.raises(ValueError, match=f"legal: must be between 1 and the 4 slots, got {legal}"):
-        counts(4, legal)

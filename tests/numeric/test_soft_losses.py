@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import dense, gradients, losses, softmax
+from movemask.numeric import gradients, losses, softmax
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, FULL, slopes
 
@@ -151,48 +151,3 @@ def test_the_mean_of_no_rows_is_refused() -> None:
         losses.mean_soft_cross_entropy(none, [0], none)
     with pytest.raises(ValueError, match="targets: the mean of no rows"):
         losses.mean_probability_gradient(none, [0], none)
-
-
-class TestDense:
-    """The dense forms are the ragged ones, put back; nothing flows to an illegal slot."""
-
-    rng = np.random.default_rng(8)
-    mask = np.array([[True, True, False, True, False, True], [False] * 6, [True] * 6])
-    logits = np.where(mask, rng.normal(size=(3, 6)), np.nan)
-    z, indptr = logits[mask], np.array([0, 4, 4, 10])
-    q = np.concatenate([rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(6))])
-
-    def spread_out(self, values: Array) -> Array:
-        out = np.zeros(self.mask.shape)
-        out[self.mask] = values
-        return out
-
-    def test_each(self) -> None:
-        targets = self.spread_out(self.q)
-        policy = dense.masked_softmax(self.logits, self.mask)
-        p = policy[self.mask]
-        arguments = (self.z, self.indptr, self.q, 1.5)
-        found, gradient = dense.masked_soft_cross_entropy(self.logits, self.mask, targets, 1.5)
-        np.testing.assert_array_equal(found, losses.soft_cross_entropy(*arguments))
-        np.testing.assert_array_equal(gradient, self.spread_out(losses.soft_cross_entropy_gradient(*arguments)))
-        mean, gradient = dense.masked_mean_soft_cross_entropy(self.logits, self.mask, targets, 1.5)
-        assert mean == found.mean()
-        np.testing.assert_array_equal(gradient, self.spread_out(losses.mean_soft_cross_entropy(*arguments)[1]))
-        np.testing.assert_array_equal(
-            dense.masked_probability_gradient(policy, self.mask, targets),
-            self.spread_out(losses.probability_gradient(p, self.indptr, self.q)),
-        )
-        np.testing.assert_array_equal(
-            dense.masked_mean_probability_gradient(policy, self.mask, targets),
-            self.spread_out(losses.mean_probability_gradient(p, self.indptr, self.q)),
-        )
-        learnt = dense.masked_temperature_loss(self.logits, self.mask, targets, 1.5)
-        np.testing.assert_array_equal(learnt.by_log_temperature, losses.temperature_loss(*arguments).by_log_temperature)
-
-    def test_mass_on_an_illegal_slot_is_refused_by_slot(self) -> None:
-        targets = self.spread_out(self.q)
-        targets[0, 2] = 0.1
-        with pytest.raises(ValueError, match=r"targets: slot 2 in row 0 is not legal, but has 0\.1"):
-            dense.masked_soft_cross_entropy(self.logits, self.mask, targets)
-        with pytest.raises(ValueError, match="targets: expected shape"):
-            dense.masked_temperature_loss(self.logits, self.mask, targets[:2])

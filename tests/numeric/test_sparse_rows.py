@@ -187,11 +187,9 @@ def test_duplicates_are_refused_by_place_unless_asked_for() -> None:
         (lambda: PNorm(1.0), "p: must be finite and above 1, got 1.0"),
         (lambda: Iterative(np.nan, 3), "p: must be"),
         (lambda: Iterative(2, 0), "k: must be an integer of at least 1, got 0"),
-        (lambda: Iterative(2, 3, "abs"), "positive: must be"),  # type: ignore[arg-type]
         (lambda: coalesced([0], [0, 1], [1.0], 1), "columns: expected integers of shape"),
         (lambda: coalesced([-1], [0], [1.0], 1), "rows: must be at least 0, got -1"),
         (lambda: coalesced([3], [0], [1.0], 2), "rows: must be below height = 2, got 3"),
-        (lambda: coalesced([0], [0], [1.0], 2, duplicates="keep"), "duplicates: must be"),  # type: ignore[arg-type]
     ],
 )
 def test_arguments_that_cannot_be_are_refused_by_name(make: Any, words: str) -> None:

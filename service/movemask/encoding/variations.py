@@ -7,12 +7,13 @@ it and says which fits (`movemask.tasks.diagnosis`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import chess
+import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Boards
@@ -79,13 +80,13 @@ def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabular
 
 
 # The planes of each input that variations change.
-_BOARDS = {"lc0-112": 104, "maia2-18": 12, "movemask-18": 15}  # leading planes that are seen from a side
+_BOARDS = {"lc0-112": slice(104), "maia2-18": slice(12), "movemask-18": slice(15)}  # those seen from a side
 _CASTLING = {"lc0-112": ((104, 105), (106, 107)), "maia2-18": ((13, 14), (15, 16))}
 _SIDE = {"lc0-112": 108, "movemask-18": 16}
 _CLOCK = {"lc0-112": 109, "movemask-18": 15}
 _ONES = {"lc0-112": 111, "movemask-18": 17}
-_EN_PASSANT = {"maia2-18": 17, "movemask-18": 14}
-_CLOCK_SCALE = 100.0
+_EN_PASSANT = {"maia2-18": slice(17, 18), "movemask-18": slice(14, 15)}
+_HISTORY = {"lc0-112": slice(13, 104)}
 
 
 def _swapped_castling(planes: Planes, _: chess.Board, encoder: str) -> Planes:
@@ -94,7 +95,7 @@ def _swapped_castling(planes: Planes, _: chess.Board, encoder: str) -> Planes:
     return planes
 
 
-def _blank(plane_of: dict[str, int]) -> Callable[[Planes, chess.Board, str], Planes]:
+def _blank(plane_of: Mapping[str, int | slice]) -> Callable[[Planes, chess.Board, str], Planes]:
     def change(planes: Planes, _: chess.Board, encoder: str) -> Planes:
         planes[plane_of[encoder]] = 0
         return planes
@@ -104,35 +105,19 @@ def _blank(plane_of: dict[str, int]) -> Callable[[Planes, chess.Board, str], Pla
 
 def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
     """The raw number where the input has clock / 100, and the other way round."""
-    scale = 1 / _CLOCK_SCALE if encoder == "lc0-112" else _CLOCK_SCALE
-    planes[_CLOCK[encoder]] *= scale
+    planes[_CLOCK[encoder]] *= 1 / 100 if encoder == "lc0-112" else 100
     return planes
 
 
-def _unflipped(planes: Planes, board: chess.Board, encoder: str) -> Planes:
-    if board.turn == chess.BLACK:
-        count = _BOARDS[encoder]
-        planes[:count] = planes[:count, ::-1]
-    return planes
+def _blacks(planes_of: dict[str, slice], axis: int) -> Callable[[Planes, chess.Board, str], Planes]:
+    """With Black to move, turns these planes round along their ranks (1) or files (2)."""
 
+    def change(planes: Planes, board: chess.Board, encoder: str) -> Planes:
+        if board.turn == chess.BLACK:
+            planes[planes_of[encoder]] = np.flip(planes[planes_of[encoder]], axis)
+        return planes
 
-def _rotated(planes: Planes, board: chess.Board, encoder: str) -> Planes:
-    if board.turn == chess.BLACK:
-        count = _BOARDS[encoder]
-        planes[:count] = planes[:count, :, ::-1]
-    return planes
-
-
-def _unflipped_en_passant(planes: Planes, board: chess.Board, encoder: str) -> Planes:
-    if board.turn == chess.BLACK:
-        plane = _EN_PASSANT[encoder]
-        planes[plane] = planes[plane, ::-1]
-    return planes
-
-
-def _newest_only(planes: Planes, _: chess.Board, __: str) -> Planes:
-    planes[13:104] = 0
-    return planes
+    return change
 
 
 def _other_castling(vocabulary: Vocabulary) -> Vocabulary:
@@ -193,8 +178,10 @@ _VARIATIONS = {
         Variation("promotion_order", "its promotion pieces in the opposite order", slots=_reversed_promotions),
         Variation("slots_unmirrored", "Black's moves not mirrored", slots=_flipped(Flip.NONE)),
         Variation("slots_rotated", "Black's moves turned around instead of mirrored", slots=_flipped(Flip.ROTATED)),
-        Variation("planes_unmirrored", "Black's board not mirrored", tuple(_BOARDS), _unflipped),
-        Variation("planes_rotated", "Black's board turned around instead of mirrored", tuple(_BOARDS), _rotated),
+        Variation("planes_unmirrored", "Black's board not mirrored", tuple(_BOARDS), _blacks(_BOARDS, 1)),
+        Variation(
+            "planes_rotated", "Black's board turned around instead of mirrored", tuple(_BOARDS), _blacks(_BOARDS, 2)
+        ),
         Variation(
             "castling_planes",
             "the castling planes of each side in the other order",
@@ -204,9 +191,9 @@ _VARIATIONS = {
         Variation("clock_scale", "the half-move clock on the other scale (raw or / 100)", tuple(_CLOCK), _scaled_clock),
         Variation("no_ones_plane", "no plane of ones", tuple(_ONES), _blank(_ONES)),
         Variation("no_side_plane", "no plane for the side to move", tuple(_SIDE), _blank(_SIDE)),
-        Variation("no_history", "the newest position alone, older planes empty", ("lc0-112",), _newest_only),
+        Variation("no_history", "the newest position alone, older planes empty", ("lc0-112",), _blank(_HISTORY)),
         Variation(
-            "en_passant_unflipped", "Black's en-passant square not flipped", tuple(_EN_PASSANT), _unflipped_en_passant
+            "en_passant_unflipped", "Black's en-passant square not flipped", tuple(_EN_PASSANT), _blacks(_EN_PASSANT, 1)
         ),
     )
 }

@@ -51,11 +51,7 @@ def _maia2_1880() -> Vocabulary:
     for source in chess.SQUARES:
         for reach in (_queen_reach(source), chess.BB_KNIGHT_ATTACKS[source]):
             entries += [(source, target, None) for target in chess.scan_reversed(reach)]
-    for file in range(8):
-        for target_file in (file, file - 1, file + 1):
-            if 0 <= target_file < 8:
-                squares = chess.square(file, 6), chess.square(target_file, 7)
-                entries += [(*squares, piece) for piece in _PIECES]
+    entries += _straight_first(6, 7)
     return Vocabulary("maia2-1880", entries, castling=Castling.KING_TWO_SQUARES)
 
 
@@ -103,12 +99,7 @@ def _uci_1968() -> Vocabulary:
     for source in chess.SQUARES:
         for reach in (_queen_reach(source), chess.BB_KNIGHT_ATTACKS[source]):
             entries += [(source, target, None) for target in chess.scan_forward(reach)]
-    for rank, last in ((1, 0), (6, 7)):
-        for file in range(8):
-            for target_file in (file, file - 1, file + 1):
-                if 0 <= target_file < 8:
-                    squares = chess.square(file, rank), chess.square(target_file, last)
-                    entries += [(*squares, piece) for piece in _PIECES]
+    entries += [*_straight_first(1, 0), *_straight_first(6, 7)]
     return Vocabulary("uci-1968", entries, castling=Castling.KING_TWO_SQUARES, flip=Flip.NONE)
 
 
@@ -149,3 +140,12 @@ def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[Entry]:
         for target_file in range(max(0, file - 1), min(7, file + 1) + 1):
             for piece in pieces:
                 yield chess.square(file, 6), chess.square(target_file, 7), piece
+
+
+def _straight_first(rank: int, last: int) -> Iterator[Entry]:
+    """The promotions from each file of a rank: straight, to the left, to the right, q r b n each."""
+    for file in range(8):
+        for target_file in (file, file - 1, file + 1):
+            if 0 <= target_file < 8:
+                for piece in _PIECES:
+                    yield chess.square(file, rank), chess.square(target_file, last), piece

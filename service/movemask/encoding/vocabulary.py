@@ -39,6 +39,14 @@ class Vocabulary:
     castling : how castling is written
     bare_promotion : the piece of a promotion written without one; None if every promotion names its piece
     flip : how Black's squares are changed before they are looked up
+
+    Attributes
+    ----------
+    columns : intp `[3, A]`, from-square, to-square and promotion piece (0 for none) of each slot; zeros if it has none
+    lookup : the slot by `promotion << 12 | source << 6 | target`, seen by the side to move, -1 for none; a bare
+        promotion is found with and without its piece
+    twins : intp `[A]`, the slot of the same move with its squares flipped, which a reader that does not mirror Black's
+        moves takes it for; -1 for none, itself where nothing is mirrored
     """
 
     def __init__(
@@ -56,15 +64,15 @@ class Vocabulary:
         self.flip = flip
         self.entries = tuple(entries)  # what each slot stands for
         columns = [(0, 0, 0) if entry is None else (*entry[:2], entry[2] or 0) for entry in self.entries]
-        self._columns = np.array(columns, dtype=np.intp).reshape(-1, 3).T
-        source, target, promotion = self._columns
+        self.columns = np.array(columns, dtype=np.intp).reshape(-1, 3).T
+        source, target, promotion = self.columns
         moves = np.array([entry is not None for entry in self.entries], dtype=np.bool_)
-        self._lookup = np.full(_PIECES << 12, -1, dtype=np.intp)
-        self._lookup[(promotion << 12 | source << 6 | target)[moves]] = np.flatnonzero(moves)
-        twins = self._lookup[promotion << 12 | (source ^ flip.value) << 6 | target ^ flip.value]
-        self._twins = np.where(moves, twins, -1)
+        self.lookup = np.full(_PIECES << 12, -1, dtype=np.intp)
+        self.lookup[(promotion << 12 | source << 6 | target)[moves]] = np.flatnonzero(moves)
+        twins = self.lookup[promotion << 12 | (source ^ flip.value) << 6 | target ^ flip.value]
+        self.twins = np.where(moves, twins, -1)
         if bare_promotion is not None:
-            self._lookup[bare_promotion << 12 : bare_promotion + 1 << 12] = self._lookup[: 1 << 12]
+            self.lookup[bare_promotion << 12 : bare_promotion + 1 << 12] = self.lookup[: 1 << 12]
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -90,7 +98,7 @@ class Vocabulary:
         index = move.from_square << 6 | target
         if board.turn == chess.BLACK:
             index ^= self.flip.value << 6 | self.flip.value
-        slot = int(self._lookup[(move.promotion or 0) << 12 | index])
+        slot = int(self.lookup[(move.promotion or 0) << 12 | index])
         if slot < 0:
             raise MoveOutsideVocabulary(f"{move.uci()} in {board.fen()!r} has no slot in the vocabulary {self.name}")
         return slot
@@ -142,7 +150,7 @@ class Vocabulary:
         if self.flip is not Flip.RANKS:
             change = self.flip.value ^ Flip.RANKS.value
             written = written ^ np.where(boards.black[rows], change << 6 | change, 0)
-        slot = self._lookup[written]
+        slot = self.lookup[written]
         # Packed, so that a single sort of integers orders the moves by row and slot and carries their codes along.
         packed = np.sort(rows << _ROW | (slot + 1) << _SLOT | legal.codes, kind="stable")
         row_and_slot = packed >> _SLOT
@@ -166,20 +174,6 @@ class Vocabulary:
         except MoveOutsideVocabulary as error:
             return error
         return MoveOutsideVocabulary(f"two legal moves of {position.fen!r} share a slot of {self.name}")
-
-    def lookup(self) -> Index:
-        """The slot by `promotion << 12 | source << 6 | target`, seen by the side to move; -1 for none. A bare promotion
-        is found with and without its piece."""
-        return self._lookup
-
-    def columns(self) -> NDArray[np.intp]:
-        """From-square, to-square and promotion piece (0 for none) of each slot, `[3, A]`; zeros if it has no move."""
-        return self._columns
-
-    def twins(self) -> NDArray[np.intp]:
-        """For each slot `[A]` the slot of the same move with its squares flipped, which a reader that does not mirror
-        Black's moves takes it for; -1 for none, itself where nothing is mirrored."""
-        return self._twins
 
     def names(self) -> tuple[str, ...]:
         """UCI-like names of the slots in order, seen by the side to move if mirrored; empty for a slot of no move."""

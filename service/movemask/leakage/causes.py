@@ -77,7 +77,7 @@ class Written:
     @classmethod
     def of_slots(cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary) -> Written:
         """The moves of slots `[K]` in the positions of `rows` `[K]`; from a square to itself for a slot of no move."""
-        source, target, promotion = vocabulary.columns()[:, slots]
+        source, target, promotion = vocabulary.columns[:, slots]
         turned = np.where(boards.black[rows], vocabulary.flip.value ^ 56, 0)
         takes_rook = np.full(len(rows), vocabulary.castling is Castling.KING_TAKES_ROOK)
         return cls(boards, rows, source ^ turned, target ^ turned, promotion, takes_rook)

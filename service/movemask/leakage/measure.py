@@ -292,7 +292,7 @@ def measure(
         elif source == MULTIPLIED:
             found = batch.multiplied()
         elif source == UNMIRRORED and vocabulary.mirrored:
-            found = batch.unmirrored(vocabulary.twins(), black)
+            found = batch.unmirrored(vocabulary.twins, black)
         elif source == UNMIRRORED:
             found = Measured(zeros + np.nan, unflipped, zeros + np.nan)
         elif source == ROUNDED:

@@ -126,7 +126,6 @@ def operations_of_log_mask(slots: int, legal: int) -> Operations:
     A logarithms, A additions for `z + log m`; A - 1 comparisons for the maximum; A subtractions of it; A exponentials;
     A - 1 additions for their sum; A divisions.
     """
-    _checked(slots, legal)
     return Operations(slots, slots, 0, slots, 3 * slots - 1, slots - 1)
 
 
@@ -136,7 +135,6 @@ def operations_of_softmax_then_mask(slots: int, legal: int) -> Operations:
     A - 1 comparisons, A subtractions, A exponentials, A - 1 additions, A divisions for the softmax; A multiplications,
     A - 1 additions and A divisions for the mask.
     """
-    _checked(slots, legal)
     return Operations(slots, 0, slots, 2 * slots, 3 * slots - 2, slots - 1)
 
 
@@ -145,10 +143,4 @@ def operations_of_gathering(slots: int, legal: int) -> Operations:
 
     L - 1 comparisons, L subtractions, L exponentials, L - 1 additions, L divisions.
     """
-    _checked(slots, legal)
     return Operations(legal, 0, 0, legal, 2 * legal - 1, legal - 1)
-
-
-def _checked(slots: int, legal: int) -> None:
-    if not 1 <= legal <= slots:
-        raise ValueError(f"legal: must be between 1 and the {slots} slots, got {legal}")

@@ -67,8 +67,6 @@ class Iterative:
         _above_one("p", self.p)
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
             raise ValueError(f"k: must be an integer of at least 1, got {self.k!r}")
-        if self.positive not in ("softplus", "shift"):
-            raise ValueError(f"positive: must be 'softplus' or 'shift', got {self.positive!r}")
 
 
 RowMaximum = Exact | Naive | PNorm | Iterative
@@ -130,8 +128,6 @@ def coalesced(
             raise ValueError(f"{name}: must be at least 0, got {index.min()}")
     if i.size and i.max() >= height:
         raise ValueError(f"rows: must be below height = {height}, got {i.max()}")
-    if duplicates not in ("refuse", "sum"):
-        raise ValueError(f"duplicates: must be 'refuse' or 'sum', got {duplicates!r}")
     order = np.lexsort((j, i))
     i, j, x = i[order], j[order], x[order]
     first = np.ones(len(x), dtype=bool)

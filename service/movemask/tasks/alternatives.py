@@ -246,7 +246,7 @@ def _changes(
     yield "slots", ("with from and to exchanged", {logits: _slots(words, lambda source, target: (target, source))})
     by_name = np.argsort(np.argsort(words.names()))
     yield "slots", ("in alphabetical order", {logits: partial(np.take, indices=by_name, axis=1)})
-    promotions = np.flatnonzero(words.columns()[2])
+    promotions = np.flatnonzero(words.columns[2])
     for shift in (1, -1):
         yield "slots", (f"off by {shift}", {logits: partial(np.roll, shift=-shift, axis=1)})
         rolled = np.arange(len(words))
@@ -272,6 +272,6 @@ def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> C
     for slot, entry in enumerate(words.entries):
         if entry is not None:
             source, target = moved(*entry[:2])
-            found = words.lookup()[(entry[2] or 0) << 12 | source << 6 | target]
+            found = words.lookup[(entry[2] or 0) << 12 | source << 6 | target]
             order[slot] = found if found >= 0 else slot
     return partial(np.take, indices=order, axis=1)

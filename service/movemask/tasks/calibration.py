@@ -12,7 +12,7 @@ import numpy as np
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from movemask.board.pgn import Game, Lines, Ply, read_games
+from movemask.board.pgn import Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
 from movemask.network.model import Model
 from movemask.numeric.losses import COLDEST, HOTTEST, Calibration, fitted_temperature
@@ -65,11 +65,22 @@ def fitted(
     Games with errors are left out and listed in `left_out`. `progress` is called with the number of positions done.
     Raises InvalidPgn if there is no position, or a ModelError.
     """
-    games = _GameReader()
+    games = 0
+    left_out: list[str] = []
+
+    def read() -> Iterator[Ply]:
+        nonlocal games
+        for game in read_games(stream):
+            if isinstance(game, MovemaskError):
+                left_out.append(str(game))
+            else:
+                games += 1
+                yield from game.plies[first_ply:]
+
     logits: list[np.ndarray[tuple[int], np.dtype[np.float64]]] = []
     lengths: list[int] = []
     targets: list[int] = []
-    plies = islice(games.plies(stream, first_ply), limit)
+    plies = islice(read(), limit)
     while part := list(islice(plies, _BATCH)):
         evaluated = evaluate_positions(model, [ply.position for ply in part], [ply.elo for ply in part])
         batch = evaluated.batch
@@ -79,11 +90,11 @@ def fitted(
         if progress is not None:
             progress(len(targets))
     if not targets:
-        short = [f"{games.count} games end within the {first_ply} plies that are left out"] if games.count else []
-        raise InvalidPgn(f"games: no position to fit to; {'; '.join(short + games.left_out[:3])}")
+        short = [f"{games} games end within the {first_ply} plies that are left out"] if games else []
+        raise InvalidPgn(f"games: no position to fit to; {'; '.join(short + left_out[:3])}")
     indptr = np.cumsum([0, *lengths])
     calibration = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
-    return Fitted(calibration, games.count, len(targets), tuple(games.left_out))
+    return Fitted(calibration, games, len(targets), tuple(left_out))
 
 
 def write(contract: Path, fit: Fitted, source: str) -> None:
@@ -106,20 +117,3 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
         os.replace(partial, contract)
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
-
-
-class _GameReader:
-    """Reads the plies of games, counts the games and keeps the errors of those left out."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.left_out: list[str] = []
-
-    def plies(self, stream: Lines, first_ply: int) -> Iterator[Ply]:
-        for game in read_games(stream):
-            if isinstance(game, MovemaskError):
-                self.left_out.append(str(game))
-                continue
-            assert isinstance(game, Game)
-            self.count += 1
-            yield from game.plies[first_ply:]

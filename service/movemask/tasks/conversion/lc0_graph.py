@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.encoding.vocabularies import vocabulary
-from movemask.tasks.conversion.lc0_weights import Activation, Block, Convolution, Dense, Lc0Network, Outcome, Policy
+from movemask.tasks.conversion.lc0_weights import Block, Convolution, Dense, Lc0Network, Outcome, PolicyHead
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8
@@ -26,7 +26,7 @@ _PROMOTIONS = "rbq"
 
 def graph(network: Lc0Network) -> onnx.ModelProto:
     """The network as an ONNX model, checked by `onnx.checker`."""
-    builder = _Builder(network.activation)
+    builder = _Builder(network.mish)
     x = builder.convolution("/inputconv", PLANES, network.stem)
     x = builder.activated(x)
     for number, block in enumerate(network.blocks):
@@ -92,7 +92,7 @@ def _block(builder: _Builder, name: str, x: str, block: Block, filters: int) -> 
 
 
 def _policy(builder: _Builder, network: Lc0Network, x: str) -> None:
-    if network.policy is Policy.CONVOLUTION:
+    if network.policy is PolicyHead.CONVOLUTION:
         assert network.policy_hidden is not None
         hidden = builder.activated(builder.convolution("/policy/conv1", x, network.policy_hidden))
         planes = builder.convolution("/policy/conv2", hidden, network.policy_convolution)
@@ -107,10 +107,10 @@ def _policy(builder: _Builder, network: Lc0Network, x: str) -> None:
 class _Builder:
     """Collects nodes and constants in order; each output has the name of its node."""
 
-    def __init__(self, activation: Activation) -> None:
+    def __init__(self, mish: bool) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
-        self._activation = activation
+        self._mish = mish
 
     def add(self, kind: str, name: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
         self.nodes.append(helper.make_node(kind, list(inputs), list(outputs), name=name, **attributes))
@@ -134,7 +134,7 @@ class _Builder:
         return self.node("Add", name, [product, self.constant(f"{name}/bias", layer.bias)])
 
     def activated(self, x: str) -> str:
-        if self._activation is Activation.RELU:
+        if not self._mish:
             return self.node("Relu", f"{x}/relu", [x])
         # mish: x * tanh(ln(1 + e^x)); ONNX has it as an operator only from opset 18
         bounded = self.node("Tanh", f"{x}/tanh", [self.node("Softplus", f"{x}/softplus", [x])])

@@ -12,7 +12,7 @@ import gzip
 import struct
 import zlib
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,8 @@ _EPSILON = 1e-5  # of every batch norm
 Floats = NDArray[np.float32]
 
 
-class Encoding(IntEnum):
-    UNKNOWN = 0
-    LINEAR16 = 1
-    FLOAT16 = 2
-    BFLOAT16 = 3
-    FLOAT32 = 4
+#: How the values of a layer are written; the numbers are net.proto's.
+_LINEAR16, _FLOAT16, _BFLOAT16, _FLOAT32 = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Dense:
 class Message:
     """A message's fields by number; `where` is its path in the file, for errors."""
 
-    def __init__(self, raw: memoryview, where: str, encoding: Encoding | None = None) -> None:
+    def __init__(self, raw: memoryview, where: str, encoding: int = 0) -> None:
         self.where = where
         self._encoding = encoding
         self._fields: dict[int, list[Value]] = {}
@@ -78,11 +74,11 @@ class Message:
         value = self._fields.get(number, [memoryview(b"")])[-1]
         return "" if isinstance(value, int) else bytes(value).decode(errors="replace")
 
-    def message(self, number: int, name: str, encoding: Encoding | None = None) -> Message:
+    def message(self, number: int, name: str, encoding: int = 0) -> Message:
         """The last message with this number; an empty one if there is none."""
         return (self.messages(number, name, encoding) or [Message(memoryview(b""), f"{self.where}: {name}")])[-1]
 
-    def messages(self, number: int, name: str, encoding: Encoding | None = None) -> list[Message]:
+    def messages(self, number: int, name: str, encoding: int = 0) -> list[Message]:
         messages = []
         for index, value in enumerate(self._fields.get(number, [])):
             label = f"{name}[{index}]" if name == "residual" else name
@@ -100,21 +96,21 @@ class Message:
         raw = layer._fields.get(3, [memoryview(b"")])[-1]
         if isinstance(raw, int):
             raise WeightsError(f"{layer.where}: params is a number, not bytes")
-        encoding = layer.number(4, 0) or (self._encoding or 0)
-        width = 4 if encoding == Encoding.FLOAT32 else 2
+        encoding = layer.number(4, 0) or self._encoding
+        width = 4 if encoding == _FLOAT32 else 2
         if len(raw) % width:
             raise WeightsError(f"{layer.where}: {len(raw)} bytes are no whole number of values")
         if not len(raw):
             return None
-        if encoding == Encoding.LINEAR16:
+        if encoding == _LINEAR16:
             low, high = (struct.unpack("<f", struct.pack("<I", layer.fixed32(place)))[0] for place in (1, 2))
             share = np.frombuffer(raw, "<u2").astype(np.float32) / np.float32(65535)
             values = _fused(share, np.float32(high) - np.float32(low), np.float32(low))
-        elif encoding == Encoding.FLOAT16:
+        elif encoding == _FLOAT16:
             values = np.frombuffer(raw, "<f2").astype(np.float32)
-        elif encoding == Encoding.BFLOAT16:
+        elif encoding == _BFLOAT16:
             values = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
-        elif encoding == Encoding.FLOAT32:
+        elif encoding == _FLOAT32:
             values = np.frombuffer(raw, "<f4")
         else:
             raise WeightsError(f"{layer.where}: encoding {encoding} is not one that is read (1 to 4)")
@@ -171,7 +167,7 @@ LARGEST = 1 << 30  # bytes after decompression; lc0's largest published networks
 _PIECE = 1 << 20
 
 
-class Policy(Enum):
+class PolicyHead(Enum):
     """Supported kinds of policy head; the values are net.proto's."""
 
     FLAT = 1
@@ -183,13 +179,6 @@ class Outcome(Enum):
 
     SCALAR = 1
     WDL = 2
-
-
-class Activation(Enum):
-    """Supported activation functions; the values are net.proto's."""
-
-    RELU = 0
-    MISH = 1
 
 
 @dataclass(frozen=True)
@@ -208,7 +197,7 @@ class Lc0Network:
 
     stem: Convolution
     blocks: tuple[Block, ...]
-    policy: Policy
+    policy: PolicyHead
     policy_hidden: Convolution | None  # before the last convolution, of a convolutional head
     policy_convolution: Convolution
     policy_dense: Dense | None  # of a flat head
@@ -216,7 +205,7 @@ class Lc0Network:
     value_hidden: Dense
     value_out: Dense
     outcome: Outcome
-    activation: Activation
+    mish: bool  # the activation function; ReLU otherwise
     left_out: tuple[str, ...]  # parts of the file that are not converted
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -260,7 +249,7 @@ def _network(message: memoryview, where: str) -> Lc0Network:
     if net.has(11) and not net.has(10):
         raise WeightsError(f"{where}: holds an ONNX network; lc0 leela2onnx writes it out, then `models add`")
     form = net.message(4, "format").message(2, "network_format")
-    default = Encoding(net.message(4, "format").number(1, 0)) if net.message(4, "format").number(1, 0) < 5 else None
+    default = net.message(4, "format").number(1, 0)
     _require("format.network_format.input", form.number(1, 1), {1: "classical 112 planes"}, where)
     structure = form.number(3, 1)
     names = {1: "classical", 2: "squeeze-and-excitation", 3: "classical", 4: "squeeze-and-excitation"}
@@ -280,7 +269,7 @@ def _network(message: memoryview, where: str) -> Lc0Network:
     filters = len(stem.bias)
     blocks = tuple(_block(block, filters) for block in weights.messages(2, "residual"))
     head = weights.message(3, "policy")
-    if Policy(policy) is Policy.CONVOLUTION:
+    if PolicyHead(policy) is PolicyHead.CONVOLUTION:
         hidden = weights.message(11, "policy1").convolution(filters, 3)
         last, dense = head.convolution(len(hidden.bias), 3), None
         if len(last.bias) < 73:
@@ -301,7 +290,7 @@ def _network(message: memoryview, where: str) -> Lc0Network:
     return Lc0Network(
         stem,
         blocks,
-        Policy(policy),
+        PolicyHead(policy),
         hidden,
         last,
         dense,
@@ -309,7 +298,7 @@ def _network(message: memoryview, where: str) -> Lc0Network:
         inner,
         outer,
         Outcome(outcome),
-        Activation(activation),
+        activation == 1,
         left_out,
         {key: fact for key, fact in facts.items() if fact},
     )

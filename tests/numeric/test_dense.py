@@ -1,0 +1,118 @@
+"""What a user would lose: dense forms that are the ragged ones, put back, with nothing in an illegal slot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from movemask.numeric import dense, distributions, gradients, losses, softmax
+
+Array = NDArray[Any]
+
+RNG = np.random.default_rng(8)
+MASK = np.array([[True, True, False, True, False, True], [False] * 3 + [True] * 3, [True] * 6])
+LOGITS = np.where(MASK, RNG.normal(size=MASK.shape), np.nan)
+POLICY, OTHER = dense.masked_softmax(LOGITS, MASK), dense.masked_softmax(-LOGITS, MASK)
+VECTORS = RNG.normal(size=MASK.shape)
+SLOTS, PLACES = np.array([3, 5, 0]), np.array([2, 2, 0])
+Z, P, Q, V, INDPTR = LOGITS[MASK], POLICY[MASK], OTHER[MASK], VECTORS[MASK], np.array([0, 4, 7, 13])
+
+
+def both(loss: Callable[..., Any], gradient: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    return loss(*arguments), gradient(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (dense.masked_softmax_one(LOGITS, MASK, 2.0), softmax.softmax_one(Z, INDPTR, 2.0)),
+        (dense.masked_logsumexp(LOGITS, MASK), softmax.logsumexp(Z, INDPTR)),
+        (dense.masked_absolute(LOGITS, MASK), gradients.absolute(Z, INDPTR)),
+        (dense.masked_absolute_jvp(LOGITS, MASK, VECTORS), gradients.absolute_jvp(Z, INDPTR, V)),
+        (dense.masked_absolute_vjp(LOGITS, MASK, VECTORS), gradients.absolute_vjp(Z, INDPTR, V)),
+        (dense.masked_top_k(POLICY, MASK, 2), distributions.top_k(P, INDPTR, 2)),
+        (dense.masked_top_p(POLICY, MASK, 0.7), distributions.top_p(P, INDPTR, 0.7)),
+        (dense.masked_min_p(POLICY, MASK, 0.5), distributions.min_p(P, INDPTR, 0.5)),
+        *(
+            (dense.masked_statistic(statistic, POLICY, MASK), statistic(P, INDPTR))
+            for statistic in (
+                distributions.entropy,
+                distributions.gini,
+                distributions.inverse_simpson,
+                distributions.maximum,
+            )
+        ),
+        *(
+            (dense.masked_distance(distance, POLICY, OTHER, MASK), distance(P, Q, INDPTR))
+            for distance in (distributions.total_variation, distributions.kl_divergence, distributions.jensen_shannon)
+        ),
+        (
+            dense.masked_cross_entropy(LOGITS, MASK, SLOTS, 2.0),
+            both(losses.cross_entropy, losses.cross_entropy_gradient, Z, INDPTR, PLACES, 2.0),
+        ),
+        (dense.masked_mean_cross_entropy(LOGITS, MASK, SLOTS), losses.mean_cross_entropy(Z, INDPTR, PLACES)),
+        (dense.masked_fenchel_young(LOGITS, MASK, SLOTS, 1.5), losses.fenchel_young(Z, INDPTR, PLACES, 1.5)),
+        (
+            dense.masked_soft_cross_entropy(LOGITS, MASK, OTHER, 1.5),
+            both(losses.soft_cross_entropy, losses.soft_cross_entropy_gradient, Z, INDPTR, Q, 1.5),
+        ),
+        (dense.masked_mean_soft_cross_entropy(LOGITS, MASK, OTHER), losses.mean_soft_cross_entropy(Z, INDPTR, Q)),
+        (dense.masked_probability_gradient(POLICY, MASK, OTHER), losses.probability_gradient(P, INDPTR, Q)),
+        (dense.masked_mean_probability_gradient(POLICY, MASK, OTHER), losses.mean_probability_gradient(P, INDPTR, Q)),
+        (
+            dense.masked_temperature_loss(LOGITS, MASK, OTHER, 1.5).by_log_temperature,
+            losses.temperature_loss(Z, INDPTR, Q, 1.5).by_log_temperature,
+        ),
+    ],
+)
+def test_each_is_its_ragged_form_put_back(found: Any, expected: Any) -> None:
+    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    for one, other in pairs:
+        if np.shape(other) == Z.shape:
+            assert not one[~MASK].any()
+            np.testing.assert_array_equal(one[MASK], other)
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_log_probability_is_minus_infinity_where_illegal_and_a_row_of_no_move_is_empty() -> None:
+    found = dense.masked_log_softmax(LOGITS, MASK)
+    np.testing.assert_array_equal(found[MASK], softmax.log_softmax(Z, INDPTR))
+    assert (found[~MASK] == -np.inf).all()
+    none = np.zeros(MASK.shape, dtype=bool)
+    assert not dense.masked_softmax(LOGITS, none).any()
+    assert not dense.masked_top_k(POLICY, none, 1).any()
+
+
+def test_vectors_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match="vectors: expected shape"):
+        dense.masked_absolute_vjp(LOGITS, MASK, VECTORS[:2])
+
+
+@pytest.mark.parametrize("bad", [[2, 5, 0], [3, 5, 6], [-1, 5, 0], [3, 5]])
+def test_targets_that_are_not_legal_are_refused_by_slot(bad: Any) -> None:
+    with pytest.raises(ValueError, match="targets: "):
+        dense.masked_cross_entropy(LOGITS, MASK, np.array(bad))
+    with pytest.raises(ValueError, match="targets: slot 0 in row 0 is not legal"):
+        dense.masked_cross_entropy(LOGITS[:1], np.zeros((1, 6), dtype=bool), [0])
+
+
+def test_mass_on_an_illegal_slot_is_refused_by_slot() -> None:
+    targets = OTHER.copy()
+    targets[0, 2] = 0.1
+    with pytest.raises(ValueError, match=r"targets: slot 2 in row 0 is not legal, but has 0\.1"):
+        dense.masked_soft_cross_entropy(LOGITS, MASK, targets)
+    with pytest.raises(ValueError, match="targets: expected shape"):
+        dense.masked_temperature_loss(LOGITS, MASK, targets[:2])
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
+def test_jacobians_of_entmax(alpha: float) -> None:
+    policy = dense.masked_entmax(LOGITS, MASK, alpha)
+    by_product = dense.entmax_jvp(policy, VECTORS, alpha)
+    by_matrix = np.einsum("bij,bj->bi", dense.entmax_jacobian(policy, alpha), VECTORS)
+    np.testing.assert_allclose(by_matrix, by_product, atol=1e-14)
