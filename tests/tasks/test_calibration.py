@@ -22,7 +22,7 @@ from movemask.errors import InvalidPgn
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
-from movemask.numeric.losses import Calibration
+from movemask.numeric.losses import TemperatureFit
 from movemask.pipeline import evaluate_positions
 from movemask.policy import Normalisation
 from movemask.settings import Settings
@@ -139,7 +139,7 @@ def test_a_fit_at_a_bound_is_refused(contract: Path, model: Model, tmp_path: Pat
 
 def test_a_fit_that_is_not_known_well_is_refused() -> None:
     def refusal(temperature: float, error: float, positions: int = 5000) -> str | None:
-        return Fitted(Calibration(temperature, error, 2.0, 1.9, False), 100, positions, ()).refusal
+        return Fitted(TemperatureFit(temperature, error, 2.0, 1.9, False), 100, positions, ()).refusal
 
     assert refusal(1.2, 0.11) is None
     assert refusal(1.2, 0.13) == "the standard error is above 10% of the temperature; give more games"

@@ -20,7 +20,7 @@ from movemask.board.boards import Boards
 from movemask.board.position import Position
 from movemask.encoding.encoders import PlaneEncoder
 from movemask.encoding.forms import Castling, Flip
-from movemask.encoding.vocabulary import Entry, Vocabulary
+from movemask.encoding.vocabulary import SlotMove, Vocabulary
 from movemask.errors import ContractError
 
 Planes = NDArray[Any]
@@ -137,14 +137,14 @@ def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
 
 def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
     """The pieces of each run of promotions in the opposite order: n b r q for q r b n."""
-    entries: list[Entry] = []
+    entries: list[SlotMove] = []
     for squares, group in groupby(vocabulary.entries, _promotion_squares):
         run = list(group)
         entries += run if squares is None else reversed(run)
     return _with(vocabulary, entries=tuple(entries))
 
 
-def _promotion_squares(entry: Entry) -> tuple[chess.Square, chess.Square] | None:
+def _promotion_squares(entry: SlotMove) -> tuple[chess.Square, chess.Square] | None:
     """The squares of a promotion with its piece, None for any other entry."""
     return None if entry is None or entry[2] is None else entry[:2]
 
@@ -156,7 +156,7 @@ def _flipped(flip: Flip) -> Callable[[Vocabulary], Vocabulary | None]:
 def _with(
     vocabulary: Vocabulary,
     *,
-    entries: tuple[Entry, ...] | None = None,
+    entries: tuple[SlotMove, ...] | None = None,
     castling: Castling | None = None,
     bare: chess.PieceType | None = None,
     flip: Flip | None = None,

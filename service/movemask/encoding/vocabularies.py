@@ -8,7 +8,7 @@ from functools import cache
 import chess
 
 from movemask.encoding.forms import Castling, Flip
-from movemask.encoding.vocabulary import Entry, Vocabulary
+from movemask.encoding.vocabulary import SlotMove, Vocabulary
 from movemask.errors import ContractError
 
 
@@ -47,7 +47,7 @@ def _maia2_1880() -> Vocabulary:
     Square by square the queen's moves and then the knight's, each from the highest to-square down; then, for each file,
     the straight promotions, those to the left and those to the right, q r b n each.
     """
-    entries: list[Entry] = []
+    entries: list[SlotMove] = []
     for source in chess.SQUARES:
         for reach in (_queen_reach(source), chess.BB_KNIGHT_ATTACKS[source]):
             entries += [(source, target, None) for target in chess.scan_reversed(reach)]
@@ -57,7 +57,7 @@ def _maia2_1880() -> Vocabulary:
 
 def _maia3_4352() -> Vocabulary:
     """Maia-3 `get_all_possible_moves`: every from-square with every to-square, then from-file, to-file and q r b n."""
-    entries: list[Entry] = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES]
+    entries: list[SlotMove] = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES]
     entries += [
         (chess.square(file, 6), chess.square(target_file, 7), piece)
         for file in range(8)
@@ -79,7 +79,7 @@ def _alphazero_4672() -> Vocabulary:
     steps += [(distance, distance) for distance in (*range(-7, 0), *range(1, 8))]
     steps += [(distance, -distance) for distance in (*range(-7, 0), *range(1, 8))]
     steps += [(-2, -1), (-2, 1), (-1, -2), (-1, 2), (2, -1), (2, 1), (1, -2), (1, 2)]
-    entries: list[Entry] = []
+    entries: list[SlotMove] = []
     for file in range(8):
         for rank in range(8):
             for piece in (chess.ROOK, chess.BISHOP, chess.KNIGHT):
@@ -95,7 +95,7 @@ def _uci_1968() -> Vocabulary:
     Square by square the queen's moves and then the knight's, each from a1 up; then the promotions from the 2nd rank and
     from the 7th: for each file straight, to the left, to the right, q r b n each.
     """
-    entries: list[Entry] = []
+    entries: list[SlotMove] = []
     for source in chess.SQUARES:
         for reach in (_queen_reach(source), chess.BB_KNIGHT_ATTACKS[source]):
             entries += [(source, target, None) for target in chess.scan_forward(reach)]
@@ -115,7 +115,7 @@ _MAKERS: dict[str, Callable[[], Vocabulary]] = {
 }
 
 
-def _shifted(file: int, rank: int, across: int, up: int, piece: chess.PieceType | None) -> Entry:
+def _shifted(file: int, rank: int, across: int, up: int, piece: chess.PieceType | None) -> SlotMove:
     """The move by `across` files and `up` ranks; None if it leaves the board."""
     if not (0 <= file + across < 8 and 0 <= rank + up < 8):
         return None
@@ -127,14 +127,14 @@ def _queen_reach(source: chess.Square) -> chess.Bitboard:
     return chess.BB_RANK_ATTACKS[source][0] | chess.BB_FILE_ATTACKS[source][0] | chess.BB_DIAG_ATTACKS[source][0]
 
 
-def _queen_and_knight_moves() -> Iterator[Entry]:
+def _queen_and_knight_moves() -> Iterator[SlotMove]:
     """The 1792 from-to pairs of a queen or a knight, from a1 up, each to-square from a1 up."""
     for source in chess.SQUARES:
         for target in chess.scan_forward(_queen_reach(source) | chess.BB_KNIGHT_ATTACKS[source]):
             yield source, target, None
 
 
-def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[Entry]:
+def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[SlotMove]:
     """From each file of the 7th rank, target files left to right, each with `pieces` in order."""
     for file in range(8):
         for target_file in range(max(0, file - 1), min(7, file + 1) + 1):
@@ -142,7 +142,7 @@ def _promotions(pieces: tuple[chess.PieceType, ...]) -> Iterator[Entry]:
                 yield chess.square(file, 6), chess.square(target_file, 7), piece
 
 
-def _straight_first(rank: int, last: int) -> Iterator[Entry]:
+def _straight_first(rank: int, last: int) -> Iterator[SlotMove]:
     """The promotions from each file of a rank: straight, to the left, to the right, q r b n each."""
     for file in range(8):
         for target_file in (file, file - 1, file + 1):

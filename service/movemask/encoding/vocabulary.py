@@ -21,7 +21,7 @@ from movemask.errors import MovemaskError, MoveOutsideVocabulary, UnsupportedVar
 from movemask.numeric.ragged import Index, row_of_each
 
 #: From-square, to-square and promotion piece; None for a slot that stands for no pair of squares.
-Entry = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
+SlotMove = tuple[chess.Square, chess.Square, chess.PieceType | None] | None
 
 #: A packed move: its code in the low 15 bits, its slot plus one from bit 15, its row from bit 29.
 _SLOT, _ROW = 15, 29
@@ -52,7 +52,7 @@ class Vocabulary:
     def __init__(
         self,
         name: str,
-        entries: Sequence[Entry],
+        entries: Sequence[SlotMove],
         *,
         castling: Castling,
         bare_promotion: chess.PieceType | None = None,

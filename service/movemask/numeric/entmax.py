@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from movemask.numeric.ragged import (
     Float,
     Index,
+    checked_alpha,
     checked_logits,
-    checked_per_row,
     checked_temperature,
     padded,
     row_lengths,
@@ -74,7 +74,7 @@ def entmax(
     """
     values, bounds, _ = checked_logits(legal_logits, indptr)
     rows = len(bounds) - 1
-    alphas = checked_per_row("alpha", alpha, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
+    alphas = checked_alpha(alpha, rows)
     plain = alphas == 1.0
     power = np.where(plain, 1.0, alphas - 1)  # a softmax row gets any power here and its own result below
     z, _ = _scaled(values, bounds, temperature, power)

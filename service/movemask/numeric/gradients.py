@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from movemask.numeric.ragged import (
     Float,
     Index,
-    checked_per_row,
+    checked_alpha,
     checked_probabilities,
     checked_values,
     checked_vectors,
@@ -72,26 +72,18 @@ def entmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike, 
     """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; VJP and JVP alike."""
     g, bounds = entmax_weights(probabilities, indptr, alpha)
     v = checked_vectors(vectors, g)
-    return np.asarray(g * (v - spread(row_sum(g * v, bounds) / row_sum_or_one(g, bounds), bounds)))
+    total = row_sum(g, bounds)
+    return np.asarray(g * (v - spread(row_sum(g * v, bounds) / np.where(total == 0, 1.0, total), bounds)))
 
 
 entmax_vjp = entmax_jvp
 
 
-def row_sum_or_one(values: Float, indptr: Index) -> Float:
-    """Row sums to divide by: 1 where the sum is 0."""
-    total = row_sum(values, indptr)
-    return np.where(total == 0, 1.0, total)
-
-
 def entmax_weights(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLike) -> tuple[Float, Index]:
     """`g = p^(2 - α)` on the support, 0 elsewhere, and the checked indptr."""
     p, bounds = checked_probabilities(probabilities, indptr)
-    alphas = checked_per_row(
-        "alpha", alpha, len(bounds) - 1, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1"
-    )
     support = p > 0
-    powers = spread(2 - alphas, bounds)
+    powers = spread(2 - checked_alpha(alpha, len(bounds) - 1), bounds)
     return np.where(support, np.where(support, p, 1.0) ** powers, 0.0), bounds
 
 

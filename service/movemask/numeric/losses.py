@@ -26,7 +26,7 @@ from movemask.numeric import entmax
 from movemask.numeric.ragged import (
     Float,
     Index,
-    checked_per_row,
+    checked_alpha,
     checked_probabilities,
     checked_values,
     row_lengths,
@@ -87,7 +87,7 @@ def fenchel_young(
     below = shifted(values, bounds, row_max(values, bounds), 1.0)
     # A move without mass adds nothing to p·z; without this, 0 * -inf would be NaN.
     expected = row_sum(np.where(p > 0, p * np.where(p > 0, below, 0.0), 0.0), bounds)
-    alphas = checked_per_row("alpha", alpha, rows, lambda a: a >= 1, "at least 1")
+    alphas = checked_alpha(alpha, rows)
     losses = expected - below[at] + _tsallis(p, bounds, alphas)
     p[at] -= 1.0
     return np.maximum(losses, 0.0), p
@@ -251,7 +251,7 @@ _NEAR = 1e-6  # to a bound, relative: bisection comes this close without reachin
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class TemperatureFit:
     """The fitted temperature with its standard error, and the mean cross-entropy in nats at temperature 1 and after.
 
     The standard error assumes independent moves, which those of one game are not quite; it is inf where the moves say
@@ -265,7 +265,7 @@ class Calibration:
     at_bound: bool
 
 
-def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Calibration:
+def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> TemperatureFit:
     """The temperature fitted to a batch: legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]` (indices in the rows).
 
     The result is between COLDEST and HOTTEST. ValueError for no rows, for shapes that do not fit, and for a
@@ -293,7 +293,7 @@ def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: Arra
     error = temperature**2 / math.sqrt(information) if information > 0 else math.inf
     at_bound = not COLDEST * (1 + _NEAR) < temperature < HOTTEST * (1 - _NEAR)
     after, _ = mean_cross_entropy(z, bounds, targets, temperature)
-    return Calibration(temperature, error, float(before.mean()), after, at_bound)
+    return TemperatureFit(temperature, error, float(before.mean()), after, at_bound)
 
 
 def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:

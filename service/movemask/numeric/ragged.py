@@ -199,6 +199,11 @@ def checked_per_row(
     return np.broadcast_to(array, (rows,))
 
 
+def checked_alpha(value: ArrayLike, rows: int) -> Float:
+    """The α of entmax for the batch or for each row, as `[B]`: finite and at least 1."""
+    return checked_per_row("alpha", value, rows, lambda a: np.isfinite(a) & (a >= 1), "finite and at least 1")
+
+
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
     """A number in (0, 1] for the batch or for each row, as `[B]`."""
     return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")

@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 from movemask.board.pgn import Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
 from movemask.network.model import Model
-from movemask.numeric.losses import COLDEST, HOTTEST, Calibration, fitted_temperature
+from movemask.numeric.losses import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 from movemask.pipeline import evaluate_positions
 
 #: Fits to fewer moves are refused; with this many, movemask-3's standard error is about 4 %.
@@ -31,7 +31,7 @@ _DIGITS = 6  # of the temperature that is written; the loss is flat around its m
 class Fitted:
     """A calibration, the size of its data, and the reason for each game that was left out."""
 
-    calibration: Calibration
+    calibration: TemperatureFit
     games: int
     positions: int
     left_out: tuple[str, ...]
