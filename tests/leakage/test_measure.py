@@ -69,15 +69,6 @@ def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     np.testing.assert_allclose(multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
 
 
-@given(batches(), st.floats(-100, 100))
-def test_a_constant_changes_multiplied_but_not_raw(batch: Batch, constant: float) -> None:
-    logits, mask = batch
-    slots, indptr = ragged_of_mask(mask)
-    np.testing.assert_allclose(raw(logits + constant, slots, indptr), raw(logits, slots, indptr), rtol=1e-9)
-    if (~mask).any() and constant >= 1:
-        assert (multiplied(logits + constant, slots, indptr) <= multiplied(logits, slots, indptr)).all()
-
-
 def test_the_known_mistake() -> None:
     logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
     mask = np.array([[True, False, True, True, False]])

@@ -65,7 +65,7 @@ class Form(Enum):
     FEN = "fen"  # a FEN or EPD a line
 
 
-class Key(NamedTuple):
+class ChunkKey(NamedTuple):
     """Identifies a chunk: the file's place in the list, and the chunk's place in the file."""
 
     file: int
@@ -80,7 +80,7 @@ class Chunk:
     that is known while reading ahead.
     """
 
-    key: Key
+    key: ChunkKey
     source: str
     form: Form
     items: tuple[tuple[int, str], ...]
@@ -233,7 +233,7 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
         number = start = 0
 
         def chunk() -> Chunk:
-            return Chunk(Key(index, number), name, form, tuple(part), source.position - start)
+            return Chunk(ChunkKey(index, number), name, form, tuple(part), source.position - start)
 
         for item in items if left else ():
             part.append(item)

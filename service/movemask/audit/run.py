@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from movemask.audit.files import Folder
-from movemask.audit.read import Chunk, Form, Key, read
+from movemask.audit.read import Chunk, ChunkKey, Form, read
 from movemask.audit.rows import rows, schema
 from movemask.audit.samples import EXAMPLES, Choice, Skipped, samples
 from movemask.errors import AuditError, SourceError
@@ -79,7 +79,7 @@ class Job:
 class PartDone:
     """A finished chunk; `fresh` unless an earlier run finished it, `size` as of the chunk."""
 
-    key: Key
+    key: ChunkKey
     positions: int
     fresh: bool
     size: int
@@ -91,10 +91,10 @@ class Finished:
     """What has been read of all files: the chunks, why a file could not be read to its end, and what was left out of
     the chunks."""
 
-    chunks: list[Key] = field(default_factory=list)
+    chunks: list[ChunkKey] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
-    examples: list[tuple[Key, str]] = field(default_factory=list)
+    examples: list[tuple[ChunkKey, str]] = field(default_factory=list)
 
     def add(self, part: PartDone) -> None:
         self.reasons.update(part.skipped.reasons)
@@ -147,7 +147,7 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
     return bool(job.parts.names())
 
 
-def evaluate(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
+def make_parts(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
     """Makes the part of every chunk that has none yet; `done` is called for each chunk. Raises AuditError if a worker
     dies that cannot be replaced, and SourceError for a file that cannot be read."""
     finished = Finished()
@@ -238,7 +238,7 @@ def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartD
     return _write(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
 
 
-def _part_name(key: Key) -> str:
+def _part_name(key: ChunkKey) -> str:
     return f"{key.file:06}-{key.number:07}.parquet"
 
 

@@ -149,7 +149,7 @@ def audit(
         with _backend(ray, contracts, jobs, gpus) as backend:
             try:
                 with progress_on(progress, total) as done:
-                    finished = running.evaluate(job, backend, done)
+                    finished = running.make_parts(job, backend, done)
                 table = running.join(job, finished, backend)
                 models = backend.run(summarised, chosen, list(digests), table.absolute())
             except KeyboardInterrupt:

@@ -20,6 +20,9 @@ from movemask.store.writer import EVER
 
 Kinds = dict[str, Cell]  # cells by kind
 
+#: Positions read at once where all are.
+_PAGE = 1000
+
 
 def positions_of(kinds: Kinds) -> int:
     """The number of positions behind cells; a kind that is not always measured has fewer."""
@@ -166,10 +169,10 @@ class Figures:
         return self._stored(query.order_by(POSITION.c.id.desc()).limit(limit))
 
     def all_positions(
-        self, *, before: int | None = None, model: str | None = None, span: Span = Span(), at_once: int = 1000
+        self, *, before: int | None = None, model: str | None = None, span: Span = Span()
     ) -> Iterator[StoredPosition]:
         """All single positions, newest first, read in pages: no long transaction, and little memory."""
-        while page := self.positions(at_once, before=before, model=model, span=span):
+        while page := self.positions(_PAGE, before=before, model=model, span=span):
             yield from page
             before = page[-1].id
 
