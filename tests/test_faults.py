@@ -10,8 +10,8 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,53 +25,38 @@ from tests.networks import write_fake
 from tests.postgres import Server
 from tests.processes import call, served, until
 
-Fault = Callable[[], Any]
-
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3", "b1c3"]
 
 
-@contextmanager
-def filled_up(folder: Path) -> Iterator[None]:
-    """Leaves no room in a folder's file system."""
-    with open(folder / "junk", "wb", buffering=0) as junk:
-        for size in (65_536, 512, 1):
-            with suppress(OSError):
-                while junk.write(b"\0" * size):
-                    pass
-    yield
-    (folder / "junk").unlink()
-
-
 class SqliteFaults:
-    """Troubles of a file."""
+    """Troubles of a file: a database that can get into one of them, and each while it lasts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "db"
 
     @contextmanager
-    def locked(self) -> Iterator[str]:
+    def database(self, fault: str) -> Iterator[str]:
         self.folder.mkdir()
-        yield f"sqlite:///{self.folder}/audit.db"
+        with file_system(self.folder, "size=1m") if fault == "full" else nullcontext():
+            yield f"sqlite:///{self.folder}/audit.db"
 
     @contextmanager
-    def locked_now(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         other = sqlite3.connect(self.folder / "audit.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
         other.close()
 
-    gone = read_only = locked
-
     @contextmanager
-    def gone_now(self) -> Iterator[None]:
+    def gone(self) -> Iterator[None]:
         away = self.folder.with_name("away")
         self.folder.rename(away)
         yield
         away.rename(self.folder)
 
     @contextmanager
-    def read_only_now(self) -> Iterator[None]:
+    def read_only(self) -> Iterator[None]:
         files = [str(file) for file in [*self.folder.iterdir(), self.folder]]
         if not as_root("chattr", "+i", *files):
             as_root("chattr", "-i", *files)
@@ -80,69 +65,66 @@ class SqliteFaults:
         as_root("chattr", "-i", *files)
 
     @contextmanager
-    def full(self) -> Iterator[str]:
-        with file_system(self.folder, "size=1m") as folder:
-            yield f"sqlite:///{folder}/audit.db"
+    def full(self) -> Iterator[None]:
+        with open(self.folder / "junk", "wb", buffering=0) as junk:
+            for size in (65_536, 512, 1):
+                with suppress(OSError):
+                    while junk.write(b"\0" * size):
+                        pass
+        yield
+        (self.folder / "junk").unlink()
 
-    def full_now(self) -> Any:
-        return filled_up(self.folder)
 
-
-class PostgresqlFaults:
-    """Troubles of a server."""
+class PostgresqlFaults(SqliteFaults):
+    """The same troubles of a server."""
 
     def __init__(self, folder: Path, server: Server) -> None:
-        self.folder, self.server = folder / "disk", server
-        self.url = ""
+        super().__init__(folder)
+        self.server = server
+        self.name = ""
 
     @contextmanager
-    def locked(self) -> Iterator[str]:
-        self.url = self.server.database()
-        yield self.url
-
-    gone = read_only = locked
+    def database(self, fault: str) -> Iterator[str]:
+        with self._small_disk() if fault == "full" else nullcontext("") as options:
+            url = self.server.database(options)
+            self.name = url.rsplit("/", 1)[1]
+            yield url
 
     @contextmanager
-    def locked_now(self) -> Iterator[None]:
-        engine = sa.create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+    def _small_disk(self) -> Iterator[str]:
+        with file_system(self.server.folder / f"disk{os.getpid()}", "size=16m") as self.folder:
+            space = self.folder / "space"
+            space.mkdir()
+            if os.geteuid() == 0:
+                shutil.chown(space, "postgres")
+            self.server.execute(f"CREATE TABLESPACE small LOCATION '{space}'")
+            yield "TABLESPACE small"
+            self.server.execute(f"DROP DATABASE {self.name} WITH (FORCE)", "CHECKPOINT", "DROP TABLESPACE small")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        engine = sa.create_engine(self.server.url(self.name).replace("postgresql:", "postgresql+psycopg:"))
         with engine.connect() as other:
             other.execute(sa.text("LOCK TABLE position IN ACCESS EXCLUSIVE MODE"))
             yield
         engine.dispose()
 
     @contextmanager
-    def gone_now(self) -> Iterator[None]:
+    def gone(self) -> Iterator[None]:
         self.server.stop()
         yield
         self.server.start()
 
     @contextmanager
-    def read_only_now(self) -> Iterator[None]:
-        name = self.url.rsplit("/", 1)[1]
-        reconnect = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
-        self.server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on", reconnect)
+    def read_only(self) -> Iterator[None]:
+        reconnect = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{self.name}'"
+        self.server.execute(f"ALTER DATABASE {self.name} SET default_transaction_read_only = on", reconnect)
         yield
-        self.server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = off", reconnect)
-
-    @contextmanager
-    def full(self) -> Iterator[str]:
-        with file_system(self.server.folder / f"disk{os.getpid()}", "size=16m") as folder:
-            space = folder / "space"
-            space.mkdir()
-            if os.geteuid() == 0:
-                shutil.chown(space, "postgres")
-            self.server.execute(f"CREATE TABLESPACE small LOCATION '{space}'")
-            self.folder, self.url = folder, self.server.database("TABLESPACE small")
-            yield self.url
-            name = self.url.rsplit("/", 1)[1]
-            self.server.execute(f"DROP DATABASE {name} WITH (FORCE)", "CHECKPOINT", "DROP TABLESPACE small")
-
-    def full_now(self) -> Any:
-        return filled_up(self.folder)
+        self.server.execute(f"ALTER DATABASE {self.name} SET default_transaction_read_only = off", reconnect)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def faults(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFaults | PostgresqlFaults:
+def faults(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteFaults:
     if request.param == "sqlite":
         return SqliteFaults(tmp_path)
     return PostgresqlFaults(tmp_path, request.getfixturevalue("postgres"))
@@ -159,9 +141,9 @@ def positions(client: TestClient) -> int:
 
 @pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
 def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
-    fault: str, faults: SqliteFaults | PostgresqlFaults, serve: Serve
+    fault: str, faults: SqliteFaults, serve: Serve
 ) -> None:
-    with getattr(faults, fault)() as url:
+    with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
         client = serve(database_url=url, audit_flush_seconds=0.05, audit_buffer=4, audit_share=1)
         for move in MOVES[:2]:
@@ -171,7 +153,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
         def audit() -> Any:
             return client.get("/readyz").json()["audit"]
 
-        with getattr(faults, f"{fault}_now")():
+        with getattr(faults, fault)():
             answered = 2
             for count in range(400 if fault == "full" else 3):
                 assert client.post("/v1/policy", json={"moves": [MOVES[count % 5]]}).status_code == 200

@@ -12,6 +12,9 @@ COMMANDS = frozenset(
     ("uci", "debug", "isready", "setoption", "register", "ucinewgame", "position", "go", "stop", "ponderhit", "quit")
 )
 
+#: Faults of one command that are told.
+MOST_FAULTS = 5
+
 _NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
 _WORDS = frozenset((*_NUMBERS, "searchmoves", "infinite", "ponder"))
 

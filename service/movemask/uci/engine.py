@@ -12,13 +12,11 @@ import chess
 
 from movemask import __version__
 from movemask.errors import MovemaskError
-from movemask.uci.commands import Go, read_go, read_position, read_setoption, tokens_of
+from movemask.uci.commands import MOST_FAULTS, Go, read_go, read_position, read_setoption, tokens_of
 from movemask.uci.options import Options
 
 if TYPE_CHECKING:
     from movemask.uci.search import Source
-
-_FAULTS = 5  # of one command that are told
 
 
 class _Search:
@@ -96,7 +94,7 @@ class Engine:
                 case "go":
                     self._stop()
                     go, faults = read_go(rest)
-                    for fault in faults[:_FAULTS]:
+                    for fault in faults[:MOST_FAULTS]:
                         self._note(fault)
                     wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
                     self._work.put(lambda: self._answer(wanted))
@@ -142,23 +140,21 @@ class Engine:
 
     def _answer(self, wanted: _Search) -> None:
         """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
-        from movemask.uci.search import Found, search  # imports numpy, which `uciok` need not wait for
+        from movemask.uci.search import search  # imports numpy, which `uciok` need not wait for
 
-        found = Found([], "bestmove (none)")
+        lines = ["bestmove (none)"]
         try:
             if wanted.board is None:
                 self._note("there is no position: the last one could not be read")
             else:
-                found = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
+                lines = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
         except MovemaskError as error:
             self._note(str(error))
         except Exception as error:  # a bug must not cost the game without a word
             self._note(f"{type(error).__name__}: {error}")
-        for fault in found.faults[:_FAULTS]:
-            self._note(fault)
-        self._say(*found.infos)
+        self._say(*lines[:-1])
         wanted.released.wait()
-        self._say(found.best)
+        self._say(lines[-1])
 
     def _opened(self) -> Source:
         """The network that the options name."""

@@ -6,14 +6,13 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import chess
 
 from movemask.board.moves import read_move
 from movemask.client.policy import Policy, Value
-from movemask.uci.commands import Go
+from movemask.uci.commands import MOST_FAULTS, Go
 from movemask.uci.options import Options
 
 
@@ -25,18 +24,8 @@ class Source(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The lines of a search, `info …` and `bestmove …`, in the order in which they are sent; and what was wrong with
-    `searchmoves`."""
-
-    infos: list[str]
-    best: str
-    faults: tuple[str, ...] = ()
-
-
-def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random) -> Found:
-    """Asks the network and chooses a move.
+def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random) -> list[str]:
+    """Asks the network and chooses a move: the lines to send, `info …` and `bestmove …` at the end.
 
     The probabilities shown are the network's own, at temperature 1; `Temperature` and `TopP` change only the choice.
     With several lines, or to ponder, the positions after the moves are evaluated too, in one batch.
@@ -45,8 +34,8 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     elo = options.elo
     (policy,) = source.policies([board], elo=elo)
     if not policy.probabilities:
-        return Found([_nothing(board)], "bestmove (none)")
-    among, faults = _named(board, go.searchmoves)
+        return ["info depth 0 score " + ("mate 0" if board.is_check() else "cp 0"), "bestmove (none)"]
+    among, lines = _named(board, go.searchmoves)
     shown = [move for move in policy.probabilities if among is None or move in among]
     chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
     assert chosen is not None
@@ -55,12 +44,13 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     nodes, after = 1, dict[chess.Move, Policy]()
     wanted = shown if len(shown) > 1 else ([chosen] if options.ponder else [])
     if wanted and (go.nodes is None or go.nodes > len(wanted)):
-        boards = [_after(board, move) for move in wanted]
+        boards = [board.copy() for _ in wanted]
+        for copy, move in zip(boards, wanted, strict=True):
+            copy.push(move)
         other = None if elo is None else (elo[1], elo[0])
         after = dict(zip(wanted, source.policies(boards, elo=other), strict=True))
         nodes += len(wanted)
     elapsed = time.perf_counter() - started
-    infos = []
     for number, move in enumerate(shown, 1):
         reply = after[move].best if move in after else None
         parts = [f"info depth 1 seldepth {2 if after else 1} multipv {number}"]
@@ -68,12 +58,12 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
         parts.append(f"nodes {nodes} nps {round(nodes / max(elapsed, 1e-6))} time {round(1000 * elapsed)}")
         parts.append("pv " + board.uci(move) + (f" {after[move].board.uci(reply)}" if reply else ""))
         parts.append(f"string P: {100 * policy.probabilities[move]:.2f} %")
-        infos.append(" ".join(parts))
+        lines.append(" ".join(parts))
     best = f"bestmove {board.uci(chosen)}"
     answer = after[chosen].best if options.ponder and chosen in after else None
     if answer is not None:
         best += f" ponder {after[chosen].board.uci(answer)}"
-    return Found(infos, best, faults)
+    return [*lines, best]
 
 
 def centipawns(score: float) -> int:
@@ -81,25 +71,16 @@ def centipawns(score: float) -> int:
     return round(90 * math.tan(1.5637541897 * (2 * min(max(score, 0.0), 1.0) - 1)))
 
 
-def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] | None, tuple[str, ...]]:
-    """The legal moves among `searchmoves`, None for all if there are none; and why others are left out."""
+def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] | None, list[str]]:
+    """The legal moves among `searchmoves`, None for all if there are none; and lines that say why others are left
+    out."""
     moves, faults = [], []
     for text in texts:
         try:
             moves.append(read_move(board, text)[0])
         except ValueError as error:
-            faults.append(f"go: searchmoves: {text[:20]!r} {error} in {board.fen()!r}")
-    return moves or None, tuple(faults)
-
-
-def _after(board: chess.Board, move: chess.Move) -> chess.Board:
-    following = board.copy()
-    following.push(move)
-    return following
-
-
-def _nothing(board: chess.Board) -> str:
-    return "info depth 0 score " + ("mate 0" if board.is_check() else "cp 0")
+            faults.append(f"info string go: searchmoves: {text[:20]!r} {error} in {board.fen()!r}")
+    return moves or None, faults[:MOST_FAULTS]
 
 
 def _score(policy: Policy, move: chess.Move, after: Policy | None, wdl: bool) -> list[str]:
