@@ -59,14 +59,12 @@ def served(
         open(models / "log.txt", "ab") as log,
         started(command, cwd=models, stderr=log, stdout=log, **options) as process,
     ):
-        for _ in range(300):
-            if process.poll() is not None:
-                raise AssertionError((models / "log.txt").read_text())
-            try:
-                call(port, "/readyz")
-                break
-            except (urllib.error.URLError, ConnectionError):
-                time.sleep(0.1)
+
+        def ready() -> bool:
+            assert process.poll() is None, (models / "log.txt").read_text()
+            return bool(call(port, "/readyz"))
+
+        until(ready, "the service is ready")
         yield process, port
 
 
@@ -84,10 +82,14 @@ def stopped(process: subprocess.Popen[bytes]) -> int:
     return process.wait(30)
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    """Waits for a condition; fails by its name if it does not come true."""
+def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> None:
+    """Waits for a condition, which an OSError, such as of a server that is not up, does not meet; fails by its name if
+    it does not come true."""
     end = time.monotonic() + seconds
-    while not condition():
+    while True:
+        with suppress(OSError):
+            if condition():
+                return
         assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
         time.sleep(0.05)
 

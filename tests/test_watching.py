@@ -12,7 +12,7 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.ports import free_port
-from tests.processes import call, served, started
+from tests.processes import call, served, started, until
 
 MONITORING = ROOT / "monitoring"
 DASHBOARD = json.loads((MONITORING / "grafana" / "movemask.json").read_text())
@@ -64,20 +64,8 @@ def prometheus(folder: Path, target: int) -> Iterator[int]:
     command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     command.append(f"--web.listen-address=127.0.0.1:{port}")
     with open(folder / "prometheus.log", "wb") as log, started(command, stdout=log, stderr=log):
-        eventually(lambda: asked(port, "targets")["activeTargets"][0]["health"] == "up", "the service is scraped")
+        until(lambda: [one["health"] for one in asked(port, "targets")["activeTargets"]] == ["up"], "it is scraped")
         yield port
-
-
-def eventually(holds: Callable[[], Any], what: str) -> None:
-    error: object = None
-    for _ in range(300):
-        try:
-            if holds():
-                return
-        except (OSError, IndexError, KeyError) as failed:
-            error = failed
-        time.sleep(0.1)
-    raise AssertionError(f"not within half a minute: {what} ({error})")
 
 
 @needs_prometheus
@@ -97,13 +85,13 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
                 found = asked(watching, "query", query=query)["result"]
                 return [sample for sample in found if sample["value"][1] != "NaN"]
 
-            eventually(data, f"{title}: {query}")
+            until(data, f"{title}: {query}")
         masked = asked(watching, "query", query='movemask_leakage_count{trained_with_mask="true"}')["result"]
         assert {sample["metric"]["model"] for sample in masked} == {"masked"}
         shown = asked(watching, "query", query=queries()[4][1])["result"]
         assert {sample["metric"]["model"] for sample in shown} == {"plain"}
         (group,) = asked(watching, "rules")["groups"]
-        eventually(
+        until(
             lambda: {rule["health"] for rule in asked(watching, "rules")["groups"][0]["rules"]} == {"ok"},
             "every rule is evaluated",
         )
