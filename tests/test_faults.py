@@ -263,7 +263,7 @@ def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models
 def test_two_services_on_one_database_count_together_and_do_not_corrupt_it(models: Path, database_url: str) -> None:
     ask = 60
     with (
-        served(models, "--database-url", database_url, "--workers", "2") as (_, one),
+        served(models, "--database-url", database_url) as (_, one),
         served(models, "--database-url", database_url) as (_, other),
         concurrent.futures.ThreadPoolExecutor(8) as pool,
     ):
