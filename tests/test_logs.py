@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from movemask import logs
 from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
 from tests.conftest import ROOT
 from tests.processes import call, served, stopped, until
@@ -113,24 +112,6 @@ def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
     for process in processes:
         own = [line["message"].split()[0] for line in lines if line["pid"] == process.pid]
         assert own == [str(number) for number in range(2000)]
-
-
-def test_an_access_line_is_a_whole_log_record(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        logs.access("POST", "/v1/policy", 200, 0.0031, 2, "abc", None, debug=False)
-        logs.access("GET", "/livez", 200, 0.0001, 0, "def", None, debug=True)
-    (line,) = caplog.records
-    assert line.getMessage() == "POST /v1/policy 200 ms=3.100 positions=2 request_id=abc"
-    assert set(vars(logging.makeLogRecord({}))) <= set(vars(line))
-    found = json.loads(JsonFormatter().format(line))
-    assert {key: found[key] for key in ("method", "route", "status", "ms", "positions", "request_id")} == {
-        "method": "POST",
-        "route": "/v1/policy",
-        "status": 200,
-        "ms": 3.1,
-        "positions": 2,
-        "request_id": "abc",
-    }
 
 
 def test_parent_and_workers_log_the_same_json(models: Path) -> None:

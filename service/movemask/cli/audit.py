@@ -176,10 +176,10 @@ def audit(
     for model in models:
         click.echo(figures(model))
     click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
-    failed = [name for name in digests if thresholds and name not in {model.name for model in models}]
-    for name in digests:
-        if name not in {model.name for model in models}:
-            click.echo(f"{name}: no position could be measured", err=True)
+    unmeasured = [name for name in digests if name not in {model.name for model in models}]
+    for name in unmeasured:
+        click.echo(f"{name}: no position could be measured", err=True)
+    failed = unmeasured if thresholds else []
     for limit_of in thresholds:
         for model in models:
             if not limit_of.applies(model):

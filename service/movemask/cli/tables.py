@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from movemask.quantisation.comparison import Judgement, Limits
     from movemask.quantisation.run import Quantised
 
-_VERDICTS = {"chance": "better, yet no better than chance"}
-
 
 def diagnosis_table(diagnosis: Diagnosis) -> str:
     """The declared contract by kind of position, the ranked alternatives, and the advice."""
@@ -49,7 +47,7 @@ def _row(finding: Finding) -> str:
         return f"{value:+8.4f}" if value is not None else " " * 8
 
     figures = f"{number(finding.leakage)} {number(finding.moves)} {number(finding.result)}"
-    verdict = _VERDICTS.get(finding.verdict, finding.verdict)
+    verdict = "better, yet no better than chance" if finding.verdict == "chance" else finding.verdict
     if finding.impossible is not None:
         verdict = f"impossible: {finding.impossible[:70]}"
     return f"  {finding.name:<40} {finding.positions:>9} {finding.z:>6.1f} {figures}  {verdict}"

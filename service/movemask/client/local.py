@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,15 +204,13 @@ def _policy_of(evaluated: Evaluated, row: int, empty: Policy) -> Policy:
     check_answer(batch.positions[row], legal, codes[moves], probabilities[moves], abstention[row])
     raw = float(evaluated.raw[row])
     own, opponent = batch.elo[row].tolist()
-    return Policy(
-        empty.board,
-        empty.model,
-        dict(zip(moves_of(codes[moves]), probabilities[moves], strict=True)),
-        None if evaluated.value is None else _value_of(evaluated.value[row].tolist()),
-        None if raw != raw else raw,
-        float(evaluated.multiplied[row]),
-        None if own != own else (own, opponent),
-        empty.ignored,
+    return replace(
+        empty,
+        probabilities=dict(zip(moves_of(codes[moves]), probabilities[moves], strict=True)),
+        value=None if evaluated.value is None else _value_of(evaluated.value[row].tolist()),
+        raw=None if raw != raw else raw,
+        multiplied=float(evaluated.multiplied[row]),
+        elo=None if own != own else (own, opponent),
     )
 
 

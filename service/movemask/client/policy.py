@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import chess
 
@@ -100,12 +101,8 @@ class Policy:
         weights = {move: math.exp(math.log(p / highest) / temperature) if p > 0 else 0.0 for move, p in kept.items()}
         total = sum(weights.values()) or 1.0
         shares = {move: weight / total for move, weight in weights.items()}
-        least, so_far = 0.0, 0.0
-        if top_p < 1:
-            for share in shares.values():
-                least, so_far = share, so_far + share
-                if so_far >= top_p:
-                    break
+        sums = zip(shares.values(), accumulate(shares.values()), strict=True)
+        least = next((share for share, so_far in sums if so_far >= top_p), 0.0) if top_p < 1 else 0.0
         chosen = {move: share for move, share in shares.items() if share >= least}  # ties stay, as in the service
         total = sum(chosen.values()) or 1.0
         return replace(self, probabilities={move: p / total for move, p in chosen.items()})
