@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,17 +30,6 @@ def http(serve: Serve, tmp_path: Path) -> TestClient:
 @pytest.fixture
 def client(http: TestClient) -> movemask.Client:
     return movemask.Client(http=http)
-
-
-def asynchronous(http: TestClient, use: Callable[[movemask.AsyncClient], Any]) -> Any:
-    """What `use` returns, of a client that speaks to the same app."""
-
-    async def run() -> Any:
-        transport = httpx2.ASGITransport(app=http.app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as inner:
-            return await use(movemask.AsyncClient(http=inner))
-
-    return asyncio.run(run())
 
 
 def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClient) -> None:
@@ -76,17 +64,20 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
 
 
 def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:
-    async def use(other: movemask.AsyncClient) -> None:
-        found = await other.policy(moves=["e4"], elo=1500)
-        assert found.moves == client.policy(moves=["e4"], elo=1500).moves
-        assert await other.annotate(PGN) == client.annotate(PGN)
-        http.app.state.services.recorder.flush(30)  # type: ignore[attr-defined]
-        assert len([one async for one in other.leakage_positions()]) > 2
-        assert len([one async for one in other.policies(["startpos"] * 250)]) == 250
-        with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
-            await other.policy(moves=["e5"])
+    async def run() -> None:
+        transport = httpx2.ASGITransport(app=http.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as inner:
+            other = movemask.AsyncClient(http=inner)
+            found = await other.policy(moves=["e4"], elo=1500)
+            assert found.moves == client.policy(moves=["e4"], elo=1500).moves
+            assert await other.annotate(PGN) == client.annotate(PGN)
+            http.app.state.services.recorder.flush(30)  # type: ignore[attr-defined]
+            assert len([one async for one in other.leakage_positions()]) > 2
+            assert len([one async for one in other.policies(["startpos"] * 250)]) == 250
+            with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
+                await other.policy(moves=["e5"])
 
-    asynchronous(http, use)
+    asyncio.run(run())
 
 
 LOST: Any = {"policy": {}, "move": {}, "sweep": {"ratings": [1500]}, "audit": {"policy": {"e2e4": 1.0}}}
