@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -60,8 +61,7 @@ def annotate(
     players: dict[str, SideReport] = {}
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        pipeline = Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)
-        try:
+        with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
             async for game in annotated(pipeline, lines, degrees, elo=elo, threshold=threshold):
                 write(f"{game}\n\n")
                 if isinstance(game.report, MovemaskError):
@@ -71,8 +71,6 @@ def annotate(
                     name = game.report.game.headers.get(colour, "?")
                     if known := [one for one in (players.get(name), side) if one is not None]:
                         players[name] = SideReport.together(known)
-        finally:
-            pipeline.close()
 
     with TextSource(games) as source:
         if out is None:

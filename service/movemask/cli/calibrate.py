@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import click
 
-from movemask.cli.options import models_dir_option, own_models_dir, registry_of
+from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress
 from movemask.errors import ContractError
 from movemask.settings import Settings
 from movemask.tasks import calibration
@@ -44,14 +43,12 @@ def calibrate(
     if own is not None and own.is_dir() and not os.access(own, os.W_OK):
         raise ContractError(f"{own}: cannot be written; name a folder of your own with --models-dir")
 
-    def show_progress(positions: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{positions} positions", nl=False, err=True)
+    def progress(positions: int) -> None:
+        show_progress(f"{positions} positions")
 
     with TextSource(games) as source:
-        fitted = calibration.fitted(chosen, source, first_ply=first_ply, limit=limit, progress=show_progress)
-    if sys.stderr.isatty():
-        click.echo(err=True)
+        fitted = calibration.fitted(chosen, source, first_ply=first_ply, limit=limit, progress=progress)
+    show_progress("\n")
     for reason in fitted.left_out[:10]:
         click.echo(f"left out: {reason}", err=True)
     if len(fitted.left_out) > 10:

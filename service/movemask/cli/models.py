@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from movemask.cli.audit_text import show_skipped
-from movemask.cli.options import models_dir_option, own_models_dir, registry_of, shipped_names
+from movemask.cli.options import models_dir_option, own_models_dir, registry_of, shipped_names, show_progress
 from movemask.cli.tables import diagnosis_table, quantisation_table
 from movemask.errors import ContractError, UnknownModel
 from movemask.extras import require
@@ -205,16 +205,11 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
             model = entry.model or open_model(
                 settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
             )
-            result = diagnosis.diagnose(model, _show_progress)
+            result = diagnosis.diagnose(model, lambda name: show_progress(f"reading {name:<32}"))
             click.echo(diagnosis_table(result))
             misread = misread or result.misread
     if misread or any(entry.model is None for entry in entries):
         sys.exit(1)
-
-
-def _show_progress(name: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\rreading {name:<32}", nl=False, err=True)
 
 
 @models.command("remove")

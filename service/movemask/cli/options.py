@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,12 @@ def shipped_names(models_dir: Path | None) -> frozenset[str]:
     """Names that a model of the user's own takes only if told to: of the shipped models, if they are searched too."""
     settings = Settings.read(models_dir=models_dir)
     return settings.model_folders.preferred if settings.models_dir is None else frozenset()
+
+
+def show_progress(text: str) -> None:
+    """Writes over the line of progress on a terminal; nothing elsewhere."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{text}", nl=False, err=True)
 
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")

@@ -114,11 +114,8 @@ def predict(
 
 async def _evaluate(model: Model, query: Query, write: Callable[[Answer], str]) -> str:
     """`write(answer)` for a query, through the pipeline of the web service; nothing is recorded."""
-    pipeline = Pipeline(model, lambda *_: None, max_batch=1, max_waiting=1)
-    try:
+    with closing(Pipeline(model, lambda *_: None, max_batch=1, max_waiting=1)) as pipeline:
         (outcome,) = await pipeline.evaluate([query], write)
-    finally:
-        pipeline.close()
     if isinstance(outcome, MovemaskError):
         raise outcome
     return outcome
@@ -173,13 +170,10 @@ def _sweep(
         parts = []
         for model in models:
             pipeline = stack.enter_context(closing(Pipeline(model, lambda *_: None, max_batch=64, max_waiting=1)))
-            if len(models) > 1:
-                parts.append(Part(pipeline, [query.elo]))
-            else:
-                chosen = _numbers(ratings)
-                parts.append(
-                    Part(pipeline, elos_of(model.name, model.contract, chosen, Vary(vary or "both"), query.elo))
-                )
+            elos: Sequence[Elo | None] = [query.elo]
+            if len(models) == 1:
+                elos = elos_of(model.name, model.contract, _numbers(ratings), Vary(vary or "both"), query.elo)
+            parts.append(Part(pipeline, elos))
         points = asyncio.run(sweep(parts, position, query.rule, lambda answer: point_of(answer, statistics=True)))
     out = sweep_out(points, position, san=True)
     if as_json:

@@ -68,7 +68,7 @@ class AsyncClient:
         return await self._ask("/v1/move", MoveChosenOut, wire.fields_of(position, options))
 
     async def policies(
-        self, positions: Iterable[wire.Position], **options: Unpack[wire.PolicyOptions]
+        self, positions: Iterable[wire.PositionLike], **options: Unpack[wire.PolicyOptions]
     ) -> AsyncIterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
         of one that is invalid. Requests are cut to what the service takes."""

@@ -25,12 +25,12 @@ URL = "http://127.0.0.1:8000"
 JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
-Position = chess.Board | str
+PositionLike = chess.Board | str
 
 #: What a request is given as its position: one, none, or one that was lost.
-Given = Position | EllipsisType | None
+Given = PositionLike | EllipsisType | None
 
-Elo = float | tuple[float, float]
+Ratings = float | tuple[float, float]
 Temperature = float | Literal["calibrated"]
 
 
@@ -49,7 +49,7 @@ class PolicyOptions(RuleOptions, total=False):
     """What can be asked beside positions. `elo` is one rating, or that of the side to move and its opponent's."""
 
     model: str
-    elo: Elo
+    elo: Ratings
     include: Sequence[Include]
     chess960: bool
 
@@ -79,7 +79,7 @@ class SweepOptions(PlayedFrom, RuleOptions, total=False):
     models: Sequence[str]
     vary: Literal["both", "self", "opponent"]
     model: str
-    elo: Elo
+    elo: Ratings
     include: Sequence[Literal["san", "statistics"]]
     chess960: bool
 
@@ -128,7 +128,7 @@ _MAX_POSITIONS = 1024
 _MAX_PLIES = 65_536
 
 
-def batches(positions: Iterable[Position]) -> Iterator[list[dict[str, Any]]]:
+def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]:
     """The positions as JSON, in parts that one request takes."""
     part: list[dict[str, Any]] = []
     plies = 0

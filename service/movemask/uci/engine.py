@@ -97,7 +97,7 @@ class Engine:
                     for fault in faults[:MOST_FAULTS]:
                         self._note(fault)
                     wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
-                    self._work.put(lambda: self._answer(wanted))
+                    self._work.put(lambda: self._play(wanted))
                 case "stop" | "ponderhit":
                     self._stop()
                 case "quit":
@@ -138,7 +138,7 @@ class Engine:
         self._tried.set()
         self._say("readyok")
 
-    def _answer(self, wanted: _Search) -> None:
+    def _play(self, wanted: _Search) -> None:
         """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
         from movemask.uci.search import search  # imports numpy, which `uciok` need not wait for
 
