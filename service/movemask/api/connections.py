@@ -250,20 +250,20 @@ class ConnectionTracker:
     Parameters
     ----------
     settings : the most connections, in all and of one address, and the time that each may take
-    metric : called with the number of connections, twice a second
+    looked : called with the number of connections, twice a second
     stopping : whether the service is about to end, and connections with it
     """
 
     def __init__(
         self,
         settings: Settings,
-        metric: Callable[[float], None] = lambda connections: None,
+        looked: Callable[[int], None] = lambda connections: None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.settings = settings
         # Behind proxies, all connections come from the proxies' addresses.
         self._per_address = None if settings.proxies else settings.max_connections_per_address
-        self._metric, self._stopping = metric, stopping
+        self._looked, self._stopping = looked, stopping
         self._open: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
         self.invalid = 0  # requests since the last look
@@ -289,9 +289,8 @@ class ConnectionTracker:
     async def watch(self) -> None:
         """Closes connections whose time is over, until cancelled."""
         while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
             now = time.monotonic()
-            self._metric(len(self._open))
+            self._looked(len(self._open))
             if self.invalid:
                 log.warning("invalid HTTP requests refused: %d", self.invalid)
                 self.invalid = 0
@@ -301,6 +300,7 @@ class ConnectionTracker:
                 except Exception:  # a bug; the others are looked at
                     log.exception("a connection cannot be looked at")
                     self.leave(connection)
+            await asyncio.sleep(_SWEEP_SECONDS)
 
     def close(self) -> None:
         """Cuts off the connections that are left."""

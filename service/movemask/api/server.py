@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 2048  # uvicorn's own
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as ::1 without IPv6
-_REPORT_SECONDS = 0.5
 #: Time that a worker gets after `drain_seconds` to write its audit records and close.
 _CLOSING_SECONDS = 5
 
@@ -110,7 +109,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             try:
                 listener = socket.create_server((address[0], bound, *address[2:]), family=family, backlog=_BACKLOG)
             except OSError as error:
-                if error.errno in _NO_ADDRESS and (listeners or len(addresses) > 1):
+                if error.errno in _NO_ADDRESS:
                     continue
                 raise
             # Accepted connections inherit it. Else a body waits 40 ms for the client to acknowledge the head before it.
@@ -118,7 +117,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
             listeners.append(listener)
     except OSError as error:
         _close(listeners)
-        name = "MOVEMASK_HOST" if isinstance(error, socket.gaierror) or error.errno in _NO_ADDRESS else "MOVEMASK_PORT"
+        name = "MOVEMASK_HOST" if isinstance(error, socket.gaierror) else "MOVEMASK_PORT"
         reason = error.strerror if isinstance(error, socket.gaierror) or not error.errno else os.strerror(error.errno)
         raise SettingsError(f"{name}: cannot listen on {host}:{port}: {str(reason).lower()}") from None
     if not listeners:
@@ -156,9 +155,13 @@ async def _run(
     `stopping` is set if a signal came before uvicorn handles them.
     """
     app = create_app(settings, own_process=True)
-    tracker = ConnectionTracker(
-        settings, lambda count: app.state.services.metrics.connections.set(count), lambda: server.should_exit
-    )
+
+    def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
+        app.state.services.metrics.connections.set(connections)
+        if report:
+            report.alive()
+
+    tracker = ConnectionTracker(settings, looked, lambda: server.should_exit)
     config = uvicorn.Config(
         app,
         lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
@@ -174,7 +177,6 @@ async def _run(
         ssl_keyfile=settings.tls_key,
     )
     async with app.router.lifespan_context(app):
-        reporting = asyncio.create_task(_reporting(report)) if report else None
         server = uvicorn.Server(config)
         server.should_exit = stopping.is_set()
         watching = asyncio.create_task(tracker.watch())
@@ -183,8 +185,6 @@ async def _run(
         watching.cancel()
         tracker.close()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
-        if reporting:
-            reporting.cancel()
 
 
 def _exit_on_signals() -> Event:
@@ -201,13 +201,6 @@ def _exit_on_signals() -> Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
     return stopping
-
-
-async def _reporting(report: Report) -> None:
-    """Sends heartbeats from the event loop, so that a stuck loop is noticed."""
-    while True:
-        report.alive()
-        await asyncio.sleep(_REPORT_SECONDS)
 
 
 def _run_workers(settings: Settings, listeners: Sequence[socket.socket]) -> None:
