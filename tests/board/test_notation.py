@@ -37,6 +37,9 @@ def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
     ("fen", "move", "words"),
     [
         ("4k3/8/8/8/8/8/8/R3K2R w - - 0 1", "O-O", "is not legal"),
+        (chess.STARTING_FEN, "e2e5", "is not legal"),
+        (chess.STARTING_FEN, "0000", "is not legal"),
+        (chess.STARTING_FEN, "--", "is not legal"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Rd1", "is ambiguous"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Z0", "is not legal"),
         ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "R@d1", "is not"),
@@ -44,5 +47,6 @@ def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
     ],
 )
 def test_a_move_that_cannot_be_read_is_named(fen: str, move: str, words: str) -> None:
-    with pytest.raises(IllegalMove, match=rf"moves\[0\]: '{move}' {words}"):
+    with pytest.raises(IllegalMove, match=rf"moves\[0\]: '{move}' {words}.* in '") as caught:
         Position.read(fen, [move])
+    assert str(caught.value).endswith(f"in {fen!r}")

@@ -13,9 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.network.files import read_onnx
 from movemask.network.registry import load_entry
-from movemask.settings import shipped_models
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, write_onnx
 
@@ -108,11 +106,6 @@ def varint(number: int) -> bytes:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     return bytes([*out, number])
-
-
-def test_the_shipped_networks_are_read_quickly() -> None:
-    for file in shipped_models().glob("*.onnx"):
-        assert read_onnx(file) == file.read_bytes()
 
 
 @pytest.mark.parametrize(
