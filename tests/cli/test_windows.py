@@ -22,7 +22,6 @@ PROGRAM = str(ROOT / "tests" / "windows.py")
         (["uci"], "uci\nposition startpos\ngo\nquit\n", "bestmove "),
         (["predict"], "", "leakage: raw "),
         (["annotate", "-"], "1. e4 e5 *\n", "(first choice), surprise"),
-        (["models", "list"], "", "* movemask-3"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
