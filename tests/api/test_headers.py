@@ -8,10 +8,11 @@ import asyncio
 import gzip
 import json
 import re
+import signal
 import ssl
-import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from fastapi.testclient import TestClient
 
 from movemask.api.headers import POLICIES, SecurityHeaders
 from movemask.api.metrics import Metrics
+from movemask.api.server import serve
 from movemask.errors import SettingsError
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.ports import free_port
-from tests.processes import certificate, environment, started, until
+from tests.processes import certificate, started, until
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
     cert, key = certificate(tmp_path)
     trusted = ssl.create_default_context(cafile=str(cert))
     port = free_port()
-    serve = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
+    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
 
     def asked(path: str) -> bytes:
         try:
@@ -128,16 +130,34 @@ def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
         except OSError:
             return b""
 
-    with started([*serve, "--tls-cert", str(cert), "--tls-key", str(key)], cwd=tmp_path):
+    with started([*command, "--tls-cert", str(cert), "--tls-key", str(key)], cwd=tmp_path):
         until(lambda: bool(asked("/readyz")), "it answers")
         assert json.loads(asked("/v1/models"))["models"]
-    for arguments, said in (
-        (["--tls-key", str(key)], "MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT"),
-        (["--tls-cert", str(key)], "MOVEMASK_TLS_CERT: .*cannot be read"),
-    ):
-        failed = subprocess.run([*serve, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True)
-        assert failed.returncode == 1
-        assert re.search(said, failed.stderr), failed.stderr
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """Puts back the handlers that `serve` replaces."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tls_key": "key.pem"}, "MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT"),
+        ({"tls_cert": "none"}, "MOVEMASK_TLS_CERT: .*none and its key cannot be read: No such file"),
+        ({"tls_cert": "m/fake.toml"}, "MOVEMASK_TLS_CERT: .*cannot be read"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_stops_the_start(
+    tmp_path: Path, own_signals: None, given: dict[str, str], said: str
+) -> None:
+    files = {name: tmp_path / file for name, file in given.items()}
+    with pytest.raises(SettingsError, match=said):
+        serve(Settings.read(models_dir=write_fake(tmp_path / "m").parent, port=0, **files))
 
 
 PAGE, STRANGER = "https://example.org", "https://example.com"
