@@ -110,6 +110,6 @@ def many_batches(seconds: float) -> Iterator[Trial]:
             f"{times.ms(503, 0.99):.0f} ms), {times.count(0)} failed; `/livez` p99 {alive.ms(200, 0.99):.0f} ms; "
             f"peak {tried.peak_mb:.0f} MB"
         )
-        kept = times.ms(503, 0.5) <= 50 and tried.peak_mb < 600 and alive.ms(200, 0.99) < 100
-        promised = "503s within 50 ms (p50), `/livez` under 100 ms, under 600 MB"
+        kept = not times.count(0) and tried.peak_mb < 600 and alive.ms(200, 0.99) < 100
+        promised = "answered or refused; `/livez` under 100 ms, under 600 MB"
         yield Trial("200 clients with batches of 256", promised, seen, kept)
