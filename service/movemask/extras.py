@@ -11,6 +11,7 @@ EXTRAS = {
     "audit": ("duckdb", "jinja2", "matplotlib", "pyarrow", "tqdm"),
     "client": ("httpx2",),
     "import": ("onnx",),
+    "mcp": ("mcp",),
     "ray": ("ray",),
 }
 

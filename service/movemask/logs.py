@@ -196,6 +196,8 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a client that has gone
+    for library in ("httpx2", "mcp"):  # a line each for what the access log tells of a tool's request
+        logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
     # No line names its caller, thread or process: looking them up would be half of the cost of an access line.
     logging._srcfile = None  # so in "Optimization" of Python's logging HOWTO

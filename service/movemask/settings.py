@@ -87,6 +87,7 @@ class Settings(BaseSettings):
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
 
+    mcp: bool = Field(False, description="Whether /mcp has tools for language models (Model Context Protocol).")
     page: bool = Field(True, description="Whether GET / is the page with the board and the dashboard.")
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
         None, description="Origins whose pages may call the service, comma-separated: https://example.org; or *."

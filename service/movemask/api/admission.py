@@ -26,8 +26,9 @@ _PIECE = 262_144
 #: Paths that are answered however much is in flight.
 _PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 
-#: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
-_FREE = _PROBES | {"/"}
+#: Paths that do not count against a client's rate: probes, the page, whose files are in memory, and /mcp, whose tools'
+#: requests count.
+_FREE = _PROBES | {"/", "/mcp"}
 _FREE_FILES = "/page/"
 
 #: Clients that are remembered before those with a full bucket are forgotten.

@@ -6,7 +6,7 @@ import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from movemask.api.routers import audit, games, leakage, models, operations, page
 from movemask.api.routes import BEARER, operation_id
 from movemask.api.services import ClientGone, running_services
 from movemask.api.telemetry import RequestLog
+from movemask.extras import require
 from movemask.network.model import Model
 from movemask.settings import Settings
 
@@ -91,7 +92,8 @@ def create_app(
                 # A thread that answers a batch hands over to the event loop ten times as often as by default: a single
                 # request changes threads four times.
                 sys.setswitchinterval(_SWITCH_SECONDS)
-            yield
+            async with sessions():
+                yield
 
     # FastAPIOffline serves the scripts and styles of /docs itself, without a CDN.
     app: FastAPI = FastAPIOffline(
@@ -116,6 +118,7 @@ def create_app(
     for router in (leakage.router, models.router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
+    sessions = _install_mcp(app) if settings.mcp else nullcontext
     if settings.page:
         app.include_router(page.router)
     for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
@@ -138,6 +141,28 @@ def create_app(
     app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
     app.add_middleware(RequestLog, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
+
+
+def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """Adds /mcp; what runs its sessions is for the lifespan. Its tools ask this app, as the client that called them, so
+    that keys, limits, metrics and logs are those of the other routes. Raises MissingExtra."""
+    require("mcp", "MOVEMASK_MCP")
+    import httpx2
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    from movemask.mcp import mcp_server
+
+    def client(context: Any) -> httpx2.AsyncClient:
+        caller = context.request_context.request.client
+        transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
+        return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
+
+    server = mcp_server(client)
+    # SecurityHeaders checks the host of a request, for all routes.
+    trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
+    app.router.routes.extend(served.routes)
+    return server.session_manager.run
 
 
 async def _client_gone(request: Request, error: Exception) -> Response:

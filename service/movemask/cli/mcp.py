@@ -1,0 +1,65 @@
+"""`movemask mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from movemask.cli.options import models_dir_option
+from movemask.extras import require
+from movemask.settings import Settings
+
+if TYPE_CHECKING:
+    import httpx2
+
+#: Seconds that a service elsewhere may take for an answer.
+_TIMEOUT = 60
+
+
+@click.command()
+@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of networks in this process.")
+@click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
+@models_dir_option
+def mcp(url: str | None, key_file: TextIO | None, models_dir: Path | None) -> None:
+    """Tools for language models on standard input and output: policy, sweep, game, audit (Model Context Protocol).
+
+    A program that hosts a language model starts it; docs/mcp.md shows the configuration of two.
+    """
+    require("mcp", "movemask mcp")
+    key = key_file.readline().strip() if key_file else None
+    asyncio.run(_served(url, key, Settings.read(models_dir=models_dir)))
+
+
+async def _served(url: str | None, key: str | None, settings: Settings) -> None:
+    import httpx2
+
+    from movemask.mcp import mcp_server
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    if url is not None:
+        server = mcp_server(lambda _: httpx2.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT))
+        await server.run_stdio_async()
+        return
+    async with _in_process(settings) as transport:
+        server = mcp_server(lambda _: httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport))
+        await server.run_stdio_async()
+
+
+@asynccontextmanager
+async def _in_process(settings: Settings) -> AsyncIterator[httpx2.AsyncBaseTransport]:
+    """The service without a port, open to this process alone; what it audits is forgotten at the end."""
+    import httpx2
+
+    from movemask.api.app import create_app
+
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"database_url": f"sqlite:///{folder}/audit.db", "api_keys": None, "api_keys_file": None, "mcp": False}
+        app = create_app(settings.model_copy(update=own))
+        async with app.router.lifespan_context(app):
+            yield httpx2.ASGITransport(app=app)
