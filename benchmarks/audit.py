@@ -46,7 +46,7 @@ def audited(games: str, out: str, options: Sequence[str]) -> tuple[int, float, f
     were finished, and positions a second of these. A chunk is finished when its part is there: it may be told later."""
     started = time.perf_counter()
     counts: list[tuple[float, int]] = []
-    command = [sys.executable, "-m", "movemask", "audit", games, "--out", out, "--progress", "none", "--jobs", "2"]
+    command = [sys.executable, "-m", "movemask", "audit", games, "--out", out, "--jobs", "2"]
     with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, env=environment()) as process:
         while process.poll() is None:
             counts.append((time.perf_counter(), len(list(Path(out).glob("parts/*.parquet")))))

@@ -136,7 +136,7 @@ def test_plies_can_be_left_out(tmp_path: Path, models: Path) -> None:
 def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, models: Path) -> None:
     (tmp_path / "x.pgn").write_text(GAMES)
     result = run(
-        tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--model", models / "masked.toml",
+        tmp_path / "x.pgn", "--models-dir", models, "--model", "net", "--model", "masked",
         "--out", tmp_path / "out", "--fail-above", "raw.mean=0.000001", "--fail-above", "multiplied.max=1",
     )  # fmt: skip
     assert result.exit_code == 3

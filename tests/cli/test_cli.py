@@ -77,29 +77,15 @@ def test_one_rating_is_that_of_both_players_and_moves_may_have_numbers(models: s
     assert (refused.exit_code, "'strong' is not a valid float" in refused.output) == (2, True)
 
 
-def test_predict_takes_the_word_for_the_start_and_the_documented_default_of_min_p(models: str) -> None:
-    plain, said = (
-        json.loads(run("predict", *asked, "--models-dir", models, "--json").output)
-        for asked in ((chess.STARTING_FEN,), ("startpos", "--min-p", "0"))
-    )
-    assert said["moves"] == plain["moves"]
-    assert said["fen"] == chess.STARTING_FEN
-
-
-def test_predict_sweeps_over_ratings_or_models_as_the_web_does(models: str) -> None:
+def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
     asked = ("predict", "--sweep", "--models-dir", models, "--top", "2")
     lines = run(*asked).output.splitlines()
     assert lines[0] == chess.STARTING_FEN
     assert lines[3].split() == ["%", *(str(rating) for rating in range(800, 2501, 100))]
     assert [len(line.split()) for line in lines[4:6]] == [19, 19]
     assert lines[6].startswith("18 more")
-    chosen = run(*asked, "--ratings", "1100,1900", "--vary", "self", "--elo", "1500", "1600", "--json").output
-    assert [point["elo"] for point in json.loads(chosen)["points"]] == [
-        {"self": 1100, "opponent": 1600},
-        {"self": 1900, "opponent": 1600},
-    ]
-    write_fake(Path(models), "other")
-    assert run(*asked, "--model", "rated", "--model", "other").output.splitlines()[3].split() == ["%", "rated", "other"]
+    chosen = run(*asked, "--ratings", "1100,1900", "--json").output
+    assert [point["elo"]["self"] for point in json.loads(chosen)["points"]] == [1100, 1900]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +93,7 @@ def test_predict_sweeps_over_ratings_or_models_as_the_web_does(models: str) -> N
     [
         (("predict", "x"), "Error: fen: 'x' is cut short"),
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
-        (("predict", "--model", "x", "--model", "y"), "several --model go with --sweep"),
+        (("predict", "--sweep", "--elo", "1500"), "--ratings goes with --sweep, and --elo without it"),
         (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),
         (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
         (("predict", "--temperature", "0"), "Invalid value for '--temperature'"),

@@ -111,7 +111,7 @@ def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network)
 
 
 WRONG: dict[str, list[Any]] = {
-    "temperature": [0, -1, float("nan"), float("inf"), "warm", None],
+    "temperature": [0, -1, float("nan"), float("inf"), "warm"],
     "elo": ["x", (1500,), (1, 2, 3), float("nan"), {}, ""],
     "top_k": [0, 1.5, "x"],
     "top_p": [0, 2, "x"],

@@ -275,29 +275,6 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert card["source"] == f"{file.name}, converted by movemask models import"
 
 
-def test_a_model_is_removed_with_its_network(own: Path, tmp_path: Path) -> None:
-    assert run("models", "import", Made().write(tmp_path, "two.pb.gz")).exit_code == 0
-    refused = CliRunner().invoke(main, ["models", "remove", "two"], input="n\n")
-    assert (refused.exit_code, len(list(own.iterdir()))) == (1, 2)
-    assert run("models", "remove", "two", "--yes").output.count("deleted: ") == 2
-    assert list(own.iterdir()) == []
-
-
-def test_a_shipped_model_is_not_removed(own: Path) -> None:
-    before = contents(ROOT / "models")
-    result = run("models", "remove", shipped(), "--yes")
-    assert result.exit_code == 1
-    assert "is a shipped model, which is not changed" in result.output
-    assert contents(ROOT / "models").keys() == before.keys()
-
-
-def test_a_network_that_two_contracts_name_outlives_the_first(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
-    (folder / "other.toml").write_text((folder / "net.toml").read_text())
-    assert run("models", "remove", "net", "--yes", "--models-dir", folder).exit_code == 0
-    assert "other: keeps its contract" in run("models", "check", "other", "--models-dir", folder).output
-
-
 def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
     run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     out = tmp_path / "out.onnx"

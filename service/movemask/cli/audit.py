@@ -6,24 +6,24 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from movemask import __version__
-from movemask.cli.audit_text import exceeded, figures, named, progress_on, show_skipped
-from movemask.cli.options import models_dir_option
+from movemask.cli.options import models_dir_option, registry_of, show_skipped
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
 from movemask.leakage.kinds import KINDS
-from movemask.network.registry import Registry, load_registry
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
-    from movemask.audit.run import Backend
+    from movemask.audit.run import Backend, PartDone
+    from movemask.audit.summary import ModelSummary, Threshold
 
 #: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
@@ -31,26 +31,14 @@ EXCEEDED = 3
 
 @click.command(epilog=f"Kinds: {', '.join(KINDS)}.")
 @click.argument("files", nargs=-1, metavar="FILE…")
-@click.option("--files-from", type=click.File(), help="File with more FILEs, one per line.")
-@click.option(
-    "--model",
-    "names",
-    multiple=True,
-    help="Network by name or contract file; repeat it to compare several. [default: the default model]",
-)
+@click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
 @click.option("--out", default="audit", show_default=True, help="Folder for the results, or the URI of one.")
-@click.option(
-    "--format", "form", type=click.Choice(["pgn", "fen"]), help="Format of the files. [default: by name and content]"
-)
+@click.option("--format", "form", type=click.Choice(["pgn", "fen"]), help="[default: by the files' name and content]")
 @click.option("--chess960", is_flag=True, help="Read FENs as Chess960; a PGN says so itself.")
 @click.option("--elo", type=float, nargs=2, metavar="SELF OPPONENT", help="Ratings for positions without their own.")
 @click.option(
-    "--first-ply",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="First ply of a game to take; skips openings.",
+    "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="First ply of a game to take."
 )
 @click.option("--every", type=click.IntRange(min=1), default=1, show_default=True, help="Take every Nth ply of a game.")
 @click.option("--limit", type=click.IntRange(min=1), help="Most games or lines to take.")
@@ -60,11 +48,7 @@ EXCEEDED = 3
     help="Least probability of an illegal move to name it and find its cause.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]")
-@click.option(
-    "--ray",
-    metavar="ADDRESS",
-    help="Run on Ray: auto for the cluster of this machine, local to start one here, ray://HOST or HOST:PORT.",
-)
+@click.option("--ray", metavar="ADDRESS", help="Run on Ray: auto, local to start it here, ray://HOST or HOST:PORT.")
 @click.option(
     "--gpus", type=click.FloatRange(min=0), default=0, show_default=True,
     help="With --ray: GPUs per worker, such as 0.5; above 0, the networks run on them.",
@@ -74,19 +58,15 @@ EXCEEDED = 3
     help="Leave out files that cannot be read, and count them. [default: with --ray]",
 )  # fmt: skip
 @click.option(
-    "--progress", type=click.Choice(["bar", "json", "none"]), default="bar", show_default=True,
+    "--progress", type=click.Choice(["bar", "json"]), default="bar", show_default=True,
     help="On stderr: a bar, if it is a terminal, or a JSON line per finished chunk.",
 )  # fmt: skip
-@click.option(
-    "--fail-above",
-    multiple=True,
-    metavar="KIND.STATISTIC=VALUE",
+@click.option("--fail-above", multiple=True, metavar="KIND.STATISTIC=VALUE",
     help="Exit with 3 if the figure is above the value or not measured, such as raw.p99=0.1; may be repeated.",
-)
+)  # fmt: skip
 @click.option("--restart", is_flag=True, help="Discard the results of an earlier run.")
 def audit(
     files: tuple[str, ...],
-    files_from: IO[str] | None,
     names: tuple[str, ...],
     models_dir: Path | None,
     out: str,
@@ -126,7 +106,6 @@ def audit(
     thresholds = [Threshold.read(text) for text in fail_above]
     chosen = _kinds(kinds)
     checked(thresholds, chosen)
-    files += tuple(name for line in files_from or () if (name := line.strip()))
     keep_going = ray is not None if keep_going is None else keep_going
     _check_files(files)
     chosen_form = Form(form) if form else None
@@ -148,7 +127,7 @@ def audit(
             click.echo(f"{out}: resuming an earlier run", err=True)
         with _backend(ray, contracts, jobs, gpus) as backend:
             try:
-                with progress_on(progress, total) as done:
+                with _progress_on(progress, total) as done:
                     finished = running.make_parts(job, backend, done)
                 table = running.join(job, finished, backend)
                 models = backend.run(summarised, chosen, list(digests), table.absolute())
@@ -158,7 +137,8 @@ def audit(
     skipped = finished.skipped
     show_skipped(skipped.reasons, skipped.examples)
     if not models:
-        raise AuditError(f"{named(files)}: no position to audit")
+        many = f" and {len(files) - 5} more" if len(files) > 5 else ""
+        raise AuditError(f"{', '.join(files[:5])}{many}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
     audited = AuditRun(command, files, skipped, thresholds, chosen, threshold)
     summary = {
@@ -174,7 +154,7 @@ def audit(
         (job.out / running.SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
         running.end(job)
     for model in models:
-        click.echo(figures(model))
+        click.echo(_figures(model))
     click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
     unmeasured = [name for name in digests if name not in {model.name for model in models}]
     for name in unmeasured:
@@ -186,45 +166,34 @@ def audit(
                 click.echo(f"{model.name}: {limit_of} is not asked: trained with the mask", err=True)
             elif limit_of.exceeded(model):
                 failed.append(model.name)
-                click.echo(exceeded(limit_of, model), err=True)
+                click.echo(_exceeded(limit_of, model), err=True)
     if failed:
         sys.exit(EXCEEDED)
 
 
 def _kinds(text: str) -> tuple[str, ...]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if names == ["all"]:
+    if text == "all":
         return KINDS
+    names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in KINDS:
             raise AuditError(f"--kinds: no {name!r}; there are {', '.join(KINDS)}, or all")
-    if not names:
-        raise AuditError("--kinds: names none")
     return tuple(kind for kind in KINDS if kind in names)
 
 
 def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The contract files of the networks, which have passed their checks, and their digests by name."""
-    settings = Settings.read(models_dir=models_dir)
-    registry: Registry | None = None
-    contracts: list[Path] = []
+    files = Settings.read(models_dir=models_dir).model_folders.files(None)
+    registry = registry_of(models_dir)
     digests: dict[str, str] = {}
     for name in names or (None,):
-        if name is not None and name.endswith(".toml"):
-            file = Path(name)
-            entry = load_registry(file.parent, None, settings.threads).entry(file.stem)
-        else:
-            registry = registry or load_registry(settings.model_folders, settings.default_model, settings.threads)
-            entry = registry.entry(name)
-            file = settings.model_folders.files(None)[entry.name]
-        model = entry.model
-        if model is None:
+        entry = registry.entry(name)
+        if entry.model is None:
             raise AuditError(f"--model {entry.name}: failed its check: {entry.failure}")
-        if model.name in digests:
-            raise AuditError(f"--model {model.name}: twice")
-        contracts.append(file.resolve())
-        digests[model.name] = model.digest
-    return tuple(contracts), digests
+        if entry.name in digests:
+            raise AuditError(f"--model {entry.name}: twice")
+        digests[entry.name] = entry.model.digest
+    return tuple(files[name].resolve() for name in digests), digests
 
 
 def _check_files(files: Sequence[str]) -> None:
@@ -264,3 +233,56 @@ def _writing(out: str) -> Iterator[None]:
         raise AuditError(
             f"--out {out}: cannot be written: {os.strerror(error.errno) if error.errno else error}"
         ) from None
+
+
+@contextmanager
+def _progress_on(how: str, total: int | None) -> Iterator[Callable[[PartDone], None]]:
+    """Progress on stderr: bytes of the files on disk whose positions are done, and positions per second. A bar is shown
+    only on a terminal."""
+    from tqdm import tqdm
+
+    with tqdm(
+        total=total, unit="B", unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
+    ) as bar:
+        started = time.monotonic()
+        positions = fresh = size = 0
+
+        def done(part: PartDone) -> None:
+            nonlocal positions, fresh, size
+            positions += part.positions
+            fresh += part.positions if part.fresh else 0
+            size += part.size
+            rate = fresh / max(time.monotonic() - started, 1e-9)
+            if how == "json":
+                line: dict[str, Any] = {"file": part.key.file, "chunk": part.key.number, "fresh": part.fresh}
+                line |= {"positions": positions, "bytes": size, "total_bytes": total, "positions_per_second": rate}
+                click.echo(json.dumps(line), err=True)
+            bar.update(part.size if total is None else min(part.size, total - bar.n))
+            bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
+
+        yield done
+        if total is not None:
+            bar.update(total - bar.n)  # bytes after the last position, such as a checksum
+
+
+def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
+    """Why a threshold counts as exceeded."""
+    cell, found = model.of(threshold.kind), threshold.found(model)
+    why = (
+        f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
+        if found is None
+        else f"is {found:.4g}, above {threshold.value:g}"
+    )
+    return f"{model.name}: {threshold.kind}.{threshold.statistic} {why}"
+
+
+def _figures(model: ModelSummary) -> str:
+    """The main figures of a network in one line."""
+    raw, multiplied = model.of("raw"), model.of("multiplied")
+    parts = [f"{model.name}: {model.positions:,} positions"]
+    for name, cell in (("raw", raw), ("multiplied", multiplied)):
+        if cell.count:
+            parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
+    if model.trained_with_mask:
+        parts.append("trained with the mask: raw means nothing")
+    return "; ".join(parts)

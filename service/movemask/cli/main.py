@@ -14,7 +14,7 @@ from movemask.errors import MovemaskError
 _COMMANDS = ("annotate", "audit", "calibrate", "keys", "mcp", "models", "positions", "predict", "serve", "uci")
 
 #: The modules of the commands that are not in one of their own.
-_MODULES = {"keys": "serve", "positions": "serve"}
+_MODULES = {"calibrate": "models", "keys": "serve", "positions": "serve"}
 
 
 class _Group(click.Group):

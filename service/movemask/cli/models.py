@@ -1,7 +1,8 @@
-"""`movemask models list | check | import | add | quantize | remove | export-onnx`."""
+"""`movemask models list | import | add | quantize | check | export-onnx`, and `movemask calibrate`."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from functools import partial
@@ -10,8 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from movemask.cli.audit_text import show_skipped
-from movemask.cli.options import models_dir_option, own_models_dir, registry_of, shipped_names, show_progress
+from movemask.cli.options import (
+    models_dir_option,
+    own_models_dir,
+    registry_of,
+    shipped_names,
+    show_progress,
+    show_skipped,
+)
 from movemask.cli.tables import diagnosis_table, quantisation_table
 from movemask.errors import ContractError, UnknownModel
 from movemask.extras import require
@@ -19,7 +26,8 @@ from movemask.network.guess import KINDS
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
-from movemask.tasks import diagnosis, model_files
+from movemask.tasks import calibration, diagnosis
+from movemask.tasks.model_files import copy
 
 if TYPE_CHECKING:
     from movemask.tasks.installation import Installed
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def models() -> None:
-    """List, check, import, add, quantize, export and remove networks."""
+    """List, check, import, add, quantize and export networks."""
 
 
 @models.command("list")
@@ -212,25 +220,6 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
         sys.exit(1)
 
 
-@models.command("remove")
-@click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@models_dir_option
-def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
-    """Delete the model NAME from your models folder: its contract and its network."""
-    folder = own_models_dir(models_dir)
-    known = Settings.read(models_dir=models_dir).model_folders.files(None)
-    if name not in known:
-        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
-    contract = known[name]
-    if contract.parent != folder:
-        raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
-    if not yes:
-        click.confirm(f"delete {contract} and its network?", abort=True)
-    for file in model_files.remove(contract):
-        click.echo(f"deleted: {file}")
-
-
 @models.command("export-onnx")
 @click.argument("name")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -245,3 +234,52 @@ def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) 
     contract = Settings.read(models_dir=models_dir).model_folders.files(None)[entry.name]
     export_onnx(entry, contract, file, replace=replace)
     click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
+
+
+@click.command()
+@click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--model", help="Name of the model; the default if left out.")
+@models_dir_option
+@click.option(
+    "--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="First ply of a game to take."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Most positions to take.")
+@click.option("--dry-run", is_flag=True, help="Show the fit, and write nothing.")
+def calibrate(
+    games: str, model: str | None, models_dir: Path | None, first_ply: int, limit: int | None, dry_run: bool
+) -> None:
+    """Fit a model's temperature to the moves of GAMES and write it to its contract.
+
+    GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
+    with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
+    """
+    from movemask.audit.read import TextSource
+
+    own = None if dry_run else own_models_dir(models_dir)
+    chosen = registry_of(models_dir).get(model)
+    contract = Settings.read(models_dir=models_dir).model_folders.files(None)[chosen.name]
+    if own is not None and own.is_dir() and not os.access(own, os.W_OK):
+        raise ContractError(f"{own}: cannot be written; name a folder of your own with --models-dir")
+
+    def progress(positions: int) -> None:
+        show_progress(f"{positions} positions")
+
+    with TextSource(games) as source:
+        fitted = calibration.fitted(chosen, source, first_ply=first_ply, limit=limit, progress=progress)
+    show_progress("\n")
+    for reason in fitted.left_out[:10]:
+        click.echo(f"left out: {reason}", err=True)
+    fit = fitted.calibration
+    click.echo(f"{chosen.name}: temperature {fit.temperature:.4f} ± {fit.standard_error:.4f} (standard error)")
+    click.echo(
+        f"cross-entropy {fit.cross_entropy_before:.4f} at temperature 1, {fit.cross_entropy_after:.4f} at the fitted"
+    )
+    click.echo(f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out")
+    if fitted.refusal:
+        raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
+    if own is not None:
+        if contract.parent != own:
+            contract = copy(contract, own)
+            click.echo(f"copied to {own}, since the shipped models are not written to")
+        calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
+        click.echo(f"written to {contract}")

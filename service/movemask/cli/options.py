@@ -60,6 +60,14 @@ def show_progress(text: str) -> None:
         click.echo(f"\r{text}", nl=False, err=True)
 
 
+def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
+    """What was left out and why, on stderr."""
+    for reason, times in reasons.items():
+        click.echo(f"left out: {reason}: {times:,}", err=True)
+    for example in examples[:5]:
+        click.echo(f"  {example}", err=True)
+
+
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 

@@ -13,7 +13,7 @@ from movemask.cli.options import models_dir_option
 from movemask.extras import require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
-from movemask.uci.options import MAX_RATING, MAX_SEED, Options
+from movemask.uci.options import MAX_RATING, Options
 
 if TYPE_CHECKING:
     import chess
@@ -36,44 +36,29 @@ _LONGEST = 65_536
 @click.option(
     "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
 )
-@click.option("--opponent-elo", type=click.IntRange(0, MAX_RATING), default=0, help="The opponent's; 0 for the same.")
 @click.option(
     "--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True,
     help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
 )  # fmt: skip
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0, show_default=True,
-    help="Draw among the fewest moves whose probabilities sum to this.",
-)  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, MAX_SEED), default=0, help="The same seed plays the same game.")
 def uci(
     model: str | None,
     models_dir: Path | None,
     url: str | None,
     key_file: TextIO | None,
     elo: int,
-    opponent_elo: int,
     temperature: float,
-    top_p: float,
-    seed: int,
 ) -> None:
     """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 
-    The flags are the first values of the options that the GUI can set.
+    The GUI can set more options; `--elo` and `--temperature` are first values of two of them.
     """
     names, open_source = (
         _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(models_dir)
     )
     if model is not None and model not in names:
         raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
-    options = Options(
-        model=model or names[0],
-        self_elo=elo,
-        opponent_elo=opponent_elo,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        names=tuple(sorted(names)),
-    )
+    chosen, known = model or names[0], tuple(sorted(names))
+    options = Options(model=chosen, self_elo=elo, temperature=temperature, names=known)
     Engine(open_source, options, sys.stdout).run(_lines(sys.stdin.buffer))
 
 

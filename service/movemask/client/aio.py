@@ -11,10 +11,9 @@ import httpx2
 from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.operations import ModelEntryOut, ModelsOut, ReadyOut, VersionOut
+from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.api.schemas.operations import ModelEntryOut, ModelsOut
 from movemask.client import wire
-from movemask.errors import ApiError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,7 +26,7 @@ class AsyncClient:
     url : where the service is
     key : an API key, if the service asks for one
     timeout : seconds for connecting, and for each read and write
-    retries : how often a request is sent again after a 429 or 503 with Retry-After, or if no connection could be made
+    retries : how often a request is sent again after a 429 or 503 with Retry-After
     http : an `httpx2.AsyncClient` to use in place of one made here; it is not closed
 
     A position is a board with its history, a FEN or `startpos`; `moves`, in UCI or SAN, are played from it, or from the
@@ -71,10 +70,13 @@ class AsyncClient:
         self, positions: Iterable[wire.PositionLike], **options: Unpack[wire.PolicyOptions]
     ) -> AsyncIterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
-        of one that is invalid. Requests are cut to what the service takes."""
+        of one that is invalid. Requests are cut to what a service takes by default."""
         for part in wire.batches(positions):
-            async for result in self._lines(part, options):
-                yield result
+            body = {"positions": part} | wire.fields_of(..., options)
+            async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
+                async for line in response.aiter_lines():
+                    if line:
+                        yield wire.RESULT.validate_json(line)
 
     async def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
@@ -98,10 +100,6 @@ class AsyncClient:
     async def leakage(self, **query: str | None) -> LeakageFiguresOut:
         """Leakage by model and kind; `model`, `by`, `since`, `until`."""
         return await self._ask("/v1/leakage", LeakageFiguresOut, query=query)
-
-    async def leakage_history(self, **query: str | None) -> HistoryOut:
-        """Leakage over time; `model`, `bucket`, `since`, `until`."""
-        return await self._ask("/v1/leakage/history", HistoryOut, query=query)
 
     async def leakage_worst(self, **query: str | None) -> WorstOut:
         """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
@@ -128,39 +126,12 @@ class AsyncClient:
         """One network, with its leakage so far."""
         return await self._ask(f"/v1/models/{name}", ModelEntryOut)
 
-    async def ready(self) -> ReadyOut:
-        """The state of a service that can answer; otherwise ApiError."""
-        return await self._ask("/readyz", ReadyOut)
-
-    async def version(self) -> VersionOut:
-        """The version of the service."""
-        return await self._ask("/v1/version", VersionOut)
-
     async def _ask(
         self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}
     ) -> M:
         async with self._answered(path, body, query) as response:
             content = await response.aread()
         return answer.model_validate_json(content)
-
-    async def _lines(
-        self, part: list[dict[str, Any]], options: wire.PolicyOptions
-    ) -> AsyncIterator[PolicyOut | ErrorOut]:
-        """The results of a batch; of its halves if the service takes less at once."""
-        body = {"positions": part} | wire.fields_of(..., options)
-        try:
-            async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
-                async for line in response.aiter_lines():
-                    if line:
-                        yield wire.RESULT.validate_json(line)
-            return
-        except ApiError as error:
-            if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
-                raise
-        middle = len(part) // 2
-        for half in (part[:middle], part[middle:]):
-            async for result in self._lines(half, options):
-                yield result
 
     @asynccontextmanager
     async def _answered(
@@ -169,19 +140,16 @@ class AsyncClient:
         """A successful response, to be read in the block; the request is sent again as long as that may help."""
         attempt, sent = 0, wire.request_options(body, query, accept)
         while True:
-            with wire.connection_errors():
-                try:
-                    async with self._http.stream("GET" if body is None else "POST", path, **sent) as response:
-                        if response.is_success:
-                            yield response
-                            return
-                        error = wire.error_of(response.status_code, await response.aread())
-                        wait = wire.seconds_to_wait(attempt, self._retries, response.status_code, response.headers)
-                    if wait is None:
-                        raise error
-                except httpx2.ConnectError:
-                    wait = wire.seconds_to_wait(attempt, self._retries, None, {})
-                    if wait is None:
-                        raise
+            try:
+                async with self._http.stream("GET" if body is None else "POST", path, **sent) as response:
+                    if response.is_success:
+                        yield response
+                        return
+                    problem = wire.error_of(response.status_code, await response.aread())
+            except httpx2.TransportError as error:
+                raise wire.unreachable(error) from error
+            wait = wire.seconds_to_wait(response, attempt, self._retries)
+            if wait is None:
+                raise problem
             attempt += 1
             await asyncio.sleep(wait)

@@ -12,10 +12,9 @@ import httpx2
 from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.leakage import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.operations import ModelEntryOut, ModelsOut, ReadyOut, VersionOut
+from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.api.schemas.operations import ModelEntryOut, ModelsOut
 from movemask.client import wire
-from movemask.errors import ApiError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,7 +27,7 @@ class Client:
     url : where the service is
     key : an API key, if the service asks for one
     timeout : seconds for connecting, and for each read and write
-    retries : how often a request is sent again after a 429 or 503 with Retry-After, or if no connection could be made
+    retries : how often a request is sent again after a 429 or 503 with Retry-After
     http : an `httpx2.Client` to use in place of one made here; it is not closed
 
     A position is a board with its history, a FEN or `startpos`; `moves`, in UCI or SAN, are played from it, or from the
@@ -72,9 +71,13 @@ class Client:
         self, positions: Iterable[wire.PositionLike], **options: Unpack[wire.PolicyOptions]
     ) -> Iterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
-        of one that is invalid. Requests are cut to what the service takes."""
+        of one that is invalid. Requests are cut to what a service takes by default."""
         for part in wire.batches(positions):
-            yield from self._lines(part, options)
+            body = {"positions": part} | wire.fields_of(..., options)
+            with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
+                for line in response.iter_lines():
+                    if line:
+                        yield wire.RESULT.validate_json(line)
 
     def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
@@ -99,10 +102,6 @@ class Client:
         """Leakage by model and kind; `model`, `by`, `since`, `until`."""
         return self._ask("/v1/leakage", LeakageFiguresOut, query=query)
 
-    def leakage_history(self, **query: str | None) -> HistoryOut:
-        """Leakage over time; `model`, `bucket`, `since`, `until`."""
-        return self._ask("/v1/leakage/history", HistoryOut, query=query)
-
     def leakage_worst(self, **query: str | None) -> WorstOut:
         """The positions that leak most; `kind`, `limit`, `model`, `since`, `until`."""
         return self._ask("/v1/leakage/worst", WorstOut, query=query)
@@ -125,36 +124,12 @@ class Client:
         """One network, with its leakage so far."""
         return self._ask(f"/v1/models/{name}", ModelEntryOut)
 
-    def ready(self) -> ReadyOut:
-        """The state of a service that can answer; otherwise ApiError."""
-        return self._ask("/readyz", ReadyOut)
-
-    def version(self) -> VersionOut:
-        """The version of the service."""
-        return self._ask("/v1/version", VersionOut)
-
     def _ask(
         self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}
     ) -> M:
         with self._answered(path, body, query) as response:
             content = response.read()
         return answer.model_validate_json(content)
-
-    def _lines(self, part: list[dict[str, Any]], options: wire.PolicyOptions) -> Iterator[PolicyOut | ErrorOut]:
-        """The results of a batch; of its halves if the service takes less at once."""
-        body = {"positions": part} | wire.fields_of(..., options)
-        try:
-            with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
-                for line in response.iter_lines():
-                    if line:
-                        yield wire.RESULT.validate_json(line)
-            return
-        except ApiError as error:
-            if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
-                raise
-        middle = len(part) // 2
-        for half in (part[:middle], part[middle:]):
-            yield from self._lines(half, options)
 
     @contextmanager
     def _answered(
@@ -163,19 +138,16 @@ class Client:
         """A successful response, to be read in the block; the request is sent again as long as that may help."""
         attempt, sent = 0, wire.request_options(body, query, accept)
         while True:
-            with wire.connection_errors():
-                try:
-                    with self._http.stream("GET" if body is None else "POST", path, **sent) as response:
-                        if response.is_success:
-                            yield response
-                            return
-                        error = wire.error_of(response.status_code, response.read())
-                        wait = wire.seconds_to_wait(attempt, self._retries, response.status_code, response.headers)
-                    if wait is None:
-                        raise error
-                except httpx2.ConnectError:
-                    wait = wire.seconds_to_wait(attempt, self._retries, None, {})
-                    if wait is None:
-                        raise
+            try:
+                with self._http.stream("GET" if body is None else "POST", path, **sent) as response:
+                    if response.is_success:
+                        yield response
+                        return
+                    problem = wire.error_of(response.status_code, response.read())
+            except httpx2.TransportError as error:
+                raise wire.unreachable(error) from error
+            wait = wire.seconds_to_wait(response, attempt, self._retries)
+            if wait is None:
+                raise problem
             attempt += 1
             time.sleep(wait)

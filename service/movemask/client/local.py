@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import chess
 import numpy as np
@@ -25,6 +25,18 @@ from movemask.settings import Settings
 
 #: Positions in one run of the network.
 _AT_ONCE = 64
+
+#: One rating of both players, or that of the side to move and its opponent's.
+Ratings = float | tuple[float, float]
+
+
+class RuleNumbers(TypedDict, total=False):
+    """How a policy is made of logits; None is the default."""
+
+    temperature: float | str | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
 
 
 def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
@@ -81,16 +93,7 @@ class Network:
         """The lowest and highest rating; others are clamped to them."""
         return self._model.contract.elo.minimum, self._model.contract.elo.maximum
 
-    def policy(
-        self,
-        board: chess.Board,
-        *,
-        elo: float | tuple[float, float] | None = None,
-        temperature: float | str = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
-    ) -> Policy:
+    def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleNumbers]) -> Policy:
         """The move distribution of a board; its move stack is the history.
 
         Parameters
@@ -101,27 +104,24 @@ class Network:
 
         Raises InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
         """
-        (policy,) = self.policies([board], elo=elo, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        (policy,) = self.policies([board], elo=elo, **rule)
         return policy
 
     def policies(
         self,
         boards: Iterable[chess.Board],
         *,
-        elo: float | tuple[float, float] | None = None,
-        elos: Sequence[float | tuple[float, float] | None] | None = None,
-        temperature: float | str = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        min_p: float | None = None,
+        elo: Ratings | None = None,
+        elos: Sequence[Ratings | None] | None = None,
+        **rule: Unpack[RuleNumbers],
     ) -> list[Policy]:
         """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network.
 
         `elos` holds a rating for each board, each as `elo`, which then is for those with None.
         """
-        if temperature == "calibrated":
-            temperature = self._model.calibrated_temperature()
-        rule = _rule_of(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        if rule.get("temperature") == "calibrated":
+            rule["temperature"] = self._model.calibrated_temperature()
+        normalisation = _rule_of(rule)
         copies = [_checked(board) for board in boards]
         if elos is not None and len(elos) != len(copies):
             raise InvalidParameter(f"elos: {len(elos)} ratings for {len(copies)} boards")
@@ -129,7 +129,7 @@ class Network:
         found: list[Policy] = []
         for start in range(0, len(copies), _AT_ONCE):
             span = slice(start, start + _AT_ONCE)
-            found += self._evaluated(copies[span], ratings[span], rule)
+            found += self._evaluated(copies[span], ratings[span], normalisation)
         return found
 
     def _evaluated(
@@ -170,20 +170,21 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def _rule_of(**numbers: Any) -> Normalisation:
+def _rule_of(numbers: RuleNumbers) -> Normalisation:
     """A rule of these numbers; raises InvalidRule that names one that is out of bounds."""
-    for name, number in numbers.items():
-        words, holds = _BOUNDS[name]
+    for name, (words, holds) in _BOUNDS.items():
+        number = numbers.get(name)
         try:
-            good = (number is None and name != "temperature") or holds(number)
+            good = number is None or holds(number)
         except TypeError:
             good = False
         if not good:
             raise InvalidRule(f"{name}: {number!r:.60} is not {words}")
-    return Normalisation(**numbers)
+    given: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
+    return Normalisation(**given)
 
 
-def _elo_of(elo: float | tuple[float, float] | None) -> Elo | None:
+def _elo_of(elo: Ratings | None) -> Elo | None:
     if elo is None:
         return None
     try:

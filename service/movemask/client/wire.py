@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import EllipsisType
 from typing import Any, Literal, TypedDict
 
@@ -123,7 +122,7 @@ def fields_of(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
-#: What a service takes at most in one batch, by its defaults; one that takes less says so, and parts are halved.
+#: What a service takes at most in one batch, by its defaults.
 _MAX_POSITIONS = 1024
 _MAX_PLIES = 65_536
 
@@ -163,31 +162,25 @@ def request_options(body: Mapping[str, Any] | None, query: Mapping[str, Any], ac
     return sent | {"params": {name: value for name, value in query.items() if value is not None}}
 
 
-@contextmanager
-def connection_errors() -> Iterator[None]:
-    """Turns errors of the connection into ServiceUnreachable."""
-    try:
-        yield
-    except httpx2.TransportError as error:
-        where = error.request.url if error._request is not None else "the service"
-        raise ServiceUnreachable(f"{where}: {type(error).__name__}: {error}") from error
+def unreachable(error: httpx2.TransportError) -> ServiceUnreachable:
+    """The error of a connection."""
+    where = error.request.url if error._request is not None else "the service"
+    return ServiceUnreachable(f"{where}: {type(error).__name__}: {error}")
 
 
-#: Seconds to wait without a Retry-After, doubled each time, and the most with one.
-_FIRST, _MOST = 0.5, 30.0
+#: Most seconds to wait, whatever Retry-After says.
+_MOST_SECONDS = 30.0
 
 
-def seconds_to_wait(attempt: int, retries: int, status: int | None, headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait before another attempt; None to give up. `status` is None if no connection was made.
+def seconds_to_wait(response: httpx2.Response, attempt: int, retries: int) -> float | None:
+    """Seconds to wait before another attempt; None to give up. Every request may be sent again: none changes anything.
 
-    Every request may be sent again: none of them changes anything.
+    Without a Retry-After, as of a model that failed its check, waiting does not help.
     """
-    if attempt >= retries or status not in (None, 429, 503):
+    delay = response.headers.get("Retry-After", "")
+    if attempt >= retries or response.status_code not in (429, 503) or not delay.isdigit():
         return None
-    delay = headers.get("Retry-After", "")
-    if status is not None and not delay.isdigit():  # such as a model that failed its check: waiting does not help
-        return None
-    return min(float(delay), _MOST) if delay.isdigit() else min(_FIRST * 2**attempt, _MOST)
+    return min(float(delay), _MOST_SECONDS)
 
 
 def error_of(status: int, content: bytes) -> ApiError:
