@@ -1,4 +1,4 @@
-"""What a user would lose: models added, replaced and unloaded while requests are answered, and none of them dropped."""
+"""What a user would lose: models added, replaced and removed while requests are answered, and none of them dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from movemask.serving import Serving
 from movemask.tasks.installation import import_lc0
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
-from tests.processes import until
 from tests.weight_files import Made
 
 
@@ -162,29 +161,6 @@ def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: l
     assert one.registry.entry("net").served
 
 
-def test_over_the_limit_the_least_recently_used_is_unloaded_and_comes_back_when_asked(
-    folder: Path, opened: list[Serving]
-) -> None:
-    for name in ("a", "b", "c"):
-        write_net(folder, name)
-    size, small = (folder / "a.onnx").stat().st_size, (folder / "first.onnx").stat().st_size
-    one = serving(folder, opened, memory=2 * size + small)
-    assert one.loaded() == {"b", "c", "first"}
-    asyncio.run(ask(one, "b"))
-    asyncio.run(ask(one, "first"))
-    asyncio.run(ask(one, "a"))
-    assert one.loaded() == {"a", "b", "first"}
-    assert all(entry.served for entry in one.registry)
-
-    async def both() -> None:
-        async with one.lease("a"), one.lease("b"):
-            await ask(one, "c")  # the two in use are kept, whatever the limit
-            assert {"a", "b"} <= one.loaded()
-
-    asyncio.run(both())
-    assert len(one.loaded() - {"first"}) <= 2
-
-
 def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Serving]) -> None:
     write_net(folder)
     one = serving(folder, opened)
@@ -212,22 +188,6 @@ def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path
 
     asyncio.run(scenario())
     assert len(digests) == 2
-
-
-def test_an_unloaded_default_model_that_cannot_be_read_is_told_until_it_can(
-    folder: Path, opened: list[Serving]
-) -> None:
-    write_net(folder)
-    one = serving(folder, opened, "first", memory=1, poll_seconds=0.02)
-    asyncio.run(ask(one, "net"))  # there is room for one
-    assert one.loaded() == {"net"}
-    (folder / "first.onnx").rename(folder / "first.gone")
-    with pytest.raises(ModelUnavailable):
-        asyncio.run(ask(one))
-    assert "could not be loaded again" in one.faults()[0]
-    (folder / "first.gone").rename(folder / "first.onnx")
-    until(lambda: not one.faults(), "it is loaded again")
-    asyncio.run(ask(one))
 
 
 def test_the_running_service_answers_with_a_model_that_is_imported_meanwhile(

@@ -117,7 +117,6 @@ def running(
             settings.threads,
             start,
             provider=provider,
-            memory=settings.models_memory_mb * 2**20 if settings.models_memory_mb else None,
             poll_seconds=settings.models_poll_seconds or None,
             trial_seconds=settings.trial_seconds,
             on_change=events.models,

@@ -83,7 +83,6 @@ class Settings(BaseSettings):
     default_model: str | None = Field(None, description="Model for requests that name none; else the shipped one.")
     models_poll_seconds: float = Field(1, ge=0, le=3600, description="Seconds between checks of the models; 0: never.")
     trial_seconds: float = Field(60, ge=0, description="Limit of a new network's trial in a process apart; 0: none.")
-    models_memory_mb: int = Field(0, ge=0, description="Megabytes of networks loaded at once; 0 for no limit.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
 

@@ -143,7 +143,7 @@ async function models() {
     const checks = !model.check ? "–" : element("details", {},
       element("summary", {}, failed ? `${failed.name} failed` : `${model.check.length} passed`),
       element("ul", {}, ...model.check.map((step) => element("li", {}, `${step.name}: ${step.found}`))));
-    return [model.name + (model.default ? " (default)" : ""), model.served ? (model.loaded === false ? "served, not in memory" : "served") + (model.rejected ? `; a change was rejected: ${model.rejected}` : "") : `not served: ${model.failure}`,
+    return [model.name + (model.default ? " (default)" : ""), model.served ? "served" + (model.rejected ? `; a change was rejected: ${model.rejected}` : "") : `not served: ${model.failure}`,
       model.card?.licence ?? "–", model.card?.source ?? "–", model.contract?.terms.planes ?? "–", model.contract?.terms.vocabulary ?? "–", checks];
   })));
 }

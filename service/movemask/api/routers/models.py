@@ -57,5 +57,4 @@ def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
         sections = entry.contract.model_dump(mode="json", exclude={"card"})
         out["contract"] = ContractOut(terms=sections.pop("contract"), **sections)
         out["card"] = entry.contract.card
-    out["loaded"] = entry.name in services.serving.loaded()
     return ModelEntryOut(**out)

@@ -41,7 +41,6 @@ class ModelEntryOut(BaseModel):
     contract: ContractOut | None = Field(None, description="Left out if it cannot be read.")
     card: dict[str, Any] | None = Field(None, description="Free: source, licence, data, date, figures.")
     check: list[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
-    loaded: bool | None = Field(None, description="Whether it is in memory; if not, the next request loads it.")
     leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
     freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
 
