@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from movemask.network.model import Model
 from movemask.settings import Settings, user_models
 from tests.networks import ONNX_TOML, write_fake, write_onnx
 from tests.postgres import Server, binaries, running
-from tests.processes import MARK, left_by
 
 hypothesis.settings.register_profile("movemask", deadline=None)  # no test fails for a busy machine
 hypothesis.settings.load_profile("movemask")
@@ -67,23 +65,12 @@ def _log_as_before() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_is_left_running() -> Iterator[None]:
-    """Fails the run, naming them, if processes that the suite has started are there at its end; kills them."""
-    mark = f"{os.getpid()}-{time.time_ns()}"
-    os.environ[MARK] = mark
-    # `timeout` and CI end a run by SIGTERM, which would otherwise skip the end of every fixture.
+def _signals() -> None:
+    """SIGTERM, by which `timeout` and CI end a run, ends every fixture too. The processes of a run that a shell started
+    with `&`, which ignores SIGINT, know Ctrl-C."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("SIGTERM"))
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the run with `&`: its processes would not
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # know Ctrl-C either
-    yield
-    end = time.monotonic() + 10  # for those that are about to end
-    while (left := left_by(mark)) and time.monotonic() < end:
-        time.sleep(0.1)
-    for pid in left:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    if left:
-        pytest.fail("left running: " + "; ".join(f"{pid} {command}" for pid, command in left.items()), pytrace=False)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -143,9 +143,6 @@ def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | N
     return model.whole_batch(positions, elos or [None] * len(positions))
 
 
-_KINDS = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32}
-
-
 def write_onnx(
     file: Path,
     planes: str = "movemask-18",
@@ -161,15 +158,12 @@ def write_onnx(
     rng = np.random.default_rng(0)
     encoder, size = plane_encoder(planes), slots or len(vocabulary(words))
 
-    def constant(name: str, array: NDArray[Any]) -> onnx.TensorProto:
-        return numpy_helper.from_array(array.astype(np.float32), name)
-
-    weights = [
-        constant("w1", rng.normal(size=(math.prod(encoder.shape), 8)) * 0.1),
-        constant("w2", rng.normal(size=(8, size))),
-        constant("w3", rng.normal(size=(8, values))),
-        constant("bias", np.full(size, 0.0 if poison is None else poison)),
-    ]
+    weights = {
+        "w1": rng.normal(size=(math.prod(encoder.shape), 8)) * 0.1,
+        "w2": rng.normal(size=(8, size)),
+        "w3": rng.normal(size=(8, values)),
+        "bias": np.full(size, 0.0 if poison is None else poison),
+    }
     nodes = [
         helper.make_node("Cast", ["planes"], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("Flatten", ["numbers"], ["flat"]),
@@ -178,14 +172,12 @@ def write_onnx(
         helper.make_node("Add", ["linear", "bias"], ["logits"]),
         helper.make_node("MatMul", ["hidden", "w3"], ["value"]),
     ]
-    batch: Any = fixed_batch or "batch"
-    inputs = [helper.make_tensor_value_info("planes", _KINDS[encoder.dtype], [batch, *encoder.shape])]
-    outputs = [
-        helper.make_tensor_value_info("logits", TensorProto.FLOAT, [batch, size]),
-        helper.make_tensor_value_info("value", TensorProto.FLOAT, [batch, values]),
-    ]
-    graph = helper.make_graph(nodes, "linear", inputs, outputs, weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)
+    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    inputs, outputs = (
+        [Tensor("planes", encoder.shape, encoder.dtype)],
+        [Tensor("logits", (size,)), Tensor("value", (values,))],
+    )
+    _save(file, nodes, inputs, outputs, constants, fixed_batch or "batch")
 
 
 ONNX_TOML = """
@@ -215,7 +207,7 @@ class Tensor:
     dtype: str = "float32"
 
 
-_DTYPES = {**_KINDS, "int64": TensorProto.INT64}
+_DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
 
 #: For each plane of movemask-18 what a piece on it is worth to the side to move.
 MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0, 0, 0, 0, 0, 0, 0], dtype=np.float32)
@@ -329,8 +321,9 @@ def _save(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     constants: Sequence[onnx.TensorProto],
+    batch: int | str = "batch",
 ) -> None:
-    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], ["batch", *t.shape]) for t in inputs]
-    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, ["batch", *t.shape]) for t in outputs]
+    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], [batch, *t.shape]) for t in inputs]
+    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, [batch, *t.shape]) for t in outputs]
     graph = helper.make_graph(list(nodes), "made", taken, given, list(constants))
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tests.ports import free_port
+from tests.processes import free_port
 
 
 def binaries() -> Path | None:

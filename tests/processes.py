@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tests.ports import free_port
-
 ROOT = Path(__file__).parent.parent
 
-#: In the environment of every process that the suite starts, and of those that they start.
-MARK = "PYTEST_SESSION_OF"
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def call(port: int, path: str, body: Any = None, **headers: str) -> Any:
@@ -104,34 +107,8 @@ def running(pid: int) -> bool:
 
 def workers(pid: int) -> set[int]:
     """The processes that Python's multiprocessing has started for a process, its resource tracker left out."""
-    return {child for child in children(pid) if b"spawn_main" in command_of(child) and running(child)}
-
-
-def children(pid: int) -> set[int]:
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             found.update(map(int, task.read_text().split()))
-    return found
-
-
-def command_of(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
-    except OSError:
-        return b""
-
-
-def left_by(mark: str) -> Mapping[int, str]:
-    """The processes, other than this one, that were started under that mark or are this one's children."""
-    found = {pid: command_of(pid) for pid in children(os.getpid())}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = command_of(int(folder.name))
-    tracker = b"multiprocessing.resource_tracker"  # of this process: it ends with it, by Python's own pipe
-    return {
-        pid: command.decode(errors="replace")
-        for pid, command in found.items()
-        if pid != os.getpid() and running(pid) and not (tracker in command and pid in children(os.getpid()))
-    }
+    return {child for child in found if running(child) and b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}

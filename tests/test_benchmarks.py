@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -28,25 +26,6 @@ def test_a_load_counts_answers_and_takes_nothing_else_for_one() -> None:
         assert server.cpu_seconds() > 0
         with pytest.raises(BadAnswer, match=r"HTTP/1\.1 404 Not Found"):
             load(server.port, [request("/v1/policies", b"{}")], connections=1, seconds=60, warm_up=0)
-
-
-def test_a_connection_that_a_proxy_closes_between_answers_is_opened_anew() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        opened: list[socket.socket] = []
-
-        def answer() -> None:
-            while len(opened) < 3:
-                connection, _ = server.accept()
-                opened.append(connection)
-                with connection:
-                    connection.recv(1 << 16)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        found = load(server.getsockname()[1], [request("/", b"{}")], 1, seconds=60, warm_up=0, most=3)
-        thread.join()
-    assert (len(found.seconds), len(opened)) == (3, 3)
 
 
 @pytest.mark.deep

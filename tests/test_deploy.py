@@ -61,25 +61,6 @@ def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
     assert ":latest" not in deployment
 
 
-def test_a_pod_asks_for_keys_and_its_volumes_are_bounded() -> None:
-    (spec,) = [spec for name, spec in pod_specs() if name == "deployment.yaml"]
-    volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    assert all("sizeLimit" in volume["emptyDir"] for volume in volumes.values() if "emptyDir" in volume)
-    (container,) = spec["containers"]
-    keys = {one["name"]: one.get("value") for one in container["env"]}["MOVEMASK_API_KEYS_FILE"]
-    (mounted,) = [one for one in container["volumeMounts"] if keys.startswith(one["mountPath"] + "/")]
-    assert volumes[mounted["name"]]["secret"]["secretName"] == "movemask-keys"
-
-
-def test_the_network_policy_lets_requests_in_and_the_database_out() -> None:
-    policy = read(ROOT / "deploy" / "kubernetes" / "network.yaml")["spec"]
-    deployment = read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]
-    assert policy["podSelector"] == deployment["selector"]
-    (container,) = deployment["template"]["spec"]["containers"]
-    assert [one["port"] for rule in policy["ingress"] for one in rule["ports"]] == [container["ports"][0]["name"]]
-    assert {one["port"] for rule in policy["egress"] for one in rule["ports"]} == {53, 5432}
-
-
 def test_manifests_name_settings_that_there_are() -> None:
     known = {f"MOVEMASK_{name.upper()}" for name in Settings.model_fields}
     for file in (*KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
@@ -96,29 +77,7 @@ def test_pods_run_without_privileges_and_within_limits() -> None:
     assert service["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
 
 
-#: The fields that KubeRay's specs have, with ! those that must be there. From ray-project/kuberay on GitHub, folder
-#: ray-operator/apis/ray/v1: rayjob_types.go (0057210e), raycluster_types.go (026f1433).
-KUBERAY = {
-    "RayJob": "entrypoint! rayClusterSpec activeDeadlineSeconds backoffLimit clusterSelector deletionStrategy "
-    "entrypointNumCpus entrypointNumGpus entrypointResources jobId managedBy metadata runtimeEnvYAML schedule "
-    "shutdownAfterJobFinishes submissionMode submitterConfig submitterPodTemplate suspend ttlSecondsAfterFinished",
-    "RayCluster": "headGroupSpec! workerGroupSpecs rayVersion enableInTreeAutoscaling autoscalerOptions "
-    "headServiceAnnotations suspend",
-    "head": "rayStartParams! template! serviceType headService enableIngress",
-    "worker": "groupName! rayStartParams! template! minReplicas! maxReplicas! replicas numOfHosts scaleStrategy",
-}
-
-
-def test_the_kuberay_manifest_has_only_fields_that_kuberay_knows_and_the_pinned_ray() -> None:
-    manifest = read(ROOT / "deploy" / "ray" / "rayjob.yaml")
-    assert manifest["apiVersion"] == "ray.io/v1"
-    assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
-    cluster = manifest["spec"]["rayClusterSpec"]
-    specs = [("RayJob", manifest["spec"]), ("RayCluster", cluster), ("head", cluster["headGroupSpec"])]
-    for kind, spec in [*specs, *(("worker", group) for group in cluster["workerGroupSpecs"])]:
-        known = KUBERAY[kind].split()
-        assert set(spec) <= {one.rstrip("!") for one in known}, kind
-        assert set(spec) >= {one.rstrip("!") for one in known if one.endswith("!")}, kind
-        assert all(isinstance(value, str) for value in spec.get("rayStartParams", {}).values()), kind
+def test_the_kuberay_manifest_names_the_pinned_ray() -> None:
+    cluster = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]["rayClusterSpec"]
     (pinned,) = re.findall(r"^ray==(\S+)", (ROOT / "requirements" / "ray.txt").read_text(), re.M)
     assert cluster["rayVersion"] == pinned

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from http import HTTPStatus
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
@@ -91,67 +93,61 @@ def test_every_setting_is_listed_with_its_default() -> None:
         assert row.split("|")[2].strip().startswith(Settings.default_shown(name))
 
 
-def test_every_endpoint_is_listed() -> None:
-    schema = create_app(Settings.read()).openapi()
-    found = {f"{method.upper()} {path}" for path, methods in schema["paths"].items() for method in methods}
-    table = README[README.index("## Endpoints") : README.index("## Models")]
-    assert {name for name in first_column(table) if " /" in name} == found
-
-
 def test_every_metric_is_listed_with_its_labels() -> None:
-    section = doc("operations.md").split("## Metrics\n")[1].split("\n## ")[0]
-    listed = {name.removesuffix("_total") for name in first_column(section)}
+    text = section("operations.md", "Metrics")
+    listed = {name.removesuffix("_total") for name in first_column(text)}
     made = [metric for metric in vars(Metrics()).values() if hasattr(metric, "_labelnames")]
     assert {metric._name for metric in made} == listed
     for metric in made:
-        row = next(line for line in section.splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
+        row = next(line for line in text.splitlines() if re.match(rf"\| `{metric._name}(_total)?` ", line))
         assert tuple(re.findall(r"`(\w+)`", row.split("|")[2])) == metric._labelnames
 
 
-def test_every_kind_and_cause_is_listed() -> None:
-    text = doc("leakage.md")
-    listed = first_column(text)
-    assert set(KINDS) | {cause.value for cause in Cause} <= listed
+def section(name: str, heading: str) -> str:
+    return doc(name).split(f"## {heading}\n")[1].split("\n## ")[0]
 
 
-def test_every_column_and_option_of_an_audit_is_listed() -> None:
-    text = doc("audit.md")
-    assert {name for name in first_column(text) if name.startswith("--")} == {
-        option for parameter in audit.params for option in parameter.opts if option.startswith("--")
-    }
-    derived = {name for kind in KINDS for name in (kind, f"{kind}_flipped", f"{kind}_kl")}
-    derived |= {f"cause_{cause.value}" for cause in Cause}
-    plain = set(schema(KINDS).names) - derived
-    assert plain <= first_column(text)
+def flags_of(command: click.Command) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
 
 
-def test_every_option_of_quantising_is_listed_and_the_limits_are_its() -> None:
-    text = doc("quantisation.md")
-    assert {name for name in first_column(text) if name.startswith("--")} == {
-        option for parameter in quantize_model.params for option in parameter.opts if option.startswith("--")
-    }
-    limits = Limits()
+def flags_in(name: str) -> set[str]:
+    return {word for word in first_column(doc(name)) if word.startswith("--")}
+
+
+def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
+    paths = create_app(Settings.read()).openapi()["paths"]
+    endpoints = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    table = README[README.index("## Endpoints") : README.index("## Models")]
+    assert {name for name in first_column(table) if " /" in name} == endpoints
+    assert flags_in("audit.md") == flags_of(audit)
+    assert flags_in("quantisation.md") == flags_of(quantize_model)
+    offered = re.findall(r"option name (\w+) type", "\n".join(Options(names=("m",)).lines()))
+    assert set(offered) == first_column(doc("uci.md").split("### Tried")[0])
+    alerts = re.findall(r"- alert: (\w+)", (ROOT / "monitoring" / "alerts.yml").read_text())
+    assert set(alerts) == first_column(section("operations.md", "Alerts"))
+
+
+def test_every_kind_cause_and_column_is_listed() -> None:
+    causes = {cause.value for cause in Cause}
+    assert set(KINDS) | causes <= first_column(doc("leakage.md"))
+    derived = {f"{kind}{ending}" for kind in KINDS for ending in ("", "_flipped", "_kl")}
+    derived |= {f"cause_{cause}" for cause in causes}
+    assert set(schema(KINDS).names) - derived <= first_column(doc("audit.md"))
+
+
+def test_the_limits_of_quantising_are_those_listed() -> None:
+    text, limits = doc("quantisation.md"), Limits()
     for figure, limit in (
         ("mean KL", f"{limits.kl:g}"),
         ("top-move flips", f"{100 * limits.flips:g} %"),
         ("flips of a clear first move", f"{100 * limits.clear_flips:g} %"),
         ("human-move accuracy", f"{100 * limits.accuracy:g} points lower"),
+        ("calibration", f"{CALIBRATION:,}"),
+        ("search", f"{SEARCH:,}"),
+        ("judged", f"{JUDGED:,}"),
     ):
         assert f"| {figure} | {limit} |" in text
-    for name, number in (("calibration", CALIBRATION), ("search", SEARCH), ("judged", JUDGED)):
-        assert f"| {name} | {number:,} |" in text
-
-
-def test_every_option_of_the_engine_is_listed() -> None:
-    offered = [re.findall(r"option name (\w+) type", line) for line in Options(names=("m",)).lines()]
-    assert {name for (name,) in offered} == first_column(doc("uci.md").split("### Tried")[0])
-
-
-def test_every_alert_is_listed() -> None:
-    rules = (ROOT / "monitoring" / "alerts.yml").read_text()
-    assert set(re.findall(r"- alert: (\w+)", rules)) == first_column(
-        doc("operations.md").split("## Alerts\n")[1].split("\n## ")[0]
-    )
 
 
 def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serve) -> None:
@@ -168,28 +164,16 @@ def test_the_example_of_an_audit_of_others_numbers_says_what_is_said(serve: Serv
 
 def test_every_problem_is_listed_with_its_status() -> None:
     text = doc("errors.md")
-    others = (
-        problems.MALFORMED_JSON,
-        problems.INVALID_REQUEST,
-        problems.UNTRUSTED_HOST,
-        problems.UNAUTHORIZED,
-        problems.FORBIDDEN,
-        problems.BODY_TOO_LARGE,
-        problems.UNSUPPORTED_MEDIA_TYPE,
-        problems.INTERNAL_ERROR,
-        problems.NOT_READY,
-    )
-    table = [(name, status) for _, status, name in problems.TABLE] + [(name, status) for status, name in others]
-    for name, status in table:
+    known = {name: status for _, status, name in problems.TABLE}
+    alone = [pair for pair in vars(problems).values() if isinstance(pair, tuple) and isinstance(pair[0], HTTPStatus)]
+    known |= {name: status for status, name in alone}
+    assert "internal-error" in known
+    for name, status in known.items():
         row = next((line for line in text.splitlines() if line.startswith("|") and f"`{name}`" in line), None)
         assert row is not None, name
         assert str(status.value) in row
-    assert first_column(text) - {name for name, _ in table} == {
-        "not-found",
-        "method-not-allowed",
-        "type",
-        "urn:movemask:problem:",
-    }
+    own = {"not-found", "method-not-allowed", "type", "urn:movemask:problem:"}
+    assert first_column(text) - set(known) == own
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> set[str]:

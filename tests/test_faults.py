@@ -21,7 +21,6 @@ from fastapi.testclient import TestClient
 
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
-from tests.networks import write_fake
 from tests.postgres import Server
 from tests.processes import call, served, until
 
@@ -179,20 +178,6 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
         client.app.state.services.store.close()  # type: ignore[attr-defined]  # before its disk goes
 
 
-def test_a_file_that_was_deleted_is_made_anew(serve: Serve, tmp_path: Path) -> None:
-    client = serve(database_url=f"sqlite:///{tmp_path}/x.db", audit_flush_seconds=0.05)
-    client.post("/v1/policy", json={"moves": []})
-    assert positions(client) == 1
-    for file in tmp_path.glob("x.db*"):
-        file.unlink()
-    for _ in range(3):
-        client.post("/v1/policy", json={"moves": []})
-    until(lambda: positions(client) == 3, "a new file counts from nothing")
-    with sqlite3.connect(tmp_path / "x.db") as other:
-        assert other.execute("SELECT count(*) FROM position").fetchone() == (3,)
-    other.close()
-
-
 @pytest.mark.parametrize("where", [0, 4096])
 def test_a_file_that_is_damaged_is_set_aside_and_made_anew(serve: Serve, tmp_path: Path, where: int) -> None:
     """Issue 17: the only fault of a database that the service did not recover from."""
@@ -224,21 +209,6 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     until(lambda: positions(client) == 1, "the record that waited is written")
 
 
-def test_a_server_that_is_back_is_noticed_though_nothing_waits(postgres: Server, serve: Serve) -> None:
-    url = postgres.database()
-    postgres.stop()
-    client = serve(database_url=url)
-    assert client.get("/readyz").json()["audit"]["failure"] is not None
-    postgres.start()
-    until(lambda: client.get("/readyz").json()["audit"]["failure"] is None, "the failure is over")
-
-
-@pytest.fixture
-def models(tmp_path: Path) -> Path:
-    write_fake(tmp_path / "m")
-    return tmp_path / "m"
-
-
 def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, database_url: str) -> None:
     with served(models, "--database-url", database_url) as (process, port):
         answered: list[float] = []
@@ -250,7 +220,7 @@ def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models
         killed = time.monotonic()
         process.wait()
     with served(models, "--database-url", database_url) as (process, port):
-        kept = call(port, "/v1/leakage")["models"]["fake"]["positions"]
+        kept = call(port, "/v1/leakage")["models"]["net"]["positions"]
         # half a second of gathering, and the time to write it where other tests have the machine too
         assert len([moment for moment in answered if moment < killed - 2]) <= kept <= len(answered)
         assert len(list(call(port, "/v1/leakage/positions?limit=1000")["positions"])) == min(kept, 1000)
@@ -271,6 +241,6 @@ def test_two_services_on_one_database_count_together_and_do_not_corrupt_it(model
         list(pool.map(lambda port: call(port, "/v1/policy", {"moves": []}), ports))
 
         def counted(port: int) -> int:
-            return int(call(port, "/v1/leakage")["models"].get("fake", {"positions": 0})["positions"])
+            return int(call(port, "/v1/leakage")["models"].get("net", {"positions": 0})["positions"])
 
         until(lambda: {counted(one), counted(other)} == {2 * ask}, "both count what both answered")

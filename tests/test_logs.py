@@ -41,15 +41,6 @@ def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
     assert json.loads(JsonFormatter().format(record("a\nb")))["message"] == "a\nb"
 
 
-def test_an_error_has_its_traceback() -> None:
-    try:
-        raise RuntimeError("broken")
-    except RuntimeError:
-        failed = record("it failed", exc_info=sys.exc_info())
-    assert TextFormatter().format(failed).splitlines()[-1] == "RuntimeError: broken"
-    assert json.loads(JsonFormatter().format(failed))["exception"].endswith("RuntimeError: broken")
-
-
 def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_counted(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     dropped: list[int] = []
@@ -76,17 +67,6 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_count
     told = [int(line.split()[1]) for line in lines if "dropped" in line]
     assert numbers == sorted(numbers)
     assert sum(told) == sum(dropped) == sent - len(numbers) > 0
-
-
-def test_a_reader_that_has_gone_is_survived_and_counted() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    dropped: list[int] = []
-    handler = QueuedHandler(writer, dropped=dropped.append)
-    handler.handle(record("nobody hears", logging.ERROR))
-    handler.close()
-    os.close(writer)
-    assert dropped == [1]
 
 
 def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
@@ -119,7 +99,6 @@ def test_parent_and_workers_log_the_same_json(models: Path) -> None:
         until(lambda: (models / "log.txt").read_text().count("Started server process") == 2, "both serve")
         call(port, "/v1/policy", {"moves": []})
         call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
-        call(port, "/v1/models/net")
         assert stopped(process) == 0
     lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]
     assert all(re.fullmatch(TIME, line["time"]) for line in lines)
@@ -128,7 +107,6 @@ def test_parent_and_workers_log_the_same_json(models: Path) -> None:
     assert {route: (line["status"], line["positions"]) for route, line in access.items() if route != "/readyz"} == {
         "/v1/policy": (200, 1),
         "/v1/policy/batch": (200, 2),
-        "/v1/models/{name}": (200, 0),
     }
     ended = [line["pid"] for line in lines if line["message"].startswith("Finished server process")]
     assert len(ended) == len(set(ended)) == 2
@@ -141,8 +119,6 @@ def test_text_lines_have_a_time_and_a_level(models: Path) -> None:
         assert stopped(process) == 0
     lines = (models / "log.txt").read_text().splitlines()
     assert len(lines) < 10  # a first start is quiet
-    assert any(line.endswith(f"listening on http://127.0.0.1:{port}") for line in lines)
     assert all(re.match(rf"{TIME} (INFO|WARNING) +[\w.]+: ", line) for line in lines)
-    assert any(
-        re.search(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$", x) for x in lines
-    )
+    shown = re.compile(r"access: POST /v1/policy 200 ms=[\d.]+ positions=1 request_id=[0-9a-f]{32}$")
+    assert any(map(shown.search, lines))

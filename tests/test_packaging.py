@@ -7,9 +7,8 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 import zipfile
-from importlib.metadata import distributions, packages_distributions
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -84,9 +83,6 @@ def test_pins_have_hashes_and_no_index_address(file: Path) -> None:
     assert ("\ntorch==" in text) == (file.name == "training.txt")
 
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-
-
 def pins(name: str) -> set[tuple[str, str]]:
     """Packages and their versions in a requirements file, whatever their markers."""
     return set(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.M))
@@ -156,14 +152,6 @@ def test_a_command_without_its_extra_names_it_in_one_line(
     assert line.startswith(f"Error: movemask {' '.join(arguments[:-1])} needs {EXTRAS[extra][0]}")
     assert f"pip install 'movemask[{extra}]'" in line
     assert [path.name for path in tmp_path.iterdir()] == ["games.pgn"]
-
-
-def test_an_extra_names_the_modules_of_its_packages() -> None:
-    packages = packages_distributions()
-    for extra, modules in EXTRAS.items():
-        named = {re.split(r"[<>=\[ ]", requirement)[0] for requirement in PROJECT["optional-dependencies"][extra]}
-        # Without Ray, which is large, its modules cannot be looked up: they have the names of their packages.
-        assert {canonical(packages.get(module, [module])[0]) for module in modules} == named
 
 
 def test_every_set_of_pins_has_the_versions_of_the_smaller_ones() -> None:

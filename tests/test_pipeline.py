@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import chess
-import numpy as np
 import pytest
 
-from movemask.api.metrics import Metrics, _observe_all
+from movemask.api.metrics import Metrics
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause
@@ -124,18 +123,3 @@ def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
     assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text
     assert "NaN" not in text
-
-
-def test_many_observations_at_once_are_what_each_alone_would_be() -> None:
-    values = [0.0, 1e-6, 2e-6, 0.3, 0.30001, 0.99, 1.0, 1.0000001]
-    one_by_one, at_once = Metrics(), Metrics()
-    for value in values:
-        one_by_one.leakage.labels("net", "raw", "false").observe(value)
-    _observe_all(at_once.leakage.labels("net", "raw", "false"), np.array(values))
-
-    def shown(metrics: Metrics) -> list[str]:
-        return [line for line in metrics.exposition().decode().splitlines() if line.startswith("movemask_leakage_")]
-
-    assert [one for one in shown(at_once) if "created" not in one] == [
-        one for one in shown(one_by_one) if "created" not in one
-    ]

@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.conftest import ROOT
 from tests.networks import write_fake
-from tests.ports import free_port
-from tests.processes import certificate, served, started, until
+from tests.processes import certificate, free_port, served, started, until
 
 PROXIES = ROOT / "deploy" / "proxies"
 
 
-@dataclass
-class Front:
+class Front(NamedTuple):
     """A proxy in front of the service."""
 
     port: int
@@ -42,18 +38,6 @@ class Front:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error
-
-    def raw(self, sent: bytes) -> bytes:
-        """What comes back, until the proxy closes."""
-        with (
-            socket.create_connection(("127.0.0.1", self.port), 30) as plain,
-            self.trusted.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
-        ):
-            stream.sendall(sent)
-            found = b""
-            while piece := stream.recv(65_536):
-                found += piece
-            return found
 
 
 def configured(name: str, folder: Path, changes: dict[str, str]) -> Path:
@@ -79,14 +63,13 @@ def front(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Front]:
         if request.param == "caddy":
             site = f"https://127.0.0.1:{port} {{\n\ttls {cert} {key}"
             changes = {"chess.example.org {": site, "127.0.0.1:8000": f"127.0.0.1:{behind}"}
-            changes["read_header 10s"] = "read_header 1s"
             file = configured("Caddyfile", tmp_path, changes | {"admin off": "admin off\n\tauto_https off"})
             command = [tool, "run", "--config", str(file), "--adapter", "caddyfile"]
         else:
             changes = {"443 ssl": f"127.0.0.1:{port} ssl", "127.0.0.1:8000": f"127.0.0.1:{behind}"}
             changes |= {"/etc/movemask/cert.pem": str(cert), "/etc/movemask/key.pem": str(key)}
             changes |= {"/run/nginx.pid": f"{tmp_path}/nginx.pid", "/var/log/nginx/error.log": f"{tmp_path}/error.log"}
-            changes |= {"client_header_timeout 10s": "client_header_timeout 1s", "auto;": "1;"}
+            changes["auto;"] = "1;"
             file = configured("nginx.conf", tmp_path, changes)
             command = [tool, "-c", str(file), "-p", str(tmp_path), "-g", "daemon off;"]
         environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
@@ -113,8 +96,6 @@ def test_a_proxy_serves_https_limits_and_tells_who_asks(front: Front) -> None:
     assert front.ask("/metrics")[0] == 404
     assert front.ask("/v1/policy/batch", b" " * (9 << 20))[0] == 413
     assert front.ask("/livez", **{"X-Long": "x" * 70_000})[0] in (400, 431)
-    slow = front.raw(b"GET /livez HTTP/1.1\r\nHost: x\r\nX-")
-    assert not slow or slow.split()[1] in (b"400", b"408")
     # What a client writes into X-Forwarded-For gives it no other share.
     batch = {"positions": [{"fen": "startpos"}] * 40}
     first, _ = front.ask("/v1/policy/batch", batch, **{"X-Forwarded-For": "1.1.1.1"})

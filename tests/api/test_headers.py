@@ -26,8 +26,7 @@ from movemask.errors import SettingsError
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
-from tests.ports import free_port
-from tests.processes import certificate, started, until
+from tests.processes import certificate, free_port, started, until
 
 
 @pytest.mark.parametrize(

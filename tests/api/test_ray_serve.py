@@ -17,8 +17,7 @@ import pytest
 from benchmarks.ray_nodes import nodes
 from tests.conftest import ROOT
 from tests.networks import write_fake
-from tests.ports import free_port
-from tests.processes import call, environment, started, until
+from tests.processes import call, environment, free_port, started, until
 
 pytestmark = [
     pytest.mark.ray,

@@ -20,8 +20,7 @@ from movemask.errors import MissingExtra
 from movemask.extras import require
 from tests.audit.clusters import compared, done, game, needs_ray, rows
 from tests.networks import ONNX_TOML, write_onnx
-from tests.ports import free_port
-from tests.processes import environment, started, until
+from tests.processes import environment, free_port, started, until
 
 pytestmark = [pytest.mark.ray, needs_ray]
 

@@ -18,8 +18,7 @@ from pyarrow import fs
 from movemask.audit.files import Folder
 from tests.audit.clusters import done, game, needs_ray, table
 from tests.networks import ONNX_TOML, write_onnx
-from tests.ports import free_port
-from tests.processes import started, until
+from tests.processes import free_port, started, until
 
 SERVER = shutil.which("moto_server")
 

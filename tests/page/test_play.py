@@ -15,8 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import ROOT
 from tests.page.visits import Visit
-from tests.ports import free_port
-from tests.processes import call, served, stopped
+from tests.processes import call, free_port, served, stopped
 
 PGN = (
     '[White "Anderssen"]\n[Black "Kieseritzky"]\n[WhiteElo "1900"]\n[BlackElo "1800"]\n\n1. e4 e5 2. f4 exf4 3. Bc4 *\n'
