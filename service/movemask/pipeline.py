@@ -29,7 +29,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model, Outputs
-from movemask.network.queue import Queue, Submission
+from movemask.network.queue import Queue
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Statistics, policies
 
@@ -155,11 +155,6 @@ class Answer:
     timing: Timing | None = None
 
     @property
-    def ran(self) -> bool:
-        """Whether the network ran for it: not without a legal move, nor where a cache knew the whole batch."""
-        return self.evaluated is not None and self.evaluated.ran > 0
-
-    @property
     def status(self) -> str:
         """`ongoing`, `checkmate` or `stalemate`."""
         return self.position.status(has_legal_moves=self.evaluated is not None)
@@ -272,11 +267,8 @@ class Caller:
 
     client = ""
 
-    def delivered(self, model: str, submission: Submission, ran: int) -> None:
-        """The results of one submission are back in the task that asked.
-
-        `ran` of its positions were in batches that the network ran on.
-        """
+    def answered(self, positions: int) -> None:
+        """So many of its positions were answered without an error."""
 
 
 _NO_EVENTS, _NOBODY = Events(), Caller()
@@ -353,16 +345,8 @@ class Pipeline:
         """
         if not queries:
             return []
-        submission = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
-        results: list[R | MovemaskError] = []
-        ran = 0
-        for one in submission.results:
-            if isinstance(one, MovemaskError):
-                results.append(one)
-            else:
-                ran += one[0]
-                results.append(one[1])
-        self._caller.delivered(self.model.name, submission, ran)
+        results = (await self._queue.submit(queries, write, self._caller.client)).results
+        self._caller.answered(sum(not isinstance(result, MovemaskError) for result in results))
         return results
 
     def close(self) -> None:

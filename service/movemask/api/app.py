@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
-from opentelemetry.trace import TracerProvider, get_tracer
+from opentelemetry.trace import TracerProvider
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
@@ -24,7 +24,7 @@ from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
 from movemask.api.metrics import Metrics
 from movemask.api.parameters import known_parameters
-from movemask.api.routers import audit, games, leakage, models, operations, page, policy, sweep
+from movemask.api.routers import audit, games, leakage, operations, page, policy, sweep
 from movemask.api.routes import BEARER, operation_id
 from movemask.api.services import ClientGone, running_services
 from movemask.api.telemetry import RequestLog
@@ -45,10 +45,7 @@ EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" /
 _SWITCH_SECONDS = 0.0005
 
 #: Headers of answers that pages of other origins may read.
-_EXPOSED = (
-    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
-    *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
-)
+_EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID")
 
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
@@ -115,7 +112,7 @@ def create_app(
     )
     # The busiest routes are looked at first; FastAPI looks at each router of those that it includes twice.
     app.router.routes[:0] = [post for module in (policy, sweep, games, audit) for post in module.router.posts]
-    for router in (leakage.router, models.router, operations.keyed_router):
+    for router in (leakage.router, operations.models_router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
     sessions = _install_mcp(app) if settings.mcp else nullcontext
@@ -139,7 +136,7 @@ def create_app(
             expose_headers=_EXPOSED,
         )
     app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
-    app.add_middleware(RequestLog, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
+    app.add_middleware(RequestLog, metrics=metrics)
     return app
 
 

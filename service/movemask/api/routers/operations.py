@@ -1,8 +1,10 @@
-"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version`: for operators."""
+"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version`, `/v1/models`: for operators, and what is served."""
 
 from __future__ import annotations
 
-from fastapi import Request, Response
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -10,11 +12,22 @@ from movemask import __version__
 from movemask.api import problems
 from movemask.api.keys import Scope
 from movemask.api.routes import Router
-from movemask.api.schemas.operations import AliveOut, AuditStateOut, ReadyOut, VersionOut
-from movemask.api.services import AppServices
+from movemask.api.schemas.operations import (
+    AliveOut,
+    AuditStateOut,
+    CheckStepOut,
+    ContractOut,
+    ModelEntryOut,
+    ModelsOut,
+    ReadyOut,
+    VersionOut,
+)
+from movemask.api.services import AppServices, Services
 from movemask.api.telemetry import context_of
+from movemask.network.registry import Entry
 
 router = Router(tags=["operations"])
+models_router = Router(tags=["models"])
 keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
 
 
@@ -64,3 +77,35 @@ async def version(services: AppServices) -> VersionOut:
 async def metrics(services: AppServices) -> Response:
     """Prometheus metrics, of all worker processes."""
     return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
+
+
+@models_router.get("/v1/models", summary="The networks", response_model_exclude_unset=True)
+async def models(services: AppServices) -> ModelsOut:
+    """Every model of the folder. `failure` says why a model is not served."""
+    return ModelsOut(models=[_entry_out(entry, services) for entry in services.registry])
+
+
+@models_router.get(
+    "/v1/models/{name}",
+    summary="One network: contract, check, digest, card",
+    response_model_exclude_unset=True,
+    responses=problems.documented(404, 503),
+)
+async def model(name: Annotated[str, Path(description="Name of a model.")], services: AppServices) -> ModelEntryOut:
+    """One model: its contract, the result of its check, its digest and its card (source, licence, data, figures)."""
+    return _entry_out(services.registry.entry(name), services)
+
+
+def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
+    """The JSON of a model of the registry."""
+    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.registry.default}
+    for name in ("served", "failure", "digest", "rejected"):
+        if (value := getattr(entry, name)) is not None:
+            out[name] = value
+    if entry.steps:
+        out["check"] = [CheckStepOut.model_validate(step, from_attributes=True) for step in entry.steps]
+    if entry.contract is not None:
+        sections = entry.contract.model_dump(mode="json", exclude={"card"})
+        out["contract"] = ContractOut(terms=sections.pop("contract"), **sections)
+        out["card"] = entry.contract.card
+    return ModelEntryOut(**out)
