@@ -24,7 +24,7 @@ _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
     *("movemask.network.contract", "movemask.api.bodies"),
-    *("movemask.api.schemas.requests", "movemask.api.positions_text"),
+    *("movemask.api.schemas.requests",),
 )
 
 
@@ -96,17 +96,17 @@ def _contract() -> Callable[[bytes], None]:
 def _body() -> Callable[[bytes], None]:
     from movemask.api import bodies
     from movemask.api.problems import ProblemError
-    from movemask.api.routers import audit, games, policy, sweep
+    from movemask.api.routers import audit, policy
     from movemask.errors import MovemaskError
     from movemask.settings import Settings
 
     settings = Settings.read()
-    routes = (*policy.DIRECT, *sweep.DIRECT, *games.DIRECT, *audit.DIRECT)
+    routes = (*policy.router.posts, *policy.games_router.posts, *audit.router.posts)
 
     def check(data: bytes) -> None:
         route = routes[data[0] % len(routes)] if data else routes[0]
         try:
-            bodies.read(data[1:], route.body, route.limits(settings), settings)
+            bodies.read(data[1:], route._body, route._limits(settings), settings)
         except ProblemError as error:
             _promise(error.problem.status < 500, str(error.problem))
         except MovemaskError:

@@ -1,30 +1,42 @@
-"""`POST /v1/policy`, `/v1/policy/batch`, `/v1/move`."""
+"""`POST /v1/policy`, `/v1/policy/batch`, `/v1/policy/sweep`, `/v1/move`, `/v1/games`: what a network says."""
 
 from __future__ import annotations
 
+import io
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
 
 import orjson
 from fastapi import Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.bodies import batch_limits, position_limits
+from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.routes import Router
-from movemask.api.schemas.answers import BatchOut, MoveChosenOut, PolicyOut, Problem
-from movemask.api.schemas.requests import BatchIn, InvalidItem, MoveIn, PolicyIn, PositionIn, query_of
+from movemask.api.schemas.answers import BatchOut, GamesOut, MoveChosenOut, PolicyOut, Problem, SweepOut
+from movemask.api.schemas.requests import BatchIn, GamesIn, InvalidItem, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.services import AppServices, Services, while_connected
-from movemask.api.writing import move_out, policy_out
+from movemask.api.writing import game_out, move_out, point_of, policy_out, sweep_out
+from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query
+from movemask.tasks.annotation import annotated
+from movemask.tasks.games import GameReport, report_games
+from movemask.tasks.sweep import Part, Vary, elos_of, sweep
 
-JSON, NDJSON = "application/json", "application/x-ndjson"
+JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
 #: Positions of a streamed batch that are evaluated together; small, so that the first lines come soon.
 _STREAMED_TOGETHER = 64
 
+#: Characters of a PGN that count as a position against a client's rate: a move, its number and a space.
+_CHARACTERS = 8
+
 router = Router(tags=["policy"])
+games_router = Router(tags=["games"])
 
 _STATUSES = (404, 502, 503)
 
@@ -87,6 +99,95 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     async with services.pipeline(request.model, http) as pipeline:
         results = await while_connected(http, _results(request, request.positions, pipeline, services))
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
+
+
+def _swept(request: SweepIn) -> int:
+    """Positions for the client's share; without ratings, as many as there are from 800 to 2500."""
+    return len(request.ratings or request.models or range(800, 2600, 100))
+
+
+@router.post(
+    "/v1/policy/sweep",
+    summary="One position at many ratings, or by many models",
+    response_model=SweepOut,
+    limits=sweep_limits,
+    positions=_swept,
+    statuses=_STATUSES,
+)
+async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
+    """The move distributions of one position at many ratings of one side or of both. The position is read and masked
+    once, and all ratings go to the network together.
+
+    A network that plays at one rating is refused; name several such networks in `models`, which take the place of the
+    ratings. Every point counts as an answered position in the audit.
+    """
+    query = query_of(request)
+    most = services.settings.max_moves
+    async with AsyncExitStack() as stack:
+        parts = []
+        for name in [request.model] if request.models is None else request.models:
+            pipeline = await stack.enter_async_context(services.pipeline(name, http))
+            model = pipeline.model
+            if request.models is None:
+                vary = Vary(request.vary or "both")
+                parts.append(Part(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+            else:
+                parts.append(Part(pipeline, [query.elo]))
+        position = await run_in_threadpool(
+            Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
+        )
+        statistics = "statistics" in request.include
+        work = sweep(parts, position, query.rule, lambda answer: point_of(answer, statistics))
+        points = await while_connected(http, work)
+    out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
+    return Response(orjson.dumps(out), media_type=JSON)
+
+
+@games_router.post(
+    "/v1/games",
+    summary="How probable the moves of whole games were",
+    response_model=GamesOut,
+    limits=games_limits,
+    positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,
+    statuses=_STATUSES,
+    responses={
+        200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."}
+    },
+)
+async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
+    """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
+    cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
+
+    `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and `?!` for moves that few would
+    make and that cost something.
+    """
+    limit = services.settings.max_positions
+    if PGN in http.headers.get("accept", ""):
+        async with services.pipeline(request.model, http) as pipeline:
+            return Response(await while_connected(http, _annotated(pipeline, request, limit)), media_type=PGN)
+    async with services.pipeline(request.model, http) as pipeline:
+        reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit)
+        games = await while_connected(http, reports)
+    return await run_in_threadpool(_reports, games, pipeline, services)
+
+
+async def _annotated(pipeline: Pipeline, request: GamesIn, limit: int) -> str:
+    """The games with comments."""
+    games = annotated(pipeline, io.StringIO(request.pgn), request.temperature, max_positions=limit)
+    return "".join([f"{game}\n\n" async for game in games])
+
+
+def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:
+    model = pipeline.model
+    temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
+    games: list[Any] = [
+        orjson.Fragment(error_out(game, services))
+        if isinstance(game, MovemaskError)
+        else game_out(game, model).model_dump(mode="json", exclude_unset=True)
+        for game in found
+    ]
+    out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
+    return Response(orjson.dumps(out), media_type=JSON)
 
 
 async def _ndjson(request: BatchIn, http: Request, services: Services) -> AsyncIterator[bytes]:
