@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from movemask.encoding.movemask24 import HALFMOVE, LAST_MOVES, PLANES
+from movemask.encoding.movemask_planes import HALFMOVE, LAST_MOVES, PLANES
 from movemask.processes import end_with_parent
 from training.dataset import Dataset, Order
 from training.legal import legal_mask
@@ -59,7 +59,7 @@ class Batch:
 
 
 def planes_of(bitboards: Tensor, halfmove: Tensor, black: Tensor) -> Tensor:
-    """`movemask.encoding.movemask24.expand` on the device: float32 `[B, 24, 8, 8]`, channels last."""
+    """`movemask.encoding.movemask_planes.expand` on the device: float32 `[B, 24, 8, 8]`, channels last."""
     squares = torch.arange(64, device=bitboards.device)
     planes = torch.empty(len(bitboards), 64, PLANES, device=bitboards.device)
     bits = ((bitboards[:, None, :] >> squares[None, :, None]) & 1).float()

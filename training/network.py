@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from movemask.encoding.movemask24 import PLANES
+from movemask.encoding.movemask_planes import PLANES
 from movemask.encoding.vocabularies import vocabulary
 from training import config
 

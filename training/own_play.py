@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from movemask.board.position import Position
-from movemask.encoding import movemask24, published
+from movemask.encoding import movemask_planes, published
 from movemask.encoding.vocabularies import vocabulary
 from training.config import Run, load_run
 from training.dataset import trained_on
@@ -64,7 +64,7 @@ def _move(teacher: Teacher, games: list[Game], draw: np.random.Generator) -> Non
     positions = [Position(board.copy()) for board, *_ in games]
     tokens = np.stack([published.encode_maia3_history(position) for position in positions])
     ratings = np.array([elo if board.turn == chess.WHITE else elo[::-1] for board, elo, *_ in games])
-    bitboards = np.stack([movemask24.bitboards(position) for position in positions])
+    bitboards = np.stack([movemask_planes.bitboards(position) for position in positions])
     for (board, _, plies, answers), answer in zip(games, teacher.answers(tokens, ratings, bitboards), strict=True):
         slots, shares = answer
         slot = int(draw.choice(slots, p=shares.astype(np.float64) / shares.sum(dtype=np.float64)))

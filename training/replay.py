@@ -1,7 +1,7 @@
 """Shards → positions, all games of a shard in lockstep, by bit operations alone: no move is generated.
 
 At ply t every game that is still going has the same side to move, so a step is a few numpy operations on arrays over
-games. Boards are kept from the point of view of the side to move (`movemask.encoding.movemask24`): after each move
+games. Boards are kept from the point of view of the side to move (`movemask.encoding.movemask_planes`): after each move
 the two halves swap and the bytes of each bitboard with them. Equal to python-chess on every position (tested).
 """
 
@@ -27,7 +27,7 @@ U64 = np.uint64
 class Positions:
     """`N` positions, one row in each array."""
 
-    bitboards: NDArray[np.uint64]  # [N, 21], as movemask.encoding.movemask24 packs them
+    bitboards: NDArray[np.uint64]  # [N, 21], as movemask.encoding.movemask_planes packs them
     halfmove: NDArray[np.uint8]  # up to 255
     ply: NDArray[np.uint16]  # moves before the position; Black is to move where it is odd
     slot: NDArray[np.int16]  # of the move that was played

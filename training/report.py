@@ -19,7 +19,7 @@ import tomlkit
 from movemask.board.position import Elo, Position
 from movemask.network.model import Model
 from movemask.pipeline import evaluate_positions
-from movemask.quantisation.sweeps import RATINGS, commonest, curves
+from movemask.quantisation.comparison import RATINGS, commonest, curves
 from training.config import load_run
 from training.measure import Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from movemask.encoding.movemask24 import PLANES
+from movemask.encoding.movemask_planes import PLANES
 from training.network import Block, Network
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import plane_encoder
-from movemask.encoding.movemask18 import encode_all
+from movemask.encoding.movemask_planes import encode_18 as encode_all
 from tests.ground_truth import perft, tricky
 
 

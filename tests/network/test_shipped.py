@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from movemask.encoding import movemask18 as movemask_planes
+from movemask.encoding import movemask_planes
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import load_entry
 from tests.conftest import ROOT
@@ -30,7 +30,9 @@ def stored() -> dict[str, NDArray[Any]]:
 
 
 def answers(name: str, stored: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
-    planes = movemask_planes.expand(stored["bitboards"], stored["halfmove"], stored["black"])
+    planes = movemask_planes.expand(
+        stored["bitboards"], stored["halfmove"], stored["black"], movemask_planes.LAST_MOVES
+    )
     session = OnnxSession(ROOT / "models" / f"{name}.onnx", threads=1)
     ratings = {key: stored[key] for key in ("elo_self", "elo_opponent")}
     return session.run({"planes": planes, **ratings}, ["logits", "value"])

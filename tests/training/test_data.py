@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from movemask.board.position import Position
-from movemask.encoding import movemask24 as movemask_planes
+from movemask.encoding import movemask_planes
 from movemask.encoding.vocabularies import vocabulary
 from training import dataset
 from training.config import Data, load_run

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training: torch is not installed (requirements/training.txt)")
 
 from movemask.board.position import Position
-from movemask.encoding import movemask24 as movemask_planes
+from movemask.encoding import movemask_planes
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
 from training import checkpoints, config, dataset, train
 from training.batches import gathered, planes_of, stream

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from movemask.board.boards import Boards
 from movemask.board.position import Position
-from movemask.encoding import lc0, movemask18, movemask24, published
+from movemask.encoding import lc0, movemask_planes, published
 from movemask.encoding.lc0 import HistoryFill
 from movemask.errors import ContractError
 
@@ -63,8 +63,8 @@ _ENCODERS: dict[str, PlaneEncoder] = {
         PlaneEncoder("maia2-18", (published.MAIA2_PLANES, 8, 8), False, _each(published.encode_maia2)),
         PlaneEncoder("maia3-tokens-12", (64, published.PIECES), False, _each(published.encode_maia3)),
         PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(published.encode_maia3_history)),
-        PlaneEncoder("movemask-18", (movemask18.PLANES, 8, 8), False, movemask18.encode_all),
-        PlaneEncoder("movemask-24", (movemask24.PLANES, 8, 8), True, movemask24.encode_all),
+        PlaneEncoder("movemask-18", (movemask_planes.LAST_MOVES, 8, 8), False, movemask_planes.encode_18),
+        PlaneEncoder("movemask-24", (movemask_planes.PLANES, 8, 8), True, movemask_planes.encode_24),
         PlaneEncoder("pgx-119", (8, 8, published.PGX_PLANES), True, _each(published.encode_pgx)),
     )
 }
