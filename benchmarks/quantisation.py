@@ -50,26 +50,23 @@ def steps(model: Model, file: Path, known: positions.Sets) -> Iterator[list[str]
             return [str(bits), way, f"{found.kl:.4f}", *shares, f"{found.largest:.2f}", f"{fast.ratio:.2f}"]
 
         for bits in (REDUCED, FULL):
-            unsigned = weights_for(bits).unsigned
-            _plain(file, written, batches, bits, unsigned=unsigned)
+            _plain(file, written, batches, bits)
             yield row(bits, "onnxruntime's static quantiser, convolutions and products")
             network = LayeredNetwork(file, model.contract.outputs.logits, batches[0])
             found = calibration_stats(network, batches)
             for way, rounding in (("planes exact, residual stream in float", _nearest), ("+ weights rounded", rounded)):
-                _write(network, found, batches, bits, rounding, written, unsigned=unsigned)
+                _write(network, found, batches, bits, rounding, written)
                 yield row(bits, way)
 
 
-def _write(
-    network: LayeredNetwork, found: Any, batches: Any, bits: int, rounding: Any, written: Path, *, unsigned: bool
-) -> None:
+def _write(network: LayeredNetwork, found: Any, batches: Any, bits: int, rounding: Any, written: Path) -> None:
     roundings = {
         layer.name: rounding(
             layer.matrix(network.constants[layer.weight]), found.moments[layer.name], run.LARGEST[bits]
         )
         for layer in network.layers
     }
-    Writer(network, found, roundings, batches[0], unsigned=unsigned).write(network.layers, written)
+    Writer(network, found, roundings, batches[0]).write(network.layers, written)
 
 
 def _nearest(weights: Float, moments: Moments, largest: int) -> Rounded:
@@ -79,7 +76,7 @@ def _nearest(weights: Float, moments: Moments, largest: int) -> Rounded:
     return Rounded(np.round(weights / scales[:, None]) * scales[:, None], scales, np.zeros(len(weights)))
 
 
-def _plain(file: Path, written: Path, batches: list[dict[str, Any]], bits: int, *, unsigned: bool) -> None:
+def _plain(file: Path, written: Path, batches: list[dict[str, Any]], bits: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder) / "prepared.onnx"
         quant_pre_process(str(file), str(prepared), skip_symbolic_shape=True)
@@ -90,7 +87,7 @@ def _plain(file: Path, written: Path, batches: list[dict[str, Any]], bits: int, 
             quant_format=QuantFormat.QDQ,
             per_channel=True,
             reduce_range=bits == REDUCED,
-            weight_type=QuantType.QUInt8 if unsigned else QuantType.QInt8,
+            weight_type=QuantType.QInt8,
             activation_type=QuantType.QUInt8,
             op_types_to_quantize=["Conv", "MatMul", "Gemm"],
         )

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from movemask.cli.tables import quantisation_table
-from movemask.quantisation.comparison import Judgement, Limits, Speed
+from movemask.quantisation.comparison import Apart, Judgement, Limits, Speed
 from movemask.quantisation.positions import Sets
 from movemask.quantisation.run import Quantised, contract_of, weights_for
-from movemask.quantisation.sweeps import Apart
 
 SWEPT = Apart(200, 0.01, 0.001)
 

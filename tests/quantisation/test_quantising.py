@@ -218,23 +218,6 @@ def test_whole_numbers_stay_exact_and_the_residual_stream_stays_float(
         assert np.abs(written.astype(int)).max() <= 64
 
 
-def test_unsigned_weights_give_the_numbers_of_signed_ones(
-    small: Model, original: Path, known: Sets, tmp_path: Path
-) -> None:
-    """With seven bits, which saturate nowhere: the two are the same arithmetic."""
-    network, batches = prepared(small, original, known)
-    found = calibration_stats(network, batches)
-    roundings = {
-        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
-        for layer in network.layers
-    }
-    answers = []
-    for unsigned in (False, True):
-        Writer(network, found, roundings, batches[0], unsigned=unsigned).write(network.layers, tmp_path / "w.onnx")
-        answers += OnnxSession(tmp_path / "w.onnx", 1).run(batches[1], [small.contract.outputs.logits])
-    np.testing.assert_allclose(answers[0], answers[1], atol=1e-4)
-
-
 def test_layers_are_given_back_to_float_until_the_limits_hold(small: Model, original: Path, known: Sets) -> None:
     network, batches = prepared(small, original, known)
     found = calibration_stats(network, batches)

@@ -55,7 +55,7 @@ def _row(finding: Finding) -> str:
 
 def quantisation_table(result: Quantised, limits: Limits) -> str:
     """What a quantised network loses and gains, beside the limits."""
-    from movemask.quantisation.sweeps import SEEN_LARGEST, SEEN_MEAN  # imported here because it imports onnx
+    from movemask.quantisation.comparison import SEEN_LARGEST, SEEN_MEAN  # imported here because it imports onnx
 
     found, speed = result.judgement, result.speed
     rows = [("", "original", "integers", "limit"), *_rows(found, limits)]

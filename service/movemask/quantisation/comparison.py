@@ -1,4 +1,5 @@
-"""How far a quantised network is from its original, and which layers may be integers within the limits.
+"""How far a quantised network is from its original, also along the ratings in the positions that people look at first,
+and which layers may be integers within the limits.
 
 The original's answers are kept. All layers become integers, less those that must be given back to stay within the
 limits.
@@ -16,17 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.moves import code_of
+from movemask.board.position import Elo, Position
 from movemask.network.check import expected_score
 from movemask.network.model import Array, Batch, Model, Outputs, Session
 from movemask.network.onnx import OnnxSession
 from movemask.numeric.distributions import kl_divergence
 from movemask.numeric.ragged import Float, padded, row_max
 from movemask.numeric.softmax import softmax
-from movemask.pipeline import evaluate
+from movemask.pipeline import evaluate, evaluate_positions
 from movemask.policy import Normalisation
 from movemask.quantisation.network import Layer
 from movemask.quantisation.positions import Known
 from movemask.quantisation.writing import Writer
+from movemask.tasks.diagnosis import probes
 
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
 CLEAR_LEAD = 0.1
@@ -207,6 +210,46 @@ def speed(original: Session, other: Session, feeds: Mapping[str, Array], outputs
     kept = times[_WARM:]
     before, after = np.median(kept, axis=0) / len(next(iter(feeds.values()))) * 1e6
     return Speed(float(before), float(after), float(np.median(kept[:, 0] / kept[:, 1])))
+
+
+RATINGS = range(800, 2501, 100)
+SWEPT = 100  # of the commonest positions, and as many from later in games
+SEEN_LARGEST, SEEN_MEAN = 0.03, 0.003  # differences of a move's probability that people hardly see
+
+Curves = list[Float]  # of each position, [ratings, moves]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """How much the probabilities of moves differ between two networks' curves."""
+
+    positions: int
+    largest: float
+    mean: float
+
+    @property
+    def seen(self) -> bool:
+        """Whether people can see the difference."""
+        return not (self.largest <= SEEN_LARGEST and self.mean <= SEEN_MEAN)
+
+
+def commonest(count: int) -> list[Position]:
+    """The commonest positions of the shipped probes' openings, commonest first, each with the moves that led there."""
+    openings = [probe for probe in probes() if probe.group == "opening"]
+    return [probe.position for probe in sorted(openings, key=lambda probe: -sum(probe.played.values()))[:count]]
+
+
+def curves(model: Model, positions: Sequence[Position]) -> Curves:
+    """The policy of each position by rating, both players' the same. Raises a ModelError."""
+    elos = [Elo(rating, rating) for rating in RATINGS]
+    swept = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
+    return [softmax(one.unmasked.legal, one.batch.indptr).astype(np.float64).reshape(len(elos), -1) for one in swept]
+
+
+def apart(one: Curves, other: Curves) -> Apart:
+    """How far two networks' curves of the same positions are apart."""
+    differences = np.concatenate([np.abs(a - b).ravel() for a, b in zip(one, other, strict=True)])
+    return Apart(len(one), float(differences.max()), float(differences.mean()))
 
 
 #: Share of the limits that the search keeps to: other positions, on which it is judged, give other figures.

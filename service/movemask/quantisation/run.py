@@ -14,18 +14,23 @@ from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.quantisation.comparison import (
     BATCH,
+    RATINGS,
+    SWEPT,
+    Apart,
     Comparison,
     Judgement,
     Limits,
     Progress,
     Speed,
+    apart,
     batches_of,
+    commonest,
+    curves,
     selected,
     speed,
 )
 from movemask.quantisation.network import Layer, LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import RANKING, Known, Sets
-from movemask.quantisation.sweeps import RATINGS, SWEPT, Apart, apart, commonest, curves
 from movemask.quantisation.writing import Writer, rounded
 
 #: AVX2's `vpmaddubsw` adds two products in 16 bits, which saturate where weights use all 8 bits; so onnxruntime advises
@@ -38,25 +43,20 @@ _EXACT = {"avx512_vnni": "VNNI", "avx_vnni": "VNNI", "asimddp": "Arm's dot produ
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How weights are written: their bits, 7 or 8, whether they are unsigned, and why."""
+    """The bits of weights, 7 or 8, and why."""
 
     bits: int
-    unsigned: bool
     reason: str
 
 
 def weights_for(bits: int | None = None, cpuinfo: Path = CPUINFO) -> Weights:
     """The weights for this processor, or of so many bits."""
     exact, found = _exact(cpuinfo)
+    consequence = "" if exact else ", and signed products of 8 bits saturate without it"
     if bits is None:
         bits = FULL if exact else REDUCED
-        consequence = "" if exact else ", and signed products of 8 bits saturate without it"
-        return Weights(bits, False, f"{bits} bits: {found}{consequence}")
-    if bits == FULL and not exact:
-        return Weights(
-            FULL, True, f"{bits} bits, as asked: {found}, so the weights are unsigned: exact here, but slower"
-        )
-    return Weights(bits, False, f"{bits} bits, as asked: {found}")
+        return Weights(bits, f"{bits} bits: {found}{consequence}")
+    return Weights(bits, f"{bits} bits, as asked: {found}{consequence if bits == FULL else ''}")
 
 
 def _exact(cpuinfo: Path) -> tuple[bool, str]:
@@ -118,7 +118,7 @@ def quantised(
         progress(f"rounding {layer.name}")
         matrix = layer.matrix(network.constants[layer.weight])
         roundings[layer.name] = rounded(matrix, stats.moments[layer.name], LARGEST[weights.bits])
-    writer = Writer(network, stats, roundings, batches[0], unsigned=weights.unsigned)
+    writer = Writer(network, stats, roundings, batches[0])
     integers, floats = layers, list[Layer]()
     if limits is not None:
         search = _both_ways(model, known.search)

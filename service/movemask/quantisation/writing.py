@@ -63,10 +63,7 @@ _STEPS = 255  # of an activation's range
 
 
 class Writer:
-    """Writes variants of one network, whose layers are rounded once.
-
-    `unsigned` weights give the same numbers as signed ones, on any processor, but are slower.
-    """
+    """Writes variants of one network, whose layers are rounded once."""
 
     def __init__(
         self,
@@ -74,13 +71,9 @@ class Writer:
         stats: CalibrationStats,
         rounded: Mapping[str, Rounded],
         feeds: Mapping[str, Array],
-        *,
-        unsigned: bool = False,
     ) -> None:
         self._network, self._stats, self._rounded = network, stats, rounded
         self._feeds = feeds
-        self._weight_type = QuantType.QUInt8 if unsigned else QuantType.QInt8
-        self._weight_zero = np.array(128, dtype=np.uint8) if unsigned else np.array(0, dtype=np.int8)
         self._after = activated(network.model.graph)
 
     def write(self, layers: Collection[Layer], file: Path) -> None:
@@ -98,7 +91,7 @@ class Writer:
                 _Once(self._feeds),
                 quant_format=QuantFormat.QDQ,
                 per_channel=True,
-                weight_type=self._weight_type,
+                weight_type=QuantType.QInt8,
                 activation_type=QuantType.QUInt8,
                 op_types_to_quantize=["Conv", "MatMul", "Gemm", "Relu"],
                 nodes_to_quantize=[*names, *relus],
@@ -128,8 +121,8 @@ class Writer:
             found[layer.weight] = [
                 {
                     "scale": np.array(scale, dtype=np.float32),
-                    "zero_point": self._weight_zero,
-                    "quant_type": self._weight_type,
+                    "zero_point": np.array(0, dtype=np.int8),
+                    "quant_type": QuantType.QInt8,
                     "axis": layer.axis,
                 }
                 for scale in self._rounded[layer.name].scales
