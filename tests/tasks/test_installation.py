@@ -273,20 +273,3 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert "blocks" not in run("models", "check", name).output
     card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
     assert card["source"] == f"{file.name}, converted by movemask models import"
-
-
-def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
-    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
-    out = tmp_path / "out.onnx"
-    told = run("models", "export-onnx", "net", out, "--models-dir", folder)
-    assert told.exit_code == 0, told.output
-    assert run("models", "export-onnx", "net", out, "--models-dir", folder).exit_code == 1
-    onnx.checker.check_model(onnx.load(out))
-    added = run("models", "add", out, "--name", "back", "--models-dir", folder)
-    assert "its contract is the one that the file carries" in added.output
-    one, other = (
-        json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
-        for name in ("net", "back")
-    )
-    assert one["moves"] == other["moves"]
-    assert one["value"] == other["value"]

@@ -1,4 +1,4 @@
-"""`movemask models list | import | add | quantize | check | export-onnx`, and `movemask calibrate`."""
+"""`movemask models list | import | add | quantize | check`, and `movemask calibrate`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
 from movemask.tasks import calibration, diagnosis
-from movemask.tasks.model_files import copy
 
 if TYPE_CHECKING:
     from movemask.tasks.installation import Installed
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def models() -> None:
-    """List, check, import, add, quantize and export networks."""
+    """List, check, import, add, and quantize networks."""
 
 
 @models.command("list")
@@ -220,22 +219,6 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
         sys.exit(1)
 
 
-@models.command("export-onnx")
-@click.argument("name")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--replace", is_flag=True, help="Overwrite FILE.")
-@models_dir_option
-def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) -> None:
-    """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
-    require("import", "movemask models export-onnx")
-    from movemask.tasks.installation import export_onnx
-
-    entry = registry_of(models_dir).entry(name)
-    contract = Settings.read(models_dir=models_dir).model_folders.files(None)[entry.name]
-    export_onnx(entry, contract, file, replace=replace)
-    click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
-
-
 @click.command()
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--model", help="Name of the model; the default if left out.")
@@ -279,7 +262,7 @@ def calibrate(
         raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
     if own is not None:
         if contract.parent != own:
-            contract = copy(contract, own)
+            contract = calibration.copied(contract, own)
             click.echo(f"copied to {own}, since the shipped models are not written to")
         calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")

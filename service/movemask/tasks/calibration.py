@@ -1,8 +1,9 @@
-"""Fits a model's temperature to the moves of games and writes it into the model's contract."""
+"""Fits a model's temperature to the moves of games and writes it into the model's contract, or a copy of the model."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +15,9 @@ from tomlkit.exceptions import TOMLKitError
 
 from movemask.board.pgn import Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
+from movemask.network.contract import read_contract
 from movemask.network.model import Model
+from movemask.network.registry import network_file
 from movemask.numeric.losses import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 from movemask.pipeline import evaluate_positions
 
@@ -117,3 +120,23 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
         os.replace(partial, contract)
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
+
+
+def copied(contract: Path, folder: Path) -> Path:
+    """The model in another folder, which is made if need be; raises ContractError if it is there already.
+
+    The TOML comes last, so that a running service that follows the folder never sees half a model.
+    """
+    target = folder / contract.name
+    network = network_file(contract, read_contract(contract))
+    if target.exists():
+        raise ContractError(f"{target} is there already")
+    partial = target.with_suffix(".toml.part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(network, folder / network.name)
+        shutil.copyfile(contract, partial)
+        os.replace(partial, target)
+    except OSError as error:
+        raise ContractError(f"{error.filename or folder}: {os.strerror(error.errno or 0)}") from None
+    return target
