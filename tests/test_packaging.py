@@ -125,10 +125,7 @@ def test_the_serving_set_predicts_lists_checks_plays_and_serves(serving_set: dic
     assert (played.returncode, played.stderr) == (0, "")
     assert played.stdout.splitlines()[-1] in {"bestmove e2e4", "bestmove d2d4"}
     models = write_fake(tmp_path / "m").parent
-    with served(models, program=("-S", "-m", "movemask"), env=serving_set) as (
-        process,
-        port,
-    ):
+    with served(models, program=("-S", "-m", "movemask"), env=serving_set) as (process, port):
         assert len(call(port, "/v1/policy", {"moves": ["e2e4"]})["moves"]) == 20
         assert stopped(process) == 0
 

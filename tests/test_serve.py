@@ -18,17 +18,7 @@ import pytest
 
 from tests.ground_truth import played
 from tests.networks import ONNX_TOML, write_loop
-from tests.processes import (
-    call,
-    certificate,
-    free_port,
-    running,
-    served,
-    started,
-    stopped,
-    until,
-    workers,
-)
+from tests.processes import call, certificate, free_port, running, served, started, stopped, until, workers
 
 
 def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:

@@ -127,7 +127,7 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
     (tmp_path / "file").write_text("mine")
     for arguments, words in [
         ((tmp_path / "no.pgn", *common), "no.pgn: no such file"),
-        ((tmp_path, *common), "is a folder"),
+        ((tmp_path, *common), "Is a directory"),
         (
             (tmp_path / "x.pgn", *common, "--fail-above", "raw.p98=1"),
             "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE",
@@ -139,7 +139,6 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
         ((tmp_path / "x.pgn", *common, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
         ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
         ((tmp_path / "x.pgn", *common, "--model", "net"), "--model net: twice"),
-        (("-", "-", *common), "-: standard input can be read once"),
         ((tmp_path / "x.pgn", *common[:4], "--out", other), "holds something else (thesis.tex)"),
         ((tmp_path / "empty.fen", *common), "no position to audit"),
         ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file"), "cannot be written: "),

@@ -68,29 +68,19 @@ def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemas
     assert list(policy) == list(policy.probabilities)
     assert chess.Move.from_uci("e2e4") in policy
     assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-3>", repr(policy))
-    mate = network.policy(chess.Board("7k/6Q1/5K2/8/8/8/8/8 b - - 0 1"))
-    assert (len(mate), repr(mate)) == (0, "<movemask.Policy of a finished game; movemask-3>")
 
 
-def test_the_board_is_the_callers_to_change(network: movemask.Network) -> None:
-    board = chess.Board()
-    policy = network.policy(board)
+def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(network: movemask.Network) -> None:
+    board, mate = chess.Board(), chess.Board("7k/6Q1/5K2/8/8/8/8/8 b - - 0 1")
+    policies = network.policies([board, mate] * 50)
+    assert [len(policy) for policy in policies] == [20, 0] * 50
+    assert (policies[1].best, policies[1].sample(), policies[1].value) == (None, None, None)
     board.push_san("e4")
-    assert policy.board == chess.Board()
+    assert policies[0].board == chess.Board()
     assert network.policy(board).ignored == ("history",)
 
 
-def test_many_boards_and_finished_games(network: movemask.Network) -> None:
-    mate = chess.Board("7k/6Q1/5K2/8/8/8/8/8 b - - 0 1")
-    boards = [chess.Board(), mate] * 50
-    policies = network.policies(boards)
-    assert [len(policy.probabilities) for policy in policies] == [20, 0] * 50
-    assert (policies[1].best, policies[1].sample(), policies[1].value) == (None, None, None)
-    assert network.policies([mate])[0].probabilities == {}
-
-
-def test_many_boards_have_a_rating_each() -> None:
-    network = movemask.load(models_dir=shipped_models())
+def test_many_boards_have_a_rating_each(network: movemask.Network) -> None:
     boards = [chess.Board()] * 3
     policies = network.policies(boards, elo=2000, elos=[900, (1200, 1800), None])
     rated = [network.policy(chess.Board(), elo=elo) for elo in (900, 2000)]

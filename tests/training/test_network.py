@@ -230,9 +230,7 @@ def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(tmp_
         begin_with(Network(config.Network(width=16, depth=1)), file)
 
 
-def test_a_network_that_learns_to_see_the_last_moves_begins_with_its_answers_without_them(
-    tmp_path: Path,
-) -> None:
+def test_a_network_that_learns_to_see_the_last_moves_begins_with_its_answers_without_them(tmp_path: Path) -> None:
     torch.manual_seed(6)
     network = Network(config.Network(width=16, depth=1))
     weights = network.state_dict()

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +96,8 @@ def audit(
         require("ray", "--ray")
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.audit import run as running
-    from movemask.audit.files import Folder
-    from movemask.audit.read import Form, check, total_bytes
+    from movemask.audit.files import Folder, is_uri
+    from movemask.audit.read import STDIN, Form, check, total_bytes
     from movemask.audit.report import AuditRun, page
     from movemask.audit.samples import Choice
     from movemask.audit.summary import Threshold, checked, summarised
@@ -107,7 +107,11 @@ def audit(
     chosen = _kinds(kinds)
     checked(thresholds, chosen)
     keep_going = ray is not None if keep_going is None else keep_going
-    _check_files(files)
+    if not files:
+        raise click.UsageError("Missing argument 'FILE…'.")
+    for name in files:
+        if name != STDIN and not is_uri(name) and not Path(name).exists():
+            raise SourceError(f"{name}: no such file")
     chosen_form = Form(form) if form else None
     if not keep_going:
         check(files, chosen_form)
@@ -194,20 +198,6 @@ def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Pa
             raise AuditError(f"--model {entry.name}: twice")
         digests[entry.name] = entry.model.digest
     return tuple(files[name].resolve() for name in digests), digests
-
-
-def _check_files(files: Sequence[str]) -> None:
-    """Raises SourceError for names that cannot be read, and UsageError for none."""
-    from movemask.audit.files import is_uri
-    from movemask.audit.read import STDIN
-
-    if not files:
-        raise click.UsageError("Missing argument 'FILE…'.")
-    for name in files:
-        if name != STDIN and not is_uri(name) and (Path(name).is_dir() or not Path(name).exists()):
-            raise SourceError(f"{name}: {'is a folder' if Path(name).is_dir() else 'no such file'}")
-    if files.count(STDIN) > 1:
-        raise SourceError("-: standard input can be read once")
 
 
 @contextmanager

@@ -41,12 +41,7 @@ _LONGEST = 65_536
     help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
 )  # fmt: skip
 def uci(
-    model: str | None,
-    models_dir: Path | None,
-    url: str | None,
-    key_file: TextIO | None,
-    elo: int,
-    temperature: float,
+    model: str | None, models_dir: Path | None, url: str | None, key_file: TextIO | None, elo: int, temperature: float
 ) -> None:
     """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
 from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.operations import ModelEntryOut, ModelsOut
+from movemask.api.schemas.operations import ModelsOut
 from movemask.client import wire
 
 M = TypeVar("M", bound=BaseModel)
@@ -121,10 +121,6 @@ class AsyncClient:
     async def models(self) -> ModelsOut:
         """The networks."""
         return await self._ask("/v1/models", ModelsOut)
-
-    async def model(self, name: str) -> ModelEntryOut:
-        """One network, with its leakage so far."""
-        return await self._ask(f"/v1/models/{name}", ModelEntryOut)
 
     async def _ask(
         self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}

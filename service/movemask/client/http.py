@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
 from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.operations import ModelEntryOut, ModelsOut
+from movemask.api.schemas.operations import ModelsOut
 from movemask.client import wire
 
 M = TypeVar("M", bound=BaseModel)
@@ -119,10 +119,6 @@ class Client:
     def models(self) -> ModelsOut:
         """The networks."""
         return self._ask("/v1/models", ModelsOut)
-
-    def model(self, name: str) -> ModelEntryOut:
-        """One network, with its leakage so far."""
-        return self._ask(f"/v1/models/{name}", ModelEntryOut)
 
     def _ask(
         self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}

@@ -78,21 +78,6 @@ class Network:
     def name(self) -> str:
         return self._model.name
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the network's file."""
-        return self._model.digest
-
-    @property
-    def takes_elo(self) -> bool:
-        """Whether ratings change its answers."""
-        return self._model.contract.takes_elo
-
-    @property
-    def elo_range(self) -> tuple[float, float]:
-        """The lowest and highest rating; others are clamped to them."""
-        return self._model.contract.elo.minimum, self._model.contract.elo.maximum
-
     def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleNumbers]) -> Policy:
         """The move distribution of a board; its move stack is the history.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import chess
+import numpy as np
 
 from movemask.board.moves import read_move
 from movemask.errors import IllegalMove
+from movemask.policy import Normalisation, policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,13 @@ class Policy:
         """The distribution at another temperature, among some of the moves, and cut to the fewest moves whose
         probabilities sum to `top_p`. A temperature of 0 leaves the most probable move."""
         kept = {move: p for move, p in self.probabilities.items() if among is None or move in among}
+        if temperature == 0:
+            return replace(self, probabilities=dict.fromkeys(list(kept)[:1], 1.0))
         if not kept:
             return replace(self, probabilities={})
-        if temperature == 0:
-            return replace(self, probabilities={next(iter(kept)): 1.0})
-        highest = max(kept.values()) or 1.0
-        # p^(1/T) relative to the highest, so that none but the smallest underflow.
-        weights = {move: math.exp(math.log(p / highest) / temperature) if p > 0 else 0.0 for move, p in kept.items()}
-        total = sum(weights.values()) or 1.0
-        shares = {move: weight / total for move, weight in weights.items()}
-        sums = zip(shares.values(), accumulate(shares.values()), strict=True)
-        least = next((share for share, so_far in sums if so_far >= top_p), 0.0) if top_p < 1 else 0.0
-        chosen = {move: share for move, share in shares.items() if share >= least}  # ties stay, as in the service
-        total = sum(chosen.values()) or 1.0
-        return replace(self, probabilities={move: p / total for move, p in chosen.items()})
+        with np.errstate(divide="ignore"):
+            logits = np.log(list(kept.values()))
+        rule = Normalisation(temperature=temperature, top_p=top_p if top_p < 1 else None)
+        shaped = policies(np.arange(len(kept)), logits, np.array([0, len(kept)]), [rule])
+        moves, (chosen, shares, _, _) = list(kept), shaped.lists
+        return replace(self, probabilities={moves[place]: p for place, p in zip(chosen, shares, strict=True)})

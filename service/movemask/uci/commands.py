@@ -72,11 +72,9 @@ def read_go(tokens: Sequence[str]) -> tuple[Go, list[str]]:
     while words:
         token = words.pop()
         if token in _NUMBERS:
-            value = words.pop() if words and words[-1] not in _WORDS else ""
-            if not (value.isascii() and value.removeprefix("-").isdigit()):
-                faults.append(f"go: {token}: {value[:20]!r} is not a whole number")
-            elif token == "nodes" and value.isdigit():
-                nodes = int(value[:18])
+            if words and words[-1].removeprefix("-").isdecimal():
+                value = words.pop()
+                nodes = int(value[:18]) if token == "nodes" else nodes
         elif token == "searchmoves":
             while words and words[-1] not in _WORDS:
                 searchmoves.append(words.pop())

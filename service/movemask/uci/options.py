@@ -93,17 +93,17 @@ class Options:
         return lines
 
 
-def _read(kind: type, text: str, least: float, most: float) -> float:
+def _read(kind: type[float], text: str, least: float, most: float) -> float:
     """A number between bounds, or a flag; raises ValueError."""
     if kind is bool:
         if text not in ("true", "false"):
             raise ValueError(f"{text[:40]!r} is neither true nor false")
         return text == "true"
     try:
-        value = kind(text[:40]) if kind is float or (text.isascii() and text.lstrip("-").isdigit()) else math.nan
+        value = kind(text)
     except ValueError:
         value = math.nan
     if not least <= value <= most:
         a_number = "a whole number" if kind is int else "a number"
         raise ValueError(f"{text[:40]!r} is not {a_number} from {least:.15g} to {most:.15g}")
-    return float(value) if kind is float else int(value)
+    return value
