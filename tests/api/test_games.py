@@ -41,7 +41,7 @@ def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestCl
         assert told["rank"] == ranks.index(move) + 1
         assert told["probability"] == policy["moves"][told["rank"] - 1]["probability"]
         assert told["surprise"] == pytest.approx(-np.log(told["probability"]))
-        assert told["leakage"] == policy["leakage"]
+        assert (told["leakage"], told.get("value")) == (policy["leakage"], policy.get("value"))
         surprises[turn].append(told["surprise"])
         played.append(move)
     for side, values in surprises.items():
@@ -55,6 +55,15 @@ def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestCl
     assert game["elo"] == {"white": 1400, "black": 1700}
     assert game["headers"]["Event"] == "one"
     assert game["ignored"] == []
+
+
+def test_a_tree_has_the_comments_and_variations_but_no_null_move(client: TestClient) -> None:
+    (game,) = judged(client, pgn=PGN.replace("Bb5 a6", "Bb5 (3. -- Nf6) a6 $4"), include=["tree"])["games"]
+    nodes = [(node.get("parent"), node.get("san"), node["comment"], node.get("nags", [])) for node in game["tree"]]
+    main = [(0, "e4", ""), (1, "e5", ""), (2, "Nf3", "a comment"), (3, "Nc6", ""), (4, "Bb5", "")]
+    variation = [(1, "c5", "", []), (7, "Nf3", "", [])]
+    assert nodes == [(None, None, "", []), *((*node, []) for node in main), (5, "a6", "", [4]), *variation]
+    assert "tree" not in judged(client, pgn=PGN)["games"][0]
 
 
 def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> None:

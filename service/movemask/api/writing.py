@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from movemask.api.schemas.answers import GameOut, Include, LeakageOut, PlayedOut, SideOut
+import chess.pgn
+
+from movemask.api.schemas.answers import GameOut, Include, LeakageOut, NodeOut, PlayedOut, SideOut, ValueOut
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
@@ -48,6 +50,8 @@ def game_out(report: GameReport, model: Model) -> GameOut:
     if first.elo is not None:
         mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
+    if report.game.tree is not None:
+        out["tree"] = _tree(report.game.tree)
     return GameOut(
         headers=report.game.headers,
         chess960=report.game.chess960,
@@ -57,6 +61,23 @@ def game_out(report: GameReport, model: Model) -> GameOut:
         moves=[_played(move, model) for move in report.moves],
         **out,
     )
+
+
+def _tree(game: chess.pgn.Game) -> list[NodeOut]:
+    """The moves of a game with its variations, parents first. A null move ends its line."""
+    nodes = [NodeOut(comment=game.comment)]
+    waiting = [(node, 0, game.board()) for node in reversed(game.variations)]
+    while waiting:
+        node, parent, board = waiting.pop()
+        if not node.move:
+            continue
+        made = NodeOut(parent=parent, uci=node.move.uci(), san=board.san(node.move), nags=sorted(node.nags))
+        made.before, made.comment = node.starting_comment, node.comment
+        nodes.append(made)
+        board = board.copy(stack=False)
+        board.push(node.move)
+        waiting += [(child, len(nodes) - 1, board) for child in reversed(node.variations)]
+    return nodes
 
 
 def _side(side: SideReport | None) -> SideOut | None:
@@ -73,6 +94,7 @@ def _finite(value: float) -> float | None:
 
 def _played(report: MoveReport, model: Model) -> PlayedOut:
     position = report.position
+    value = {} if report.value is None else {"value": ValueOut(**_value(report.value))}
     return PlayedOut(
         ply=report.ply,
         turn=position.turn,
@@ -81,6 +103,7 @@ def _played(report: MoveReport, model: Model) -> PlayedOut:
         probability=report.probability,
         rank=report.rank,
         surprise=_finite(report.surprise),
+        **value,
         leakage=LeakageOut(**_leakage(report.raw, report.multiplied, model)),
     )
 

@@ -27,11 +27,13 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game whose moves are all legal; `headers` as in the PGN."""
+    """A game whose moves are all legal; `headers` as in the PGN. `tree` has its comments and variations, if they were
+    read."""
 
     headers: dict[str, str]
     chess960: bool
     plies: tuple[Ply, ...]
+    tree: chess.pgn.Game | None = None
 
 
 #: Characters of one move's comments from which further ones are dropped.
@@ -78,7 +80,7 @@ def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterato
             parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
             if parsed is None:
                 break
-            found: Parsed = parsed, _game(parsed, number + 1)
+            found: Parsed = parsed, _game(parsed, number + 1, with_tree=builder is _Tree)
         except InvalidPgn as error:
             found = lines.text, error
         except MovemaskError:  # too many moves, or the stream's own: a file that is cut short is not a game's fault
@@ -187,7 +189,7 @@ class _MainLine(_Tree):
         """Does nothing: no variation is begun."""
 
 
-def _game(parsed: chess.pgn.Game, number: int) -> Game:
+def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
     headers = dict(parsed.headers)
     name = f"pgn: game {number}"
     if parsed.errors:
@@ -213,7 +215,7 @@ def _game(parsed: chess.pgn.Game, number: int) -> Game:
         line.play(move)
     line.ended()
     plies = (Ply(Position.along(line, ply), move, elos[line.board(ply).turn]) for ply, move in enumerate(moves))
-    return Game(headers, board.chess960, tuple(plies))
+    return Game(headers, board.chess960, tuple(plies), parsed if with_tree else None)
 
 
 def _rating(header: str | None) -> float | None:

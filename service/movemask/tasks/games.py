@@ -12,7 +12,7 @@ import chess
 import numpy as np
 
 from movemask.board.moves import code_of, moves_of
-from movemask.board.pgn import Game, Ply, read_games
+from movemask.board.pgn import Game, Ply, read_games, read_trees
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.numeric import losses
@@ -99,13 +99,14 @@ class GameReport:
 
 
 async def report_games(
-    pipeline: Pipeline, pgn: str, temperature: float, *, max_positions: int
+    pipeline: Pipeline, pgn: str, temperature: float, *, max_positions: int, trees: bool = False
 ) -> list[GameReport | MovemaskError]:
-    """A report on each game of a PGN, or the game's error in its place.
+    """A report on each game of a PGN, or the game's error in its place; with `trees`, each game keeps its variations,
+    whose moves are counted but not judged.
 
     Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
     """
-    return await reports_of(pipeline, await _read(pgn, max_positions), temperature)
+    return await reports_of(pipeline, await _read(pgn, max_positions, trees), temperature)
 
 
 async def reports_of(
@@ -146,10 +147,12 @@ def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
 
 
-async def _read(pgn: str, max_positions: int) -> list[Game | MovemaskError]:
+async def _read(pgn: str, max_positions: int, trees: bool) -> list[Game | MovemaskError]:
     """The games, read in a thread a few at a time, so that reading stops when the request is cancelled."""
     games: list[Game | MovemaskError] = []
-    remaining = read_games(io.StringIO(pgn), max_positions)
+    stream = io.StringIO(pgn)
+    with_trees = (game for _, game in read_trees(stream, max_positions))
+    remaining = with_trees if trees else read_games(stream, max_positions)
     while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
         games += part
     return games

@@ -59,6 +59,7 @@ async def readyz(request: Request, services: AppServices) -> ReadyOut | Response
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.registry},
         audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=failure),
+        waiting=services.serving.waiting(),
     )
 
 

@@ -159,14 +159,15 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
 
     `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and `?!` for moves that few would
-    make and that cost something.
+    make and that cost something. `include` with `tree` adds the comments and variations that the PGN has.
     """
     limit = services.settings.max_positions
     if PGN in http.headers.get("accept", ""):
         async with services.pipeline(request.model, http) as pipeline:
             return Response(await while_connected(http, _annotated(pipeline, request, limit)), media_type=PGN)
     async with services.pipeline(request.model, http) as pipeline:
-        reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit)
+        trees = "tree" in request.include
+        reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
         games = await while_connected(http, reports)
     return await run_in_threadpool(_reports, games, pipeline, services)
 

@@ -214,7 +214,19 @@ class PlayedOut(BaseModel):
     probability: float = Field(description="Probability that the network gives the move, 0 to 1.")
     rank: int = Field(description="Place of the move among the legal moves; 1 is the network's first choice.")
     surprise: float | None = Field(description="-log p, in nats, even where p underflows to 0; null on overflow.")
+    value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
     leakage: LeakageOut = Field(description="What illegal moves would have got from a wrong mask.")
+
+
+class NodeOut(BaseModel):
+    """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
+
+    parent: int | None = Field(None, description="Index of the node before it; its first child continues the line.")
+    uci: str | None = Field(None, description="The move in UCI.")
+    san: str | None = Field(None, description="The move in SAN.")
+    nags: list[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
+    before: str | None = Field(None, description="Comment before the move that begins a variation.")
+    comment: str | None = Field(None, description="Comment after the move.")
 
 
 class SideOut(BaseModel):
@@ -238,6 +250,7 @@ class GameOut(BaseModel):
     white: SideOut | None = Field(description="White's moves; null without any.")
     black: SideOut | None = Field(description="Black's moves; null without any.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
+    tree: list[NodeOut] | None = Field(None, description="Moves, variations and comments, if asked for, parents first.")
 
 
 class GamesOut(BaseModel):

@@ -69,6 +69,7 @@ class ReadyOut(BaseModel):
         None, description="The state of each model by name; needs the scope `metrics` if keys are set."
     )
     audit: AuditStateOut | None = Field(None, description="State of the audit; as `models`.")
+    waiting: int | None = Field(None, description="Number of positions that wait for a network; as `models`.")
 
 
 class VersionOut(BaseModel):

@@ -194,6 +194,7 @@ class GamesIn(In):
     pgn: str = Field(max_length=MAX_PGN, description="One game or several. Ratings: WhiteElo and BlackElo.")
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` takes the contract's.")
+    include: list[Literal["tree"]] = Field(_EMPTY, max_length=1, description="`tree`: comments and variations too.")
 
 
 SweptRatings = Annotated[
