@@ -61,8 +61,9 @@ def test_a_tree_has_the_comments_and_variations_but_no_null_move(client: TestCli
     (game,) = judged(client, pgn=PGN.replace("Bb5 a6", "Bb5 (3. -- Nf6) a6 $4"), include=["tree"])["games"]
     nodes = [(node.get("parent"), node.get("san"), node["comment"], node.get("nags", [])) for node in game["tree"]]
     main = [(0, "e4", ""), (1, "e5", ""), (2, "Nf3", "a comment"), (3, "Nc6", ""), (4, "Bb5", "")]
-    variation = [(1, "c5", "", []), (7, "Nf3", "", [])]
-    assert nodes == [(None, None, "", []), *((*node, []) for node in main), (5, "a6", "", [4]), *variation]
+    others = [(1, "c5", ""), (7, "Nf3", "")]
+    plain: list[Any] = [(*node, []) for node in [*main, *others]]
+    assert nodes == [(None, None, "", []), *plain[:5], (5, "a6", "", [4]), *plain[5:]]
     assert "tree" not in judged(client, pgn=PGN)["games"][0]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import http.server
+import io
 import re
 import threading
 from pathlib import Path
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import chess
+import chess.pgn
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -22,6 +25,12 @@ PGN = (
 )
 
 
+STUDY = (
+    '[White "Ann"]\n[Black "Bob"]\n[Result "1-0"]\n\n{From a study.} 1. e4 {[%clk 0:05:00] best by test} e5 '
+    "(1... d5?! 2. exd5 Nf6 (2... Qxd5)) 2. Nf3 Nc6 1-0\n"
+)
+
+
 def address(fen: str, view: str = "play", **more: str) -> str:
     return f"#{view}?fen={quote(fen)}" + "".join(f"&{name}={quote(value)}" for name, value in more.items())
 
@@ -30,6 +39,10 @@ def test_a_game_to_mate_by_clicks_a_drag_typing_and_the_keyboard_alone(visit: Vi
     page = visit.open()
     visit.sees("White to move")
     visit.click("f2", "f3")
+    visit.sees("Black to move")
+    page.keyboard.press("ArrowLeft")  # the focus is on the board, but by the mouse
+    visit.sees("White to move")
+    page.keyboard.press("ArrowRight")
     visit.sees("Black to move")
     visit.drag("e7", "e5")
     visit.sees("White to move")
@@ -41,12 +54,12 @@ def test_a_game_to_mate_by_clicks_a_drag_typing_and_the_keyboard_alone(visit: Vi
         page.keyboard.press(key)
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "h4, empty, move here: Qh4#"
     page.keyboard.press("Enter")
-    visit.sees("Checkmate. Black wins.")
+    visit.sees("Checkmate: Black wins, 0-1.")
     visit.line("f3", "e5", "g4", "Qh4#")
     assert visit.piece("h4") == "bq"
     assert not page.locator(".movable").count()
     visit.open(page.url.removeprefix(visit.url + "/"))  # the address holds the game
-    visit.sees("Checkmate. Black wins.")
+    visit.sees("Checkmate: Black wins, 0-1.")
     visit.line("f3", "e5", "g4", "Qh4#")
 
 
@@ -67,25 +80,30 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("letter", "name"), [("n", "white knight"), ("q", "white queen")])
-def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit, letter: str, name: str) -> None:
-    page = visit.open(address("8/P6k/8/8/8/8/7K/8 w - - 0 1"))
+@pytest.mark.parametrize(("flip", "name", "piece"), [("0", "white rook", "wr"), ("1", "white queen", "wq")])
+def test_a_pawn_is_promoted_to_the_piece_that_is_picked_at_its_square(
+    visit: Visit, flip: str, name: str, piece: str
+) -> None:
+    page = visit.open(address("8/P6k/8/8/8/8/7K/8 w - - 0 1", flip=flip))
     visit.click("a7", "a8")
     picker = page.get_by_role("dialog")
     expect(picker.get_by_role("button")).to_have_count(4)
+    queen, square = (one.bounding_box() for one in (picker.get_by_role("button", name="queen"), visit.square("a8")))
+    assert queen == pytest.approx(square, abs=1)
     page.keyboard.press("Escape")  # and then nothing is played
     expect(picker).to_be_hidden()
     visit.drag("a7", "a8")
     picker.get_by_role("button", name=name).click()
     visit.sees("Black to move")
-    assert visit.piece("a8") == "w" + letter
+    assert visit.piece("a8") == piece
 
 
 @pytest.mark.parametrize(
     ("fen", "squares", "expected", "more"),
     [
         ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", ("e1", "g1"), {"g1": "wk", "f1": "wr", "h1": ""}, {}),
-        ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", ("e8", "c8"), {"c8": "bk", "d8": "br", "a8": ""}, {}),
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", ("e1", "h1"), {"g1": "wk", "f1": "wr", "h1": ""}, {}),
+        ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", ("e8", "a8"), {"c8": "bk", "d8": "br", "a8": ""}, {}),
         ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", ("e5", "d6"), {"d6": "wp", "d5": "", "e5": ""}, {}),
         (
             "1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1",
@@ -94,7 +112,7 @@ def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit, letter: st
             {"chess960": "1"},
         ),
     ],
-    ids=["castling", "long castling", "en passant", "Chess960"],
+    ids=["castling", "onto the rook", "long, onto the rook", "en passant", "Chess960"],
 )
 def test_moves_of_two_pieces_are_shown_as_the_service_has_them(
     visit: Visit, fen: str, squares: tuple[str, str], expected: dict[str, str], more: dict[str, str]
@@ -106,19 +124,36 @@ def test_moves_of_two_pieces_are_shown_as_the_service_has_them(
     assert {name: visit.piece(name) for name in expected} == expected
 
 
-def test_the_model_answers_and_undo_gives_the_turn_back(visit: Visit) -> None:
-    page = visit.open()
-    page.get_by_label("Model plays").select_option("Black")
-    visit.click("e2", "e4")
-    expect(page.locator("#line button")).to_have_count(2)
-    visit.sees("White to move")
+def test_against_the_model_nothing_is_shown_before_it_is_asked_for(visit: Visit) -> None:
+    page = visit.open("#play?white=1700")
+    page.get_by_label("Answers").select_option("at once")
+    page.get_by_label("You play").select_option("Black")
+    expect(page.locator("#line button")).to_have_count(1)
+    visit.settles()
+    assert visit.square("h8").bounding_box()["y"] > visit.square("h1").bounding_box()["y"]  # type: ignore[index]
+    visit.sees("Black to move.")
+    for hidden in (".arrow", ".move:visible", "#value span", "#graph .score", "#line [title]"):
+        expect(page.locator(hidden)).to_have_count(0)
+    page.get_by_role("button", name="Show hints").click()
+    expect(page.locator(".arrow").first).to_be_visible()
+    expect(page.locator("#said")).to_contain_text("Likeliest")
+    page.locator(".move").first.click()
+    expect(page.locator("#line button")).to_have_count(3)
+    visit.settles()
     moves = re.findall(r"moves=([\w.]+)", page.url)[0].split(".")
     board = chess.Board()
     for uci in moves:
         board.push_uci(uci)  # raises for a move that is not legal
     page.keyboard.press("u")
-    expect(page.locator("#line button")).to_have_count(0)
-    visit.sees("White to move")
+    expect(page.locator("#line button")).to_have_count(1)
+    page.get_by_role("button", name="New game").click()
+    expect(page.locator("#line button")).to_have_count(1)  # the model's first move of another game
+    expect(page).to_have_url(re.compile("white=1700&opponent=white"))
+    visit.open(address("k7/8/1K6/8/8/8/8/7R w - - 0 1", opponent="black"))
+    visit.type_move("Rh8")
+    visit.sees("Checkmate: White wins, 1-0. You win.")
+    visit.open(address("8/8/4k3/8/8/4K3/8/8 w - - 0 1"))
+    visit.sees("The game is over (insufficient material): a draw, ½-½.")
 
 
 def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
@@ -131,33 +166,38 @@ def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
     first.click()
     visit.line(san)
     page.keyboard.press("f")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
     assert visit.square("h8").bounding_box()["y"] > visit.square("h1").bounding_box()["y"]  # type: ignore[index]
     page.get_by_label("Arrows").uncheck()
     expect(page.locator(".arrow")).to_have_count(0)
 
 
-def test_rubbish_is_told_in_the_service_s_words_and_the_board_stays(visit: Visit) -> None:
+def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -> None:
     visit.refusals = True
     page = visit.open("#play?moves=e2e4")
     for text, words in (
-        ("rubbish", "pgn: "),
+        ("rubbish", "This is not a PGN: no moves found."),
         ("8/8/8/8/8/8/8/8 w - - 0 1", "is not a valid position"),
-        ("rnbqkbnr/pppppppp/8/8", "is cut short"),
-        ("1. e4 e5 2. Ke3 *", "Ke3"),
-        ("<img src=x onerror=alert(1)>", "pgn: "),
+        ("rnbqkbnr/pppppppp/8/8", "This FEN cannot be read: 'rnbqkbnr/pppppppp/8/8' is cut short"),
+        ("1. e4 e5 2. Ke3 *", "This PGN cannot be read: game 1: illegal san: 'Ke3'"),
+        ("https://lichess.org/abcdefgh", "This page cannot fetch a game from lichess.org."),
+        ("<img src=x onerror=alert(1)>", "This is not a PGN: no moves found."),
         ("", "paste a FEN or a PGN first"),
     ):
-        page.get_by_label("FEN or PGN").fill(text)
-        page.get_by_role("button", name="Load").click()
+        visit.load(text)
         visit.is_told(words)
         visit.line("e4")
         visit.sees("Black to move")
+    visit.load("4k3/8/8/8/8/8/8/R3K2R")  # a board alone: White to move, no castling
+    visit.sees("White to move")
+    assert "O-O" not in page.locator("#legal option").all_text_contents()
 
 
 def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     page = visit.open()
-    page.get_by_label("FEN or PGN").fill(PGN + "\n" + PGN.replace("Anderssen", "Morphy"))
-    page.get_by_role("button", name="Load").click()
+    visit.load(PGN + "\n" + PGN.replace("Anderssen", "Morphy"))
     visit.line("e4", "e5", "f4", "exf4", "Bc4")
     expect(page.locator("#white-shown")).to_have_text("1900")
     expect(page.locator("#games option")).to_have_text([re.compile("Anderssen"), re.compile("Morphy")])
@@ -176,11 +216,55 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     assert shown == {
         name: piece and ("w" if piece.color else "b") + piece.symbol().lower() for name, piece in pieces.items()
     }
+    page.get_by_label("Move", exact=True).focus()  # empty, so the keys walk all the same
     page.keyboard.press("Home")
     visit.sees("White to move")
     page.keyboard.press("End")
     visit.sees("Black to move")
     assert page.evaluate("window.jumped") < 0.02
+
+
+def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(STUDY)
+    visit.line("e4", "e5", "d5", "exd5", "Nf6", "Qxd5", "Nf3", "Nc6")
+    expect(page.locator("#line .comment")).to_have_text(["From a study.", "best by test"])
+    page.get_by_role("button", name="Nf6").click()
+    visit.sees("White to move")
+    assert page.url.endswith("moves=e2e4.d7d5.e4d5.g8f6")
+    visit.type_move("c4")  # a variation of its own
+    visit.sees("Black to move")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    visit.sees("White to move")
+    assert "d8d5" in page.url
+    page.reload()
+    visit.settles()
+    page.get_by_role("button", name="e5").click()
+    expect(page.locator("#graph .surprise")).to_have_count(4)
+    box = page.locator("#graph svg").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 1, box["y"] + 10)
+    expect(page).to_have_url(re.compile("at=0"))
+    page.get_by_text("Share and export").click()
+    page.get_by_role("button", name="Copy FEN").click()
+    assert page.evaluate("navigator.clipboard.readText()") == chess.STARTING_FEN
+    for button, comments in (("Download PGN", "best by test"), ("Annotated PGN", "best by test P ")):
+        game = chess.pgn.read_game(io.StringIO(visit.saved(button)))
+        assert game
+        assert not game.errors
+        assert (game.headers["White"], game.headers["Result"], game.comment[:13]) == ("Ann", "1-0", "From a study.")
+        assert [move.uci() for move in game.mainline_moves()] == ["e2e4", "e7e5", "g1f3", "b8c6"]
+        assert comments in game.variations[0].comment
+        other = game.variations[0].variations[1]
+        assert (other.san(), other.nags) == ("d5", {chess.pgn.NAG_DUBIOUS_MOVE})
+        assert [child.san() for child in other.variations[0].variations] == ["Nf6", "Qxd5"]
+        assert other.variations[0].variations[0].variations[0].san() == "c4"
+    picture = ElementTree.fromstring(visit.saved("Board as SVG"))
+    drawn = [use.get("href") for use in picture.iter("{http://www.w3.org/2000/svg}use")]
+    assert len(drawn) == 32
+    symbols = {f"#{symbol.get('id')}" for symbol in picture.iter("{http://www.w3.org/2000/svg}symbol")}
+    assert set(drawn) <= symbols
 
 
 def test_a_model_that_is_not_served_is_told(visit: Visit) -> None:
@@ -200,6 +284,8 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(brows
         assert stopped(process) == 0
         visit.click("e2", "e4")
         visit.is_told("The service does not answer. Trying again in 2 s.")
+        for stale in ("#said", "#bars", "#value"):
+            expect(visit.page.locator(stale)).to_be_empty()
     with served(models, "--threads", "1", port=port):
         visit.sees("Black to move")
         expect(visit.page.get_by_role("alert")).to_be_hidden()

@@ -18,7 +18,10 @@ VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#lea
 
 def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
     page = visit.open(f"#ratings?{RUY}")
-    sweep = call(port, "/v1/policy/sweep", {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"]})
+    floats = f"{call(port, '/v1/policy', {'fen': 'startpos'})['model']['name']}-fp32"
+    expect(page.locator("#drawn")).to_contain_text(f"Drawn by {floats}, the same network in floats")
+    asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"], "model": floats}
+    sweep = call(port, "/v1/policy/sweep", asked)
     sans = [move["san"] for move in sweep["moves"][:6]]
     names = page.locator("#chart text.end").all_text_contents()
     assert set(sans) <= set(names)

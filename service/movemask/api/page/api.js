@@ -25,10 +25,11 @@ export function useKey(key) {
   answers.clear();
 }
 
-/** The JSON of an answer; a GET without a body. Throws Problem or Gone. */
-export async function call(path, body) {
+/** The JSON of an answer, or its text if `accept` names a type; a GET without a body. Throws Problem or Gone. */
+export async function call(path, body, accept) {
   const key = sessionStorage.getItem(KEY);
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  if (accept) headers.Accept = accept;
   const options = { headers };
   if (body) {
     options.method = "POST";
@@ -42,6 +43,7 @@ export async function call(path, body) {
   } catch {
     throw new Gone("The service does not answer.");
   }
+  if (response.ok && accept) return text;
   const json = parsed(text);
   if (response.ok && json !== undefined) return json;
   // A proxy in front may answer with a page of its own.

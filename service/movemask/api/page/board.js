@@ -1,10 +1,10 @@
 // The board that one plays on: by clicks, by dragging, and by the keyboard. It offers the moves it is given, no others.
 
-import { byId, element, svg } from "./dom.js";
+import { element, svg } from "./dom.js";
+import { promoted } from "./promotion.js";
 import { FILES, arrow, drawing, pieceName, piecesOf, place, squareAt } from "./squares.js";
 
 const DRAG_FROM = 5; // pixels
-const PROMOTIONS = "qrbn";
 
 export class Board {
   #root;
@@ -17,15 +17,20 @@ export class Board {
   #chosen = null;
   #focus = "e2";
   #press = null;
+  #choosing = false; // squares, by the keyboard; otherwise its arrows walk through the game
+  #ranks = element("div", { className: "ranks", "aria-hidden": "true" });
+  #files = element("div", { className: "files", "aria-hidden": "true" });
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
-  /** Fills `root`; `onMove` gets the UCI of a move that the player has made. */
+  /** Fills `root`, with ranks before it and files behind; `onMove` gets the UCI of a move that the player has made. */
   constructor(root, onMove) {
     this.#root = root;
     this.#onMove = onMove;
     root.setAttribute("role", "grid");
     root.setAttribute("aria-label", "Chess board");
-    root.addEventListener("focusin", (event) => event.target.dataset.square && this.#go(event.target.dataset.square, false));
+    root.before(this.#ranks);
+    root.after(this.#files);
+    root.addEventListener("focusin", (event) => event.target.dataset.square && this.#focused(event.target.dataset.square));
     root.addEventListener("keydown", (event) => this.#key(event));
     root.addEventListener("pointerdown", (event) => this.#pressed(event));
     root.addEventListener("pointermove", (event) => this.#dragged(event));
@@ -72,8 +77,21 @@ export class Board {
     this.#mark();
   }
 
+  /** Takes the moves away, until the next position is shown. */
+  freeze() {
+    this.#legal = new Map();
+    this.#chosen = null;
+    for (const square of this.#squares.values()) square.classList.remove("movable");
+    this.draw([]);
+    this.#mark();
+  }
+
   #lay() {
     const rows = [];
+    const spans = (names) => names.map((name) => element("span", {}, name));
+    const along = [...Array(8).keys()];
+    this.#ranks.replaceChildren(...spans(along.map((row) => squareAt(0, row, this.#flip)[1])));
+    this.#files.replaceChildren(...spans(along.map((column) => squareAt(column, 7, this.#flip)[0])));
     for (let row = 0; row < 8; row++) {
       const cells = [];
       for (let column = 0; column < 8; column++) {
@@ -81,8 +99,6 @@ export class Board {
         const square = element("button", { type: "button", role: "gridcell", tabIndex: -1, className: "square" });
         square.dataset.square = name;
         square.classList.add((FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light");
-        if (row === 7) square.dataset.file = name[0];
-        if (column === 0) square.dataset.rank = name[1];
         square.addEventListener("click", (event) => event.detail === 0 && this.#choose(name)); // Enter and Space
         this.#squares.set(name, square);
         cells.push(square);
@@ -105,9 +121,15 @@ export class Board {
     square.classList.toggle("movable", this.#legal.has(name));
   }
 
-  /** The moves of the chosen piece, by where it goes. */
+  /** The moves of the chosen piece, by where it goes; castling also by its rook. */
   #targets() {
-    return Map.groupBy(this.#legal.get(this.#chosen) ?? [], (move) => move.uci.slice(2, 4));
+    const moves = this.#legal.get(this.#chosen) ?? [];
+    const targets = Map.groupBy(moves, (move) => move.uci.slice(2, 4));
+    for (const move of moves.filter(({ san }) => san?.startsWith("O-O"))) {
+      const rook = (move.san.startsWith("O-O-O") ? "a" : "h") + move.uci[1];
+      if (!targets.has(rook) && this.#pieces.get(rook)?.[1] === "r") targets.set(rook, [move]);
+    }
+    return targets;
   }
 
   #mark() {
@@ -130,7 +152,7 @@ export class Board {
   async #choose(name) {
     const moves = this.#targets().get(name);
     if (moves) {
-      const move = moves.length > 1 ? await promoted(moves) : moves[0];
+      const move = moves.length > 1 ? await promoted(moves, this.#squares.get(name)) : moves[0];
       this.#chosen = null;
       this.#mark();
       if (move) this.#onMove(move.uci);
@@ -150,6 +172,8 @@ export class Board {
   #pressed(event) {
     const name = event.button === 0 ? this.#at(event) : null;
     if (!name) return;
+    this.#choosing = null; // the focus that follows is not the keyboard's
+    addEventListener("pointerup", () => (this.#choosing = false), { once: true });
     this.#go(name, false);
     const taken = this.#chosen === name;
     const target = this.#targets().has(name);
@@ -190,11 +214,16 @@ export class Board {
     const [column, row] = place(this.#focus, this.#flip);
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (event.key === "Escape" && this.#chosen) this.#choose(this.#chosen);
-    if (!step) return;
+    if (!step || !this.#choosing) return;
     event.preventDefault();
     event.stopPropagation();
     const [x, y] = [column + step[0], row + step[1]];
     if (x >= 0 && x < 8 && y >= 0 && y < 8) this.#go(squareAt(x, y, this.#flip), true);
+  }
+
+  #focused(name) {
+    this.#choosing = this.#choosing !== null; // by the keyboard, not by the pointer
+    this.#go(name, false);
   }
 
   #go(name, focus) {
@@ -204,23 +233,4 @@ export class Board {
     square.tabIndex = 0;
     if (focus) square.focus();
   }
-}
-
-/** The promotion that the player picks among those of the answer; undefined if none. */
-function promoted(moves) {
-  const dialog = byId("promotion");
-  const by = new Map(moves.map((move) => [move.uci.slice(4), move]));
-  const colour = moves[0].uci[3] === "8" ? "w" : "b";
-  return new Promise((resolve) => {
-    const buttons = [...PROMOTIONS].filter((letter) => by.has(letter)).map((letter) => {
-      const piece = colour + letter;
-      const button = element("button", { type: "button", "aria-label": pieceName(piece) }, drawing(piece));
-      button.addEventListener("click", () => dialog.close(letter));
-      return button;
-    });
-    dialog.replaceChildren(...buttons);
-    dialog.returnValue = "";
-    dialog.addEventListener("close", () => resolve(by.get(dialog.returnValue)), { once: true });
-    dialog.showModal();
-  });
 }

@@ -5,7 +5,7 @@ import { lineChart } from "./chart.js";
 import { byId, element, percent, table } from "./dom.js";
 import { CAUSES } from "./lens.js";
 import { bar } from "./moves.js";
-import { miniature } from "./squares.js";
+import { picture } from "./squares.js";
 import { hashOf } from "./state.js";
 
 const EVERY = 5_000; // ms between looks at the figures; the rest is read only if they have changed
@@ -130,7 +130,7 @@ async function worst() {
     const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
     const rating = position.elo ? { [position.turn]: position.elo } : {};
     const href = hashOf({ view: "lens", fen: position.fen, moves: [], at: 0, chess960: position.chess960, model: position.model, flip: position.turn === "black", opponent: "", ...rating });
-    return element("a", { href }, miniature(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
+    return element("a", { href }, picture(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
       element("span", {}, `${position.model} ${percent(position[kind])}`));
   }));
   if (!positions.length) byId("worst").replaceChildren(element("p", { className: "quiet" }, "None yet."));

@@ -3,7 +3,7 @@
 import { remembered } from "./api.js";
 import { byId, element, percent } from "./dom.js";
 import { bar } from "./moves.js";
-import { miniature } from "./squares.js";
+import { picture } from "./squares.js";
 import { elo, position, state } from "./state.js";
 
 const LEGAL = 5, ILLEGAL = 6, ARROWS = 5;
@@ -51,7 +51,7 @@ function card(answer, flip, withBoard) {
   }
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [element("h3", {}, name), ...sentences(answer)];
-  if (withBoard) parts.push(miniature(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
+  if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
   if (masked) parts.push(element("p", { className: "quiet" }, "It was trained with the mask, so what it gives to illegal moves without one means nothing."));
   parts.push(comparison(answer, raw, multiplied), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);

@@ -1,65 +1,132 @@
-// The moves that were played and what the model thought of them, and positions and games as text.
+// The game on the board: its moves, what the model thought of them, and positions and games as text.
 
 import { remembered } from "./api.js";
-import { state } from "./state.js";
+import { elo, named, state, turn } from "./state.js";
+import { Tree } from "./tree.js";
+import { resultOf } from "./words.js";
 
-let known = { of: "", reports: [] };
+const KEPT = "movemask-game"; // in the tab: comments and variations, which the address does not hold
 
-/** Everything that the reports depend on, besides the moves. */
-const setting = () => JSON.stringify([state.fen, state.chess960, state.model, state.white, state.black]);
+const SCORES = { "1-0": 1, "1/2-1/2": 0.5, "0-1": 0 };
 
-/** Reports of the line so far, as far as they are known; a move without one has only its UCI. */
-export function reports() {
-  const fits = known.of === setting();
-  return state.moves.map((uci, index) => {
-    const report = known.reports[index];
-    if (report?.uci !== uci || known.fen !== state.fen) return { uci, san: uci };
-    return fits ? report : { uci, san: report.san };
-  });
+let tree = null;
+
+/** The game with its variations; another one once the state has another start. */
+export function game() {
+  if (tree?.fen !== state.fen || tree.chess960 !== state.chess960) {
+    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
+    tree = new Tree(kept.fen === state.fen && kept.chess960 === state.chess960 ? kept : { fen: state.fen, chess960: state.chess960 });
+  }
+  return tree;
 }
 
+/** Takes a game that was read. */
+export function take(read) {
+  tree = new Tree(read);
+}
+
+/** Keeps the game over a reload of the page. */
+export function keep() {
+  try {
+    sessionStorage.setItem(KEPT, JSON.stringify(game().plain()));
+  } catch {
+    // full: then a reload shows the line alone
+  }
+}
+
+/** Everything that the reports depend on, besides the moves. */
+const setting = () => JSON.stringify([state.model, state.white, state.black]);
+
+/** What is known of a move under these ratings: `{probability, rank, surprise, score}`. */
+export const reportOf = (node) => (node.report?.of === setting() ? node.report : {});
+
+/** The moves of the line with their reports, as far as they are known. */
+export const reports = () => game().along(state.moves).map((node) => ({ uci: node.uci, san: node.san, ...reportOf(node) }));
+
 /** Notes what an answer said of a move that is then played in its position. */
-export function note(ply, move, rank) {
-  const all = reports().slice(0, ply);
-  known = { of: setting(), fen: state.fen, reports: [...all, { ...move, rank, surprise: -Math.log(move.probability) }] };
+export function note(line, answer, move) {
+  const rank = answer.moves.indexOf(move) + 1;
+  const { probability } = move;
+  Object.assign(game().at(line), { san: move.san, report: { of: setting(), probability, rank, surprise: -Math.log(probability), score: whiteScore(answer) } });
+}
+
+/** Notes what is known of the end of a line: the result, or White's expected score. */
+export function noteEnd(line, answer) {
+  const result = resultOf(answer);
+  Object.assign(game().at(line), { result, ends: { of: setting(), score: result ? SCORES[result] : whiteScore(answer) } });
+}
+
+/** White's expected scores along the line: before each move, and after the last. */
+export function scores() {
+  const last = game().at(state.moves).ends;
+  return [...reports().map((report) => report.score), last?.of === setting() ? last.score : undefined];
+}
+
+/** White's expected score, 0 to 1, by an answer or a report; undefined if the network forecasts none. */
+export function whiteScore({ value, turn }) {
+  if (!value) return undefined;
+  return turn === "white" ? value.score : 1 - value.score;
 }
 
 /** Asks the service for the reports that are missing; true if there were any. */
 export async function complete() {
-  if (!state.moves.length || reports().every((report) => report.surprise !== undefined)) return false;
-  const of = setting(), moves = [...state.moves], fen = state.fen;
-  const [game] = (await remembered("v1/games", { pgn: pgn(), ...named() })).games;
-  if (game.error) throw Object.assign(new Error(game.error.detail), game.error);
-  if (of !== setting() || moves.join() !== state.moves.join()) return false;
-  known = { of, fen, reports: game.moves };
+  const nodes = game().along(state.moves);
+  if (!nodes.length || (nodes.every((node) => reportOf(node).rank) && nodes.at(-1).ends?.of === setting())) return false;
+  const of = setting(), moves = state.moves.join();
+  const end = remembered("v1/policy", { fen: state.fen, moves: state.moves, ...(state.chess960 ? { chess960: true } : {}), ...named(), elo: elo(turn(state.moves.length)), include: ["san"] });
+  const headers = { WhiteElo: Math.round(state.white), BlackElo: Math.round(state.black) };
+  if (state.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: state.fen });
+  if (state.chess960) headers.Variant = "Chess960";
+  const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
+  const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${state.moves.join(" ")} *\n`, ...named() })).games;
+  if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  const answer = await end;
+  if (of !== setting() || moves !== state.moves.join()) return false;
+  noteEnd(state.moves, answer);
+  found.moves.forEach((move, index) => {
+    const { probability, rank, surprise } = move;
+    Object.assign(nodes[index], { san: move.san, report: { of, probability, rank, surprise, score: whiteScore(move) } });
+  });
   return true;
 }
 
-const named = () => (state.model ? { model: state.model } : {});
-
-/** The line as a PGN; the service reads moves in UCI too. */
-function pgn() {
-  const tags = { WhiteElo: Math.round(state.white), BlackElo: Math.round(state.black) };
-  if (state.fen !== "startpos") Object.assign(tags, { SetUp: "1", FEN: state.fen });
-  if (state.chess960) tags.Variant = "Chess960";
-  const head = Object.entries(tags).map(([name, value]) => `[${name} "${value}"]`);
-  return `${head.join("\n")}\n\n${state.moves.join(" ")} *\n`;
+/** The game as a PGN; with the ratings that the sliders have, for the service to judge it by. */
+export function pgn(rated = false) {
+  return game().pgn(rated ? { WhiteElo: Math.round(state.white), BlackElo: Math.round(state.black) } : {});
 }
 
 /** The games of a text, or the one position that it is: `{fen, moves, chess960, title}`. Throws the service's problem. */
 export async function parsed(text, chess960) {
-  const line = text.trim();
-  if (line === "startpos" || /^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}(\s|$)/i.test(line) || (/\//.test(line) && !/[\n[\].]/.test(line))) {
+  let line = text.trim();
+  const address = /^(?:https?:\/\/)?((?:[\w-]+\.)+[a-z]{2,})\/\S*$/i.exec(line);
+  if (address) throw new Error(`This page cannot fetch a game from ${address[1]}. Copy its PGN there and paste it here.`);
+  if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(line)) line += " w - - 0 1"; // as lichess reads a board alone
+  if (line === "startpos" || (/\//.test(line) && !/[\n[\].]/.test(line))) {
     const answer = await remembered("v1/policy", { fen: line, ...named(), ...(chess960 ? { chess960 } : {}) });
     return [{ fen: line === "startpos" ? line : answer.fen, moves: [], chess960, title: "position" }];
   }
-  const { games } = await remembered("v1/games", { pgn: text, ...named() });
-  return games.map((game, index) => {
-    if (game.error) return { error: Object.assign(new Error(game.error.detail), game.error), title: `${index + 1}: cannot be read` };
-    const { headers } = game;
+  const games = await gamesOf(text);
+  return games.map((found, index) => {
+    if (found.error) return { error: Object.assign(new Error(found.error.detail), found.error), title: `${index + 1}: cannot be read` };
+    const { headers, tree: nodes } = found;
     const rating = (name) => (/^\d+$/.test(headers[name] ?? "") ? Number(headers[name]) : undefined);
     const title = `${index + 1}: ${headers.White ?? "?"} – ${headers.Black ?? "?"} ${headers.Result ?? ""}`;
     const ratings = { white: rating("WhiteElo"), black: rating("BlackElo") };
-    return { fen: headers.FEN ?? "startpos", moves: game.moves.map((move) => move.uci), chess960: game.chess960, title, ratings };
+    const moves = found.moves.map((move) => move.uci);
+    return { fen: headers.FEN ?? "startpos", moves, chess960: found.chess960, title, ratings, headers, nodes };
   });
+}
+
+/** Games with variations; without them where those are too many or cannot be played. */
+async function gamesOf(pgn) {
+  const asked = { pgn, ...named() };
+  try {
+    const { games } = await remembered("v1/games", { ...asked, include: ["tree"] });
+    if (!games.some((found) => found.error)) return games;
+    const plain = (await remembered("v1/games", asked)).games;
+    return games.map((found, index) => (found.error ? plain[index] : found));
+  } catch (error) {
+    if (error.status !== 413 && error.status !== 422) throw error;
+    return (await remembered("v1/games", asked)).games;
+  }
 }

@@ -1,18 +1,24 @@
 // The page: the state decides what is shown, and everything that happens changes the state and shows it again.
 
-import { Gone, Problem, call, remembered, useKey } from "./api.js";
+import { Gone, call, remembered, useKey } from "./api.js";
 import { Board } from "./board.js";
+import { listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
-import { byId, percent, settled } from "./dom.js";
+import { byId, settled } from "./dom.js";
+import { showGraph } from "./graph.js";
+import { listenToKeys, showKeys } from "./keys.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
-import { complete, note, parsed, reports } from "./line.js";
-import { showBars, showLine, showValue } from "./moves.js";
-import { showRatings, takesRatings } from "./ratings.js";
-import { VIEWS, elo, hashOf, played, position, readHash, state, turn, writeHash } from "./state.js";
+import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, scores, take } from "./line.js";
+import { showMoves } from "./movelist.js";
+import { showBars, showValue } from "./moves.js";
+import { clearRatings, showRatings } from "./ratings.js";
+import { shares } from "./share.js";
+import { elo, named, played, position, readHash, state, turn, writeHash } from "./state.js";
+import { firstPly, numbered, pathTo } from "./tree.js";
+import { resultOf, said, wrong } from "./words.js";
 
 const ARROWS = 5;
 const LEAST_ARROW = 0.02;
-const PAUSE = 300; // ms before the model's own move, so that one sees it come
 
 const board = new Board(byId("board"), play);
 const changed = settled(update, 60);
@@ -28,8 +34,8 @@ async function update() {
   const current = () => ticket === latest;
   clearTimeout(retry);
   writeHash();
-  views();
-  controls();
+  showView();
+  setControls(models);
   document.body.setAttribute("aria-busy", "true");
   await answered(current);
   if (current()) document.body.setAttribute("aria-busy", "false");
@@ -51,74 +57,73 @@ async function answered(current) {
     performance.measure("shown", "answered");
     if (state.view === "ratings") await showRatings(answer, models, current);
     if (state.view === "lens") await lenses(answer, current);
-    if (await complete() && current()) showMoves();
+    if (await complete() && current()) showGame();
     if (!current()) return;
+    keep();
     report(null);
     await modelMove(answer, current);
   } catch (error) {
-    if (current()) report(error);
+    if (!current()) return;
+    forget();
+    report(error);
   }
 }
 
-const named = () => (state.model ? { model: state.model } : {});
-
 async function loadModels() {
   ({ models } = await call("v1/models"));
-  const options = (chosen, none) => [...(none ? [new Option(none, "")] : []), ...models.map((model) => {
-    const licence = model.card?.licence ? ` (${model.card.licence})` : "";
-    const option = new Option(model.name + (model.served ? licence : " (not served)"), model.name, false, model.name === chosen);
-    option.title = model.card?.source ?? "";
-    option.disabled = !model.served;
-    return option;
-  })];
-  const usual = models.find((model) => model.default)?.name ?? "";
-  byId("model").replaceChildren(...options(state.model || usual));
-  byId("beside").replaceChildren(...options(state.beside, "no other model"));
-  controls();
+  offer(models);
+  setControls(models);
 }
+
+/** Whether the player is to find moves alone: against the model, until hints are asked for or the game is over. */
+const alone = () => state.view === "play" && state.opponent !== "" && !state.hints && !(shown && resultOf(shown));
 
 /** The answer on the board, and beside it what does not need another request. */
 function show(answer) {
   shown = answer;
-  const over = answer.status !== "ongoing" || answer.draw?.claimable === false;
-  const last = state.moves[state.at - 1];
+  const result = resultOf(answer);
+  noteEnd(played(), answer);
   board.show({
-    fen: answer.fen, flip: state.flip, last, moves: over ? [] : answer.moves, arrows: arrows(answer),
+    fen: answer.fen, flip: state.flip, last: played().at(-1), moves: result ? [] : answer.moves, arrows: arrows(answer),
     check: answer.status === "checkmate" ? `${answer.turn[0]}k` : undefined,
   });
-  showValue(byId("value"), answer, state.flip);
-  byId("said").textContent = said(answer);
+  document.body.classList.remove("stale");
+  showValue(byId("value"), alone() ? null : answer, state.flip);
+  byId("said").textContent = said(answer, { opponent: state.opponent, likeliest: !alone() });
   byId("legal").replaceChildren(...answer.moves.map((move) => new Option(move.san)));
-  showMoves();
+  showGame();
   if (state.view === "play") {
+    byId("bars").classList.toggle("unseen", alone());
     showBars(byId("bars"), answer.moves, { onMove: play, onLight: (uci) => board.light(uci), next: state.moves[state.at] });
   }
 }
 
+/** Takes away what was said of another position, when there is no answer for the one that is wanted. */
+function forget() {
+  shown = null;
+  document.body.classList.add("stale");
+  board.freeze();
+  showValue(byId("value"), null, state.flip);
+  byId("said").textContent = "";
+  for (const id of ["bars", "lenses", "legal"]) byId(id).replaceChildren();
+  clearRatings();
+}
+
 function arrows(answer) {
-  if (!state.arrows) return [];
+  if (!state.arrows || alone()) return [];
   if (state.view === "lens") return lensArrows(answer);
   return answer.moves.filter((move) => move.probability >= LEAST_ARROW).slice(0, ARROWS).map((move) => ({ ...move, kind: "legal" }));
 }
 
-function said(answer) {
-  const mover = answer.turn === "white" ? "White" : "Black", other = answer.turn === "white" ? "Black" : "White";
-  if (answer.status === "checkmate") return `Checkmate. ${other} wins.`;
-  if (answer.status === "stalemate") return "Stalemate: a draw.";
-  const draw = answer.draw ? ` ${answer.draw.claimable ? "A draw can be claimed" : "A draw"}: ${answer.draw.reason.replaceAll("_", " ")}.` : "";
-  const likely = answer.moves.slice(0, 3).map((move) => `${move.san} ${percent(move.probability)}`).join(", ");
-  return `${mover} to move.${draw} Likeliest: ${likely}.`;
-}
-
-function showMoves() {
-  const first = shown ? plies(shown.fen) - state.at : 0;
-  showLine(byId("line"), { reports: reports(), at: state.at, first: Math.max(0, first), goTo });
-}
-
-/** Half-moves from the start of the game, by a FEN's own counter. */
-function plies(fen) {
-  const fields = fen.split(" ");
-  return 2 * (Number(fields[5] ?? 1) - 1) + (fields[1] === "b" ? 1 : 0);
+/** The moves of the game and the graph of its line. */
+function showGame() {
+  const tree = game(), first = firstPly(state.fen);
+  const known = alone() ? () => ({}) : reportOf;
+  byId("marks").classList.toggle("unseen", alone() || !state.moves.length);
+  showMoves(byId("line"), { tree, first, current: tree.at(played()), reportOf: known, goTo: goAlong });
+  const line = tree.along(state.moves);
+  const names = reports().map((move, index) => `${numbered(first + index)} ${move.san}`);
+  showGraph(byId("graph"), { scores: alone() ? [] : scores(), reports: line.map(known), names, at: state.at, goTo });
 }
 
 async function lenses(answer, current) {
@@ -126,16 +131,15 @@ async function lenses(answer, current) {
   if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
 }
 
-/** Plays a move that the answer on the board has. */
+/** Plays a move that the answer on the board has: along the line, or as a variation of it. */
 function play(uci) {
-  const index = shown.moves.findIndex((move) => move.uci === uci);
-  if (index < 0) return;
+  const move = shown?.moves.find((one) => one.uci === uci);
+  if (!move) return;
   board.nudge(uci);
-  if (state.moves[state.at] !== uci) {
-    state.moves = [...played(), uci];
-    note(state.at, shown.moves[index], index + 1);
-  }
-  goTo(state.at + 1);
+  const line = [...played(), uci];
+  note(line, shown, move);
+  if (state.moves[state.at] !== uci) state.moves = game().onwards(line);
+  goTo(line.length);
 }
 
 function goTo(at) {
@@ -143,12 +147,25 @@ function goTo(at) {
   update();
 }
 
+/** Goes to a move of the tree, by the moves that lead to it. */
+function goAlong(path) {
+  if (path.some((uci, index) => uci !== state.moves[index])) state.moves = game().onwards(path);
+  goTo(path.length);
+}
+
+/** Goes to the next or the previous variation of the move on the board; true if there is none. */
+function switchTo(step) {
+  const node = game().at(played()), all = node.parent?.children ?? [];
+  const next = all[all.indexOf(node) + step];
+  if (!next) return all.length < 2;
+  goAlong(pathTo(next));
+}
+
 /** The model's own move, if it is its turn at the end of the line. */
 async function modelMove(answer, current) {
-  const over = answer.status !== "ongoing" || answer.draw?.claimable === false;
-  if (state.view !== "play" || over || state.opponent !== answer.turn || state.at !== state.moves.length) return;
+  if (state.view !== "play" || resultOf(answer) || state.opponent !== answer.turn || state.at !== state.moves.length) return;
   const asked = { ...position(), ...named(), elo: elo(answer.turn), temperature: state.temperature, method: "sample" };
-  const [{ move }] = await Promise.all([call("v1/move", asked), new Promise((done) => setTimeout(done, PAUSE))]);
+  const [{ move }] = await Promise.all([call("v1/move", asked), new Promise((done) => setTimeout(done, 1000 * state.pause))]);
   if (current()) play(move.uci);
 }
 
@@ -159,61 +176,20 @@ function report(error) {
   if (error === null) return;
   clearTimeout(retry);
   const wait = error instanceof Gone ? 2 : error.retryAfter;
-  const again = wait ? ` Trying again in ${wait} s.` : "";
-  notice.textContent = error instanceof Gone ? `${error.message}${again}` : `${error.title ?? "This page failed"}: ${error.message}${again}`;
+  notice.textContent = wrong(error) + (wait ? ` Trying again in ${wait} s.` : "");
   if (error.status === 401) byId("key-form").hidden = false;
-  if (!(error instanceof Gone) && !(error instanceof Problem) && !error.title) console.error(error);
+  if (error?.name !== "Error") console.error(error); // a fault of the page
   if (wait && state.view !== "leakage") retry = setTimeout(update, 1000 * wait);
-}
-
-function views() {
-  const table = state.view !== "leakage";
-  byId("table").hidden = !table;
-  byId("dashboard").hidden = table;
-  byId("skip").hash = table ? `#${state.view}` : "#leakage";
-  for (const view of VIEWS.slice(0, 3)) byId(`panel-${view}`).hidden = view !== state.view;
-  for (const link of document.querySelectorAll("[data-view]")) {
-    link.href = hashOf({ view: link.dataset.view });
-    if (link.dataset.view === state.view) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-}
-
-/** Sets every control to the state. */
-function controls() {
-  const usual = models.find((model) => model.default)?.name ?? "";
-  const model = models.find((one) => one.name === (state.model || usual));
-  byId("model").value = state.model || usual;
-  byId("beside").value = state.beside;
-  for (const side of ["white", "black"]) {
-    const slider = byId(side);
-    if (takesRatings(model)) {
-      slider.min = Math.max(0, model.contract.elo.minimum);
-      slider.max = Math.min(5000, model.contract.elo.maximum);
-    }
-    slider.value = state[side];
-    slider.disabled = Boolean(model) && !takesRatings(model);
-    byId(`${side}-shown`).textContent = state[side];
-  }
-  const fixed = Boolean(model) && !takesRatings(model);
-  byId("no-ratings").hidden = !fixed;
-  byId("no-ratings").textContent = fixed ? `${model.name} plays at one rating only.` : "";
-  byId("opponent").value = state.opponent;
-  byId("temperature").value = state.temperature;
-  byId("temperature-shown").textContent = state.temperature;
-  byId("arrows").checked = state.arrows;
-  byId("chess960").checked = state.chess960;
-  for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
-  byId("first").disabled = byId("back").disabled = state.at === 0;
-  byId("last").disabled = byId("forward").disabled = state.at === state.moves.length;
-  byId("undo").disabled = state.moves.length === 0;
 }
 
 function undo() {
   // Against the model, its answer goes too, so that it is the player's turn again.
   const back = state.opponent && state.opponent !== turn(state.moves.length) && state.moves.length > 1 ? 2 : 1;
-  state.moves = state.moves.slice(0, Math.max(0, state.moves.length - back));
-  goTo(state.moves.length);
+  if (!state.moves.length) return;
+  const left = state.moves.length - back;
+  game().remove(state.moves.slice(0, left + 1));
+  state.moves = state.moves.slice(0, left);
+  goTo(left);
 }
 
 function flip() {
@@ -222,10 +198,11 @@ function flip() {
 }
 
 /** Puts a position or a game that was read onto the board. */
-function load(game) {
-  if (game.error) return report(game.error);
-  Object.assign(state, { fen: game.fen, moves: game.moves, chess960: game.chess960, at: 0, opponent: "" });
-  for (const side of ["white", "black"]) state[side] = game.ratings?.[side] ?? state[side];
+function load(read, opponent = "") {
+  if (read.error) return report(read.error);
+  take(read);
+  Object.assign(state, { fen: read.fen, moves: read.moves, chess960: read.chess960, at: 0, opponent });
+  for (const side of ["white", "black"]) state[side] = read.ratings?.[side] ?? state[side];
   byId("notice").hidden = true;
   update();
 }
@@ -233,11 +210,11 @@ function load(game) {
 async function paste(event) {
   event.preventDefault();
   const text = byId("paste").value;
-  if (!text.trim()) return report({ title: "Nothing to load", message: "paste a FEN or a PGN first." });
+  if (!text.trim()) return report(new Error("Nothing to load: paste a FEN or a PGN first."));
   try {
     const games = await parsed(text, byId("chess960").checked);
     byId("games-field").hidden = games.length < 2;
-    byId("games").replaceChildren(...games.map((game, index) => new Option(game.title, index)));
+    byId("games").replaceChildren(...games.map((found, index) => new Option(found.title, index)));
     byId("games").onchange = () => load(games[byId("games").value]);
     load(games[0]);
   } catch (error) {
@@ -252,76 +229,42 @@ function typed(event) {
   const text = field.value.trim(), plain = (san) => san.replace(/[+#x=]/g, "").replaceAll("0", "O").toLowerCase();
   const move = shown?.moves.find((one) => one.san === text || one.uci === text.toLowerCase())
     ?? shown?.moves.find((one) => plain(one.san) === plain(text));
-  if (!move) return report({ title: "Not a legal move here", message: text || "type one, such as e4." });
+  if (!move) return report(new Error(`Not a legal move here: ${text || "type one, such as e4."}`));
   field.value = "";
   report(null);
   play(move.uci);
 }
 
-async function copy() {
-  const button = byId("copy");
-  try {
-    await navigator.clipboard.writeText(location.href);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "See the address"; // without https a browser may not write to the clipboard
-  }
-  setTimeout(() => (button.textContent = "Copy link"), 1500);
-}
-
-function choose(name, read = (control) => control.value) {
-  byId(name).addEventListener("input", (event) => {
-    state[name] = read(event.target);
-    controls();
-    changed();
-  });
-}
-
-function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
-  const does = { ArrowLeft: () => goTo(state.at - 1), ArrowRight: () => goTo(state.at + 1), Home: () => goTo(0), End: () => goTo(state.moves.length), f: flip, u: undo }[event.key];
-  if (!does || state.view === "leakage") return;
+function enterKey(event) {
   event.preventDefault();
-  does();
+  useKey(byId("key").value.trim());
+  byId("key").value = "";
+  byId("key-form").hidden = true;
+  models = [];
+  update();
 }
 
-function listen() {
-  const number = (control) => Number(control.value), checked = (control) => control.checked;
-  for (const name of ["model", "beside", "opponent"]) choose(name);
-  for (const name of ["white", "black", "temperature"]) choose(name, number);
-  choose("arrows", checked);
-  for (const radio of document.querySelectorAll("[name=vary]")) {
-    radio.addEventListener("input", () => { state.vary = radio.value; changed(); });
-  }
-  const press = (id, does) => byId(id).addEventListener("click", does);
-  press("first", () => goTo(0));
-  press("back", () => goTo(state.at - 1));
-  press("forward", () => goTo(state.at + 1));
-  press("last", () => goTo(state.moves.length));
-  press("undo", undo);
-  press("flip", flip);
-  press("copy", copy);
-  press("new", () => load({ fen: "startpos", moves: [], chess960: false }));
-  press("skip", (event) => {
-    event.preventDefault();
-    document.querySelector("main:not([hidden]) section:not([hidden]) > h2, main:not([hidden]) > h2").focus();
-  });
-  byId("paste-form").addEventListener("submit", paste);
-  byId("typed").addEventListener("submit", typed);
-  byId("key-form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    useKey(byId("key").value.trim());
-    byId("key").value = "";
-    byId("key-form").hidden = true;
-    models = [];
-    update();
-  });
-  for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
-  document.addEventListener("keydown", keys);
-  document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
-  addEventListener("popstate", () => { readHash(); update(); });
+function skip(event) {
+  event.preventDefault();
+  document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2").focus();
 }
 
+const first = () => goTo(0), last = () => goTo(state.moves.length);
+const back = () => goTo(state.at - 1), forward = () => goTo(state.at + 1);
+
+listenToControls(() => { setControls(models); changed(); }, {
+  first, back, forward, last, undo, flip, skip, "show-keys": showKeys,
+  new: () => load({ fen: "startpos", moves: [], chess960: false }, state.opponent),
+  hints: () => { state.hints = !state.hints; update(); },
+  ...Object.fromEntries(shares({ shown: () => ({ answer: shown, arrows: shown ? arrows(shown) : [], flip: state.flip }), report })),
+});
+listenToKeys(Object.fromEntries(Object.entries({
+  ArrowLeft: back, ArrowRight: forward, Home: first, End: last, f: flip, u: undo,
+  ArrowUp: () => switchTo(-1), ArrowDown: () => switchTo(1), "?": showKeys,
+}).map(([key, does]) => [key, () => (state.view === "leakage" && key !== "?" ? true : does())])));
+for (const [id, does] of [["paste-form", paste], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
+for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
+document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
+addEventListener("popstate", () => { readHash(); update(); });
 readHash();
-listen();
 update();

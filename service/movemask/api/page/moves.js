@@ -1,4 +1,4 @@
-// Bars of the moves with their probabilities, the forecast beside the board, and the line that was played.
+// Bars of the moves with their probabilities, and the forecast beside the board.
 
 import { element, percent } from "./dom.js";
 
@@ -34,13 +34,14 @@ export function showBars(root, moves, { onMove, onLight, next }) {
   root.replaceChildren(list, ...more);
 }
 
-/** The forecast for White, Black and a draw as a bar whose White part is on White's side. */
+/** The forecast for White, Black and a draw as a bar whose White part is on White's side. The number is the leader's
+ * expected score in percent, at its end. No answer, no bar. */
 export function showValue(root, answer, flip) {
-  const value = answer.value;
+  const value = answer?.value;
   root.replaceChildren();
   root.classList.toggle("flipped", flip);
   if (!value) {
-    root.setAttribute("aria-label", answer.status === "ongoing" ? "This network forecasts no result" : "The game is over");
+    root.setAttribute("aria-label", !answer ? "No forecast" : answer.status === "ongoing" ? "This network forecasts no result" : "The game is over");
     return;
   }
   const ours = answer.turn === "white";
@@ -52,27 +53,8 @@ export function showValue(root, answer, flip) {
     part.style.flexGrow = share;
     root.append(part);
   }
+  const white = ours ? value.score : 1 - value.score;
+  root.append(element("b", { className: white < 0.5 ? "black" : "" }, String(Math.round(100 * Math.max(white, 1 - white)))));
   const said = shares.map(([kind, share]) => (kind === "draw" ? `draw ${percent(share)}` : `${kind === "white" ? "White" : "Black"} wins ${percent(share)}`));
   root.setAttribute("aria-label", `Forecast: ${said.join(", ")}`);
-}
-
-/** The moves of the line as buttons; `reports` says how surprised the model was. */
-export function showLine(root, { reports, at, first, goTo }) {
-  const items = reports.map((report, index) => {
-    const ply = first + index;
-    const number = ply % 2 ? (index === 0 ? `${(ply + 1) / 2}…` : "") : `${ply / 2 + 1}.`;
-    const button = element("button", { type: "button", onclick: () => goTo(index + 1) },
-      ...(number ? [element("span", { className: "quiet" }, `${number} `)] : []), report.san);
-    if (report.probability !== undefined) {
-      button.title = `${percent(report.probability)}, choice ${report.rank}`;
-      button.classList.add(report.probability >= 0.2 ? "expected" : report.probability >= 0.05 ? "rare" : "surprising");
-    }
-    if (index + 1 === at) button.setAttribute("aria-current", "true");
-    return element("li", {}, button);
-  });
-  root.replaceChildren(...items);
-  requestAnimationFrame(() => { // by then the browser has laid it out anyway
-    const current = root.querySelector("[aria-current]");
-    root.scrollTop = current ? current.offsetTop - root.offsetTop - root.clientHeight / 2 : 0;
-  });
 }

@@ -11,18 +11,20 @@ const SHOWN = 6;
 /** Asks for the sweep of the position and shows it; `current` says whether it is still wanted. */
 export async function showRatings(answer, models, current) {
   const chart = byId("chart");
-  if (!answer.moves.length) return empty(chart, "The game is over: there is no move to compare.");
+  if (!answer.moves.length) return clearRatings("The game is over: there is no move to compare.");
   const chosen = models.find((model) => model.name === answer.model.name);
-  const others = models.filter((model) => model.served && !takesRatings(model)).map((model) => model.name);
+  const others = comparable(models, chosen);
   const byModel = !takesRatings(chosen);
+  const drawn = byModel ? chosen : inFloats(models, chosen);
+  byId("drawn").textContent = drawn === chosen ? "" : `Drawn by ${drawn.name}, the same network in floats: 8-bit integers make the lines jagged.`;
   if (byModel && others.length < 2) {
-    return empty(chart, `${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
+    return clearRatings(`${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
   }
   byId("vary").hidden = byModel;
   const asked = { ...position(), include: ["san"] };
-  if (byModel) asked.models = others.toSorted();
+  if (byModel) asked.models = others;
   else {
-    asked.model = chosen.name;
+    asked.model = drawn.name;
     asked.vary = state.vary;
     if (state.vary !== "both") asked.elo = elo(answer.turn);
   }
@@ -39,7 +41,8 @@ export async function showRatings(answer, models, current) {
   lineChart(chart, {
     xs, names,
     series: shown.map((move) => ({ name: move.san, values: move.probabilities, emphasis: move === playedMove })),
-    marks: byModel ? [] : [{ at: Math.min(Math.max(elo(answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "the rating chosen above" }],
+    marks: [byModel ? { at: others.indexOf(chosen.name), name: "the chosen network" }
+      : { at: Math.min(Math.max(elo(answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "the rating chosen above" }],
     axis: byModel ? "network" : `rating of ${who}`,
     label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${byModel ? "network" : `rating of ${who}`}`,
   });
@@ -60,8 +63,25 @@ function surprise(next, answer, sweep, playedMove, names) {
   return `${move.san} was played: choice ${rank} of ${answer.moves.length}, at ${percent(move.probability)}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
 }
 
-function empty(chart, text) {
-  chart.replaceChildren(element("p", { className: "quiet" }, text));
+/** The network of which this is a quantised copy or the copy in floats, by its card or by its name. */
+const original = (model) => (model.card?.quantised?.from ?? model.name).replace(/-fp32$/, "");
+
+/** The networks of one rating by name, one of each family of copies: the chosen one of its own. */
+function comparable(models, chosen) {
+  const families = Map.groupBy(models.filter((model) => model.served && !takesRatings(model)), original);
+  return [...families.values()].map((family) => (family.find((model) => model === chosen) ?? family[0]).name).toSorted();
+}
+
+/** The copy of a network in floats, if it is served; otherwise the network. */
+function inFloats(models, chosen) {
+  const from = chosen.card?.quantised?.from ?? `${chosen.name}-fp32`;
+  return models.find((model) => model.served && model.name === from && takesRatings(model)) ?? chosen;
+}
+
+/** Takes the chart away, and says why. */
+export function clearRatings(text = "") {
+  byId("chart").replaceChildren(element("p", { className: "quiet" }, text));
+  byId("drawn").textContent = "";
   byId("chart-table").replaceChildren();
   byId("surprise").textContent = "";
 }

@@ -2,7 +2,9 @@
 
 import { svg } from "./dom.js";
 
-const PIECES = new URL("pieces.svg", import.meta.url).href;
+/** Where the drawings of the pieces are. */
+export const pieces = new URL("pieces.svg", import.meta.url).href;
+
 const NAMES = { p: "pawn", n: "knight", b: "bishop", r: "rook", q: "queen", k: "king" };
 
 export const FILES = "abcdefgh";
@@ -36,7 +38,7 @@ export const pieceName = (piece) => `${piece[0] === "w" ? "white" : "black"} ${N
 
 /** A piece as an image of size 1. */
 export const drawing = (piece, attributes = {}) =>
-  svg("svg", { viewBox: "0 0 45 45", "aria-hidden": "true", ...attributes }, svg("use", { href: `${PIECES}#${piece}` }));
+  svg("svg", { viewBox: "0 0 45 45", "aria-hidden": "true", ...attributes }, svg("use", { href: `${pieces}#${piece}` }));
 
 /** An arrow on a board of size 8, as wide as its probability, with a label; `kind` is "legal" or "illegal". */
 export function arrow({ uci, probability, kind, label }, flip) {
@@ -59,17 +61,17 @@ export function arrow({ uci, probability, kind, label }, flip) {
 }
 
 /** A whole position as one small image. */
-export function miniature(fen, { arrows = [], flip = false, label }) {
-  const picture = svg("svg", { viewBox: "0 0 8 8", class: "miniature", role: "img", "aria-label": label });
-  picture.append(svg("rect", { class: "light", width: 8, height: 8 }),
+export function picture(fen, { arrows = [], flip = false, label }) {
+  const drawn = svg("svg", { viewBox: "0 0 8 8", class: "miniature", role: "img", "aria-label": label });
+  drawn.append(svg("rect", { class: "light", width: 8, height: 8 }),
     svg("path", { class: "dark", d: Array.from({ length: 32 }, (_, index) => {
       const row = index >> 2, column = 2 * (index & 3) + (row % 2 ? 0 : 1);
       return `M${column},${row}h1v1h-1z`;
     }).join("") }));
   for (const [square, piece] of piecesOf(fen)) {
     const [x, y] = place(square, flip);
-    picture.append(drawing(piece, { x, y, width: 1, height: 1 }));
+    drawn.append(drawing(piece, { x, y, width: 1, height: 1 }));
   }
-  picture.append(...arrows.map((one) => arrow(one, flip)));
-  return picture;
+  drawn.append(...arrows.map((one) => arrow(one, flip)));
+  return drawn;
 }

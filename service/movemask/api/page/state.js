@@ -4,7 +4,7 @@ export const VIEWS = ["play", "ratings", "lens", "leakage"];
 
 const DEFAULTS = {
   fen: "startpos", moves: [], at: 0, chess960: false, model: "", beside: "",
-  white: 1500, black: 1500, opponent: "", temperature: 1, vary: "both", flip: false, arrows: true,
+  white: 1500, black: 1500, opponent: "", temperature: 1, pause: 0.5, hints: false, vary: "both", flip: false, arrows: true,
 };
 
 export const state = { view: "play", ...DEFAULTS };
@@ -49,6 +49,9 @@ export function writeHash(step = false) {
 
 /** The moves that led to the position that is shown. */
 export const played = () => state.moves.slice(0, state.at);
+
+/** What a request says of the model; nothing for the service's default. */
+export const named = () => (state.model ? { model: state.model } : {});
 
 /** What a request says of the position that is shown. */
 export function position() {

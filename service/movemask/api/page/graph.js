@@ -1,0 +1,48 @@
+// The graph under the board: White's chances and the surprise of each move. A click goes to the move.
+
+import { percent, svg } from "./dom.js";
+
+const NATS = 5; // surprise at the full height
+const RARE = 0.05; // of a move; below, its bar is red, as its mark in the list
+
+/**
+ * `scores` are White's expected scores before each move and after the last, undefined where unknown; `reports` those
+ * of the moves; `at` is the number of moves played on the board; `names` the moves with their numbers.
+ */
+export function showGraph(root, { scores, reports, names, at, goTo }) {
+  const count = Math.max(1, reports.length);
+  const picture = svg("svg", { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": told(scores, reports) });
+  const known = scores.map((score, ply) => [ply, score]).filter(([, score]) => score !== undefined);
+  const line = known.map(([ply, score]) => `${ply},${(1 - score).toFixed(4)}`).join("L");
+  if (known.length > 1) {
+    picture.append(svg("path", { class: "area", d: `M${known[0][0]},1L${line}L${known.at(-1)[0]},1Z` }));
+  }
+  picture.append(svg("path", { class: "half", d: `M0,.5H${count}` }));
+  reports.forEach(({ surprise, probability }, ply) => {
+    if (surprise === undefined || surprise === null) return;
+    const height = Math.min(1, surprise / NATS);
+    picture.append(svg("rect", { class: probability < RARE ? "surprise rare" : "surprise", x: ply + 0.2, y: 1 - height, width: 0.6, height }));
+  });
+  if (known.length > 1) picture.append(svg("path", { class: "score", d: `M${line}` }));
+  if (reports.length) picture.append(svg("path", { class: "now", d: `M${at},0V1` }));
+  const ply = (event) => {
+    const box = picture.getBoundingClientRect();
+    return Math.round((count * (event.clientX - box.left)) / box.width);
+  };
+  picture.addEventListener("click", (event) => goTo(ply(event)));
+  picture.addEventListener("pointermove", (event) => {
+    root.title = [names[ply(event) - 1] ?? "the start", ...sentence(scores[ply(event)], reports[ply(event) - 1])].join(", ");
+  });
+  root.replaceChildren(picture);
+}
+
+function sentence(score, report) {
+  return [...(score === undefined ? [] : [`White ${percent(score)}`]), ...(report?.surprise === undefined ? [] : [`surprise ${report.surprise?.toFixed(1)} nats`])];
+}
+
+function told(scores, reports) {
+  const rare = reports.filter((report) => report.probability < RARE).length;
+  const last = scores.findLast((score) => score !== undefined);
+  const chances = last === undefined ? "" : ` White's expected score at last: ${percent(last)}.`;
+  return `Win chance of White and surprise of ${reports.length} moves, ${rare} of them under 5 %.${chances}`;
+}

@@ -1,0 +1,29 @@
+// The keyboard: arrows, Home and End walk through the game wherever the focus is, as on lichess.
+
+import { byId } from "./dom.js";
+
+const TEXT = "input:not([type=checkbox], [type=radio], [type=range]), textarea";
+const OWN = "select, [type=range], [type=radio], .scroll, dialog"; // what arrows do something else to
+
+/** `does` has what each key does, by the key; true if it did nothing. */
+export function listenToKeys(does) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const text = event.target.closest(TEXT);
+    const walks = event.key.startsWith("Arrow") || event.key === "Home" || event.key === "End";
+    if (event.target.closest(OWN) || (text && !(walks && text.value === ""))) return;
+    if (!does[event.key] || does[event.key]() === true) return;
+    event.preventDefault();
+  });
+  // A slider or a list that was set by the mouse gives the arrows back.
+  document.addEventListener("pointerup", (event) => event.target.closest("[type=range]")?.blur());
+  let pointed = false;
+  document.addEventListener("pointerdown", () => (pointed = true));
+  document.addEventListener("keydown", () => (pointed = false), { capture: true });
+  document.addEventListener("change", (event) => pointed && event.target.closest("select, [type=radio]")?.blur());
+}
+
+/** Shows the list of keys. */
+export function showKeys() {
+  byId("keys").showModal();
+}
