@@ -121,7 +121,7 @@ def create_app(
     for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")
-    _complete_openapi(app, keyed=keys is not None)
+    _complete_openapi(app)
     problems.install(app, metrics.problem, headers.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
@@ -166,8 +166,8 @@ async def _client_gone(request: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
 
 
-def _complete_openapi(app: FastAPI, *, keyed: bool) -> None:
-    """Adds to the document that FastAPI writes: examples, and without keys an empty entry in `security`."""
+def _complete_openapi(app: FastAPI) -> None:
+    """Adds to the document that FastAPI writes: examples, and that a service may be open to all."""
     written = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _complete_openapi(app: FastAPI, *, keyed: bool) -> None:
                 document["components"]["schemas"][name]["examples"] = examples
             for operations in document["paths"].values():
                 for operation in operations.values():
-                    if "security" in operation and not keyed:
+                    if "security" in operation:
                         operation["security"].append({})
         return written()
 
