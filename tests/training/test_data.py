@@ -70,19 +70,6 @@ def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> 
             board.push(move)
 
 
-def test_random_games_do_castle_promote_and_take_en_passant() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(60):
-        board = chess.Board()
-        for move in random_game(seed):
-            seen["castling"] += board.is_castling(move)
-            seen["en passant"] += board.is_en_passant(move)
-            seen["promotion"] += bool(move.promotion)
-            seen["en passant pinned"] += board.ep_square is not None and not board.has_legal_en_passant()
-            board.push(move)
-    assert min(seen.values()) > 20
-
-
 def test_packed_positions_have_the_legal_moves_of_the_game() -> None:
     moves = random_game(7)
     found = replay(shard_of([moves]))
@@ -94,15 +81,6 @@ def test_packed_positions_have_the_legal_moves_of_the_game() -> None:
         assert np.flatnonzero(mask[row]).tolist() == expected
         assert board_of(found.bitboards[row]).turn == chess.WHITE
         board.push(move)
-
-
-def test_a_shard_comes_back_whole(tmp_path: Path) -> None:
-    packed = [pack(Game(1500, 1600, "fide", "0-1", SOURCE, random_game(seed))) for seed in range(9)]
-    file = tmp_path / "train-00000.shard"
-    write_shard(file, [row for row, _ in packed], [plies for _, plies in packed])
-    found = read_shard(file)
-    assert found.games.tolist() == [row for row, _ in packed]
-    assert found.plies.tolist() == np.concatenate([plies for _, plies in packed]).tolist()
 
 
 def test_a_long_game_is_cut_and_not_lost() -> None:
@@ -198,17 +176,13 @@ def test_the_split_is_decided_by_the_moves_and_about_two_in_a_hundred() -> None:
 
 
 def pgn(number: int, **headers: str) -> str:
-    game = chess.pgn.Game.from_board(_played(random_game(number, 20)))
+    board = chess.Board()
+    for move in random_game(number, 20):
+        board.push(move)
+    game = chess.pgn.Game.from_board(board)
     usual = {"Site": "https://lichess.org/x", "WhiteElo": "1500", "BlackElo": "1600", "TimeControl": "600+0"}
     game.headers.update({**usual, **headers})
     return str(game)
-
-
-def _played(moves: list[chess.Move]) -> chess.Board:
-    board = chess.Board()
-    for move in moves:
-        board.push(move)
-    return board
 
 
 def test_a_lichess_pgn_is_read_game_by_game_and_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from movemask.board.position import Position
 from tests.networks import fake_model, fixed_model
 from tests.training.test_data import csv_file, data_of, random_game, row
-from training import report
 from training.config import Data
 from training.data import make_shards
 from training.measure import Measured, Nearest, measure
@@ -98,10 +97,3 @@ def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_ra
     assert brier[0] == 0
     rates = np.array([2, 1, 1]) / 4
     assert brier[1] == pytest.approx(np.mean([((rates - row) ** 2).sum() for row in np.eye(3)[[0, 0, 1, 2]]]))
-
-
-@pytest.mark.parametrize("name", report.SPOTS)
-def test_each_weak_spot_has_the_move_that_is_looked_for(name: str) -> None:
-    where, move = report.SPOTS[name]
-    position = Position.read(where) if "/" in where else Position.read(moves=where.split())
-    assert chess.Move.from_uci(move) in position.board.legal_moves

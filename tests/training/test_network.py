@@ -149,25 +149,19 @@ def test_a_run_in_two_sittings_is_the_run_in_one(tmp_path: Path) -> None:
         torch.testing.assert_close(two["network"][name], weight, rtol=1e-3, atol=1e-4)
 
 
-def test_of_a_batch_the_legal_slots_of_its_first_positions_alone_are_found_where_that_is_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_a_batch_has_the_legal_slots_of_its_first_positions_and_half_are_without_the_last_moves(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     seen = dataset.load(run.data, "train", run.seed)
-    order = Order(len(seen), 64, run.seed)
-    for step, batch in enumerate(stream(seen, order, 0, 3, mask_processes=1, masked=0.25)):
-        first = order.indices(step)[:16]
+    order, kept = Order(len(seen), 64, run.seed), []
+    for step, batch in enumerate(stream(seen, order, 0, 8, mask_processes=1, masked=0.25, bare=0.5)):
+        whole = gathered(seen, order.indices(step))
         assert batch.legal is not None
-        assert np.array_equal(batch.legal.numpy(), legal_mask(seen.positions.bitboards[first]))
-        assert len(batch.slot) == 64
-        assert batch.legal[torch.arange(16), batch.slot[:16]].all()
-
-
-def test_a_folder_of_another_network_is_not_gone_on_with(tmp_path: Path) -> None:
-    run = small_run(tmp_path, positions=64)
-    train.train(run)
-    with pytest.raises(SystemExit, match="another network"):
-        train.train(replace(run, network=config.Network(width=48, depth=1)))
+        assert np.array_equal(batch.legal.numpy(), legal_mask(seen.positions.bitboards[order.indices(step)[:16]]))
+        assert torch.equal(batch.bitboards[:, :15], whole.bitboards[:, :15])
+        left = (batch.bitboards[:, 15:] != 0).any(1)
+        assert torch.equal(batch.bitboards[left], whole.bitboards[left])
+        kept.append(left.sum() / (whole.bitboards[:, 15:] != 0).any(1).sum())
+    assert 0.4 < np.mean(kept) < 0.6
 
 
 def test_a_taught_loss_is_the_cross_entropy_to_the_mixture_over_all_slots() -> None:
@@ -193,21 +187,6 @@ def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_t
     assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_the_last_moves_are_left_out_of_about_the_share_that_is_asked_for_and_nothing_else_is(tmp_path: Path) -> None:
-    run = small_run(tmp_path)
-    seen = dataset.load(run.data, "train", run.seed)
-    order = Order(len(seen), 64, run.seed)
-    kept = []
-    for step, batch in enumerate(stream(seen, order, 0, 8, mask_processes=0, bare=0.5)):
-        whole = gathered(seen, order.indices(step))
-        assert torch.equal(batch.bitboards[:, :15], whole.bitboards[:, :15])
-        known = (whole.bitboards[:, 15:] != 0).any(1)
-        left = (batch.bitboards[:, 15:] != 0).any(1)
-        assert torch.equal(batch.bitboards[left], whole.bitboards[left])
-        kept.append(left.sum() / known.sum())
-    assert 0.4 < np.mean(kept) < 0.6
-
-
 def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(tmp_path: Path) -> None:
     run = small_run(tmp_path, positions=256)
     train.train(run)
@@ -228,21 +207,6 @@ def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(tmp_
         assert all(parameter.grad.abs().max() > 0 for parameter in larger.body.blocks[-1].second_norm.parameters())
     with pytest.raises(SystemExit, match="more than the run's network"):
         begin_with(Network(config.Network(width=16, depth=1)), file)
-
-
-def test_a_network_that_learns_to_see_the_last_moves_begins_with_its_answers_without_them(tmp_path: Path) -> None:
-    torch.manual_seed(6)
-    network = Network(config.Network(width=16, depth=1))
-    weights = network.state_dict()
-    stem = weights["body.stem.weight"].view(16, 9, 24)
-    stem[:, :, 18:] = 0
-    older = {**weights, "body.stem.weight": stem[:, :, :18].reshape(16, 9 * 18)}
-    torch.save({"network": older}, tmp_path / "older.pt")
-    newer = Network(config.Network(width=16, depth=1))
-    begin_with(newer, tmp_path / "older.pt")
-    inputs = torch.rand(3, 24, 8, 8), torch.full((3,), 1500.0), torch.full((3,), 1700.0)
-    with torch.no_grad():
-        torch.testing.assert_close(newer.eval()(*inputs), network.eval()(*inputs))
 
 
 def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(tmp_path: Path) -> None:

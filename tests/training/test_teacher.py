@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +26,7 @@ from training.history import Histories
 from training.legal import board_of
 from training.replay import replay
 from training.shards import EN_PASSANT, read_shard
-from training.targets import Targets, TargetsError, probabilities, read_targets, roots, write_targets
+from training.targets import Targets, TargetsError, probabilities, read_targets, write_targets
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -226,25 +223,12 @@ def test_training_sees_the_targets_of_its_own_positions(tmp_path: Path, maia3_fo
         dataset.load(run.data, "train", run.seed, run.teaching)
 
 
-def test_a_byte_holds_a_probability_to_a_hundredth() -> None:
-    share = np.linspace(0, 1, 5001)
-    assert np.abs(probabilities(roots(share)) - share).max() < 0.004
-    assert probabilities(roots(np.array([0.001])))[0] == pytest.approx(0.001, rel=0.05)
-
-
 @pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
 def test_a_corrupt_file_of_targets_is_an_error_that_names_it(damage: str, tmp_path: Path) -> None:
-    made = Targets(
-        np.arange(3, dtype=np.int32),
-        np.zeros(3, np.uint8),
-        np.array([1, 2, 1], np.uint16),
-        np.zeros(3, np.uint8),
-        np.arange(4, dtype=np.uint16),
-        np.full(4, 255, np.uint8),
-        {"shard": "x"},
-    )
+    rows, zeros, counts = np.arange(3, dtype=np.int32), np.zeros(3, np.uint8), np.array([1, 2, 1], np.uint16)
+    entries = np.arange(4, dtype=np.uint16), np.full(4, 255, np.uint8)
     file = tmp_path / "train-00003.00.targets"
-    write_targets(file, made)
+    write_targets(file, Targets(rows, zeros, counts, zeros, *entries, {"shard": "x"}))
     assert read_targets(file).about == {"shard": "x"}
     whole = file.read_bytes()
     middle = len(whole) // 2
@@ -252,17 +236,3 @@ def test_a_corrupt_file_of_targets_is_an_error_that_names_it(damage: str, tmp_pa
     file.write_bytes({"cut": whole[:middle], "flipped": flipped, "other": b"hello"}[damage])
     with pytest.raises(TargetsError, match=r"train-00003\.00\.targets"):
         read_targets(file)
-
-
-def test_the_command_says_what_it_made(tmp_path: Path, maia3_folder: Path) -> None:
-    run_of(tmp_path)
-    file = tmp_path / "run.toml"
-    games = json.dumps(str(tmp_path / "games.csv.zst"))
-    text = f"[data]\nfolder = {json.dumps(str(tmp_path / 'shards'))}\ngames = [{games}]\n"
-    file.write_text(text + f"[teaching]\nfolder = {json.dumps(str(tmp_path / 'made'))}\nasked = 0.05\npasses = 1\n")
-    command = [sys.executable, "-m", "training.teacher", str(file), "--maia3", str(maia3_folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "positions, " in done.stdout
-    file.write_text(text)
-    bare = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert "[teaching]" in bare.stderr
