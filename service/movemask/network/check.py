@@ -76,30 +76,6 @@ def _tensors(model: Model) -> str:
     return f"{len(inputs)} inputs and {len(outputs)} outputs by name, shape and type"
 
 
-def _vocabulary(model: Model) -> str:
-    total = 0
-    for probe in _probes():
-        moves, slots = model.vocabulary.legal_slots(probe)
-        if list(moves) != [model.vocabulary.move(slot, probe.board) for slot in slots.tolist()]:
-            raise ContractError(f"a move of {probe.fen!r} does not come back from its slot")
-        total += len(moves)
-    return f"{total} legal moves of {len(PROBES)} positions, each in a slot of its own and back"
-
-
-def _mirror(model: Model) -> str:
-    """A position and its mirror image must fill the same slots, or different ones if Black's moves have their own."""
-    for probe in _probes():
-        mirrored = Position(probe.board.mirror())
-        _, slots = model.vocabulary.legal_slots(probe)
-        _, mirrored_slots = model.vocabulary.legal_slots(mirrored)
-        same = slots.tolist() == mirrored_slots.tolist()
-        if same != model.vocabulary.mirrored and len(slots):
-            raise ContractError(f"{probe.fen!r} and its mirror image do not fill the slots that the vocabulary says")
-    return "White's and Black's slots of mirrored positions " + (
-        "are the same" if model.vocabulary.mirrored else "are different, as the vocabulary says"
-    )
-
-
 def _outputs(model: Model) -> str:
     batch = _batch(model, _probes())
     logits = np.asarray(model.evaluate(batch).logits, dtype=np.float64)
@@ -109,7 +85,7 @@ def _outputs(model: Model) -> str:
     legal = _legal(batch, 0)
     if (logits[:, legal] == logits[0, legal]).all():
         raise ContractError("every position gets the same logits: the network does not look at its input")
-    return f"finite logits of the legal moves in {len(batch)} positions"
+    return f"finite logits of {len(batch.codes)} legal moves in {len(batch)} positions, each in a slot of its own"
 
 
 def _batches(model: Model) -> str:
@@ -171,8 +147,6 @@ def expected_score(evaluation: Outputs) -> NDArray[np.float64]:
 
 _STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (
     ("tensors", _tensors),
-    ("vocabulary", _vocabulary),
-    ("mirror", _mirror),
     ("outputs", _outputs),
     ("batches", _batches),
     ("value", _value),

@@ -6,15 +6,16 @@ pydantic validates the file: a missing, misspelt or mistyped key is an error tha
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
 from movemask.encoding.lc0 import HistoryFill
-from movemask.encoding.variations import variation, variation_names, varied_vocabulary
+from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
 from movemask.network.files import open_regular
@@ -24,6 +25,15 @@ _LARGEST = 131_072
 _DEEPEST = 16
 
 
+def _known(what: str, names: tuple[str, ...]) -> Callable[[str], str]:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"no {what} {name!r}; there are {', '.join(names)}")
+        return name
+
+    return known
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,7 +41,6 @@ class _Section(BaseModel):
 class Network(_Section):
     """`[network]`: the file."""
 
-    backend: Literal["onnx"] = Field("onnx", description="What runs the network.")
     file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
         None, description="Checked when the model loads, if set."
@@ -115,36 +124,18 @@ class Calibration(_Section):
 class Terms(_Section):
     """`[contract]`: how positions are encoded and logits are read."""
 
-    planes: str
-    vocabulary: str
-    perspective: Literal["side_to_move", "white"] | None = Field(
-        None, description="The point of view of the vocabulary, which implies it."
-    )
+    planes: Annotated[str, AfterValidator(_known("plane encoder", plane_encoder_names()))]
+    vocabulary: Annotated[str, AfterValidator(_known("vocabulary", vocabulary_names()))]
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
-    variations: tuple[str, ...] = Field((), description="How the network differs from the named planes and vocabulary.")
+    variations: tuple[Annotated[str, AfterValidator(_known("variation", variation_names()))], ...] = Field(
+        (), description="How the network differs from the named planes and vocabulary."
+    )
     trained_with_mask: bool = Field(description="If true, the logits of illegal slots are arbitrary.")
-
-    @field_validator("planes")
-    @classmethod
-    def _known_planes(cls, name: str) -> str:
-        return _known("plane encoder", name, plane_encoder_names())
-
-    @field_validator("vocabulary")
-    @classmethod
-    def _known_vocabulary(cls, name: str) -> str:
-        return _known("vocabulary", name, vocabulary_names())
-
-    @field_validator("variations")
-    @classmethod
-    def _known_variations(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for name in names:
-            _known("variation", name, variation_names())
-        if len(set(names)) != len(names):
-            raise ValueError("one is named twice")
-        return names
 
     @model_validator(mode="after")
     def _variations_apply(self) -> Terms:
+        if len(set(self.variations)) != len(self.variations):
+            raise ValueError("variations: one is named twice")
         for name in self.variations:
             if not variation(name).applies(self.planes, vocabulary(self.vocabulary)):
                 raise ValueError(f"variations: {name!r} changes nothing for {self.planes} and {self.vocabulary}")
@@ -161,14 +152,6 @@ class Contract(_Section):
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
-
-    @model_validator(mode="after")
-    def _one_view(self) -> Contract:
-        varied = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
-        view = "side_to_move" if varied.mirrored else "white"
-        if self.contract.perspective not in (None, view):
-            raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
-        return self
 
     @property
     def takes_elo(self) -> bool:
@@ -228,9 +211,3 @@ def _message(kind: str, message: str) -> str:
     if kind == "missing":
         return "this key is missing"
     return message.removeprefix("Value error, ")
-
-
-def _known(what: str, name: str, names: tuple[str, ...]) -> str:
-    if name not in names:
-        raise ValueError(f"no {what} {name!r}; there are {', '.join(names)}")
-    return name

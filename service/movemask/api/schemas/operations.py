@@ -19,7 +19,7 @@ class ContractOut(BaseModel):
     """How positions are encoded and logits are read: the sections of the model's TOML (docs/models.md). `terms` is its
     section `[contract]`."""
 
-    network: dict[str, Any] = Field(description="The backend, the file and its digest.")
+    network: dict[str, Any] = Field(description="The file and its digest.")
     terms: dict[str, Any] = Field(description="The encodings: planes, vocabulary, history, variations.")
     inputs: dict[str, Any] = Field(description="Names of the inputs.")
     outputs: dict[str, Any] = Field(description="Names and forms of the outputs.")

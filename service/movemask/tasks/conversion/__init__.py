@@ -1,1 +1,0 @@
-"""Converts other projects' weight files to ONNX, with a contract."""
