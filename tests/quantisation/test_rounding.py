@@ -115,8 +115,7 @@ def convolution(file: Path, shape: tuple[int, ...], **attributes: Any) -> None:
     [
         ((4, 3, 3, 3), {"pads": [1, 1, 1, 1]}),
         ((4, 3, 1, 1), {}),
-        ((2, 5, 3, 2), {"pads": [0, 1, 2, 0], "strides": [2, 1]}),
-        ((2, 3, 3, 3), {"dilations": [2, 3], "strides": [1, 2], "pads": [2, 3, 2, 3]}),
+        ((2, 5, 3, 2), {"pads": [0, 1, 2, 0]}),
     ],
 )
 def test_a_convolutions_inputs_times_its_weights_are_onnxruntimes_outputs(

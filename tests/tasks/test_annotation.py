@@ -19,6 +19,7 @@ from movemask.cli.main import main
 from movemask.client.local import Network, load
 from movemask.errors import InvalidPgn
 from movemask.settings import shipped_models
+from movemask.tasks import annotation
 from movemask.tasks.annotation import Annotated
 from tests.conftest import ROOT, Serve
 
@@ -144,17 +145,21 @@ def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> Non
     assert len(rows) == 13
 
 
-def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(file: Path) -> None:
-    everything = games_of(run(file, "--make", "1", "--fall", "0").stdout)[0]
-    nothing = games_of(run(file, "--make", "0").stdout)[0]
-    assert [node.nags for node in nothing.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
+def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = games_of(run(file).stdout)[0]
+    assert [node.nags for node in usual.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
+    assert "; ?! at most 2% and the expected score falls by 0.1; " in usual.comment
+    monkeypatch.setattr(annotation, "RARE", 1.0)
+    monkeypatch.setattr(annotation, "FALL", 0.0)
+    everything = games_of(run(file).stdout)[0]
     marked = [node.nags for node in everything.mainline()]
     assert marked[2] == {chess.pgn.NAG_DUBIOUS_MOVE}  # its own
     assert marked[5] == {chess.pgn.NAG_BLUNDER}
     assert marked[6] == set()  # mate: the expected score rises
     added = [nags for place, nags in enumerate(marked) if place not in (2, 5)]
     assert set().union(*added) <= {chess.pgn.NAG_DUBIOUS_MOVE}  # no glyph of praise: the value is too coarse for one
-    assert "; ?! at most 100% and the expected score falls by 0; " in everything.comment
 
 
 def test_the_pages_example_is_what_the_command_writes(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import WeightsError
 from movemask.network.onnx import OnnxSession
-from movemask.tasks.conversion import lc0_weights
-from movemask.tasks.conversion.lc0_graph import POLICY, VALUE, WDL, graph
-from movemask.tasks.conversion.lc0_weights import read_network
+from movemask.tasks import lc0_weights
+from movemask.tasks.lc0_graph import POLICY, VALUE, WDL, graph
+from movemask.tasks.lc0_weights import read_network
 from tests.conftest import ROOT
 from tests.weight_files import Made, message, number
 
@@ -154,8 +154,8 @@ def test_an_attention_body_is_refused_by_name(tmp_path: Path) -> None:
         read_network(file)
 
 
-def test_a_moves_left_head_is_left_out_and_told(tmp_path: Path) -> None:
-    assert read_network(Made().write(tmp_path, extra=message(12, b""))).left_out == ("moves left",)
+def test_a_moves_left_head_is_no_obstacle(tmp_path: Path) -> None:
+    assert read_network(Made().write(tmp_path, extra=message(12, b""))).blocks
 
 
 def test_a_file_cut_off_anywhere_is_an_error_with_its_name_and_never_a_network(tmp_path: Path) -> None:

@@ -15,10 +15,8 @@ from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
-from movemask.tasks.annotation import Threshold, annotated
+from movemask.tasks.annotation import annotated
 from movemask.tasks.games import SideReport
-
-_DEFAULT = Threshold()
 
 _SHOWN = 10  # players with a line of their own
 
@@ -33,10 +31,6 @@ _SHOWN = 10  # players with a line of their own
 @click.option("--elo", type=float, nargs=2, metavar="WHITE [BLACK]", help="Ratings, in place of those in the headers.")
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--make", type=click.FloatRange(0, 1), default=_DEFAULT.make, show_default=True,
-    help="?! for a move of at most this probability after which the mover's expected score is lower by --fall.",
-)  # fmt: skip
-@click.option("--fall", type=click.FloatRange(0, 1), default=_DEFAULT.fall, show_default=True, help="Of 1.")
 def annotate(
     games: str,
     out: Path | None,
@@ -45,8 +39,6 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
-    make: float,
-    fall: float,
 ) -> None:
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
     comment, and ?! for moves that few would make and that cost something.
@@ -57,12 +49,12 @@ def annotate(
     from movemask.audit.read import TextSource
 
     chosen = registry_of(models_dir).get(model)
-    threshold, degrees = Threshold(make, fall), CALIBRATED if calibrated else temperature
+    degrees = CALIBRATED if calibrated else temperature
     players: dict[str, SideReport] = {}
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
         with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo, threshold=threshold):
+            async for game in annotated(pipeline, lines, degrees, elo=elo):
                 write(f"{game}\n\n")
                 if isinstance(game.report, MovemaskError):
                     click.echo(f"left as it is: {game.report}", err=True)

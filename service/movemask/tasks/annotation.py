@@ -27,16 +27,10 @@ _REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
 _JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most
 
 
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """Which moves get `?!`: those of at most the probability `make` after which the mover's expected score, 0 to 1, is
-    lower by `fall` or more. The score is the network's; without one, no move gets a glyph."""
-
-    make: float = 0.02
-    fall: float = 0.1
-
-    def __str__(self) -> str:
-        return f"?! at most {self.make:.0%} and the expected score falls by {self.fall:g}"
+#: Moves of at most this probability get `?!` if the mover's expected score, 0 to 1, is then lower by FALL or more. The
+#: score is the network's; without one, no move gets a glyph.
+RARE, FALL = 0.02, 0.1
+_GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,6 @@ async def annotated(
     temperature: float = 1.0,
     *,
     elo: tuple[float, float] | None = None,
-    threshold: Threshold = Threshold(),
     max_positions: int | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, a few read at a time. Raises LimitExceeded, and errors of model and queue."""
@@ -72,23 +65,23 @@ async def annotated(
         reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
         for (tree, _), report in zip(part, reports, strict=True):
             if isinstance(tree, chess.pgn.Game):
-                await asyncio.to_thread(annotate, tree, report, name, threshold)
+                await asyncio.to_thread(annotate, tree, report, name)
             yield Annotated(tree, report)
 
 
-def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str, threshold: Threshold) -> None:
+def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:
     """Adds comments and glyphs to the main line of a game; only the reason to one that the network cannot judge."""
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     summary = "; ".join(f"{name} {_summary(side)}" for name, side in sides)
-    tree.comment = _joined(tree.comment, f"movemask: {model}; {threshold}; {summary}, surprise in nats.")
+    tree.comment = _joined(tree.comment, f"movemask: {model}; {_GLYPH}; {summary}, surprise in nats.")
     nodes = list(tree.mainline())
     for place, (node, move) in enumerate(zip(nodes, report.moves, strict=True)):
         node.comment = _joined(node.comment, _comment(move))
         following = report.moves[place + 1] if place + 1 < len(nodes) else None
-        if not node.nags & _JUDGED and _dubious(move, following, threshold):
+        if not node.nags & _JUDGED and _dubious(move, following):
             node.nags.add(chess.pgn.NAG_DUBIOUS_MOVE)
 
 
@@ -111,12 +104,12 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def _dubious(move: MoveReport, following: MoveReport | None, threshold: Threshold) -> bool:
+def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
-    if move.legal == 1 or move.value is None or move.probability > threshold.make:
+    if move.legal == 1 or move.value is None or move.probability > RARE:
         return False
     after = _score_after(move, following)
-    return after is not None and _score(move.value) - after >= threshold.fall
+    return after is not None and _score(move.value) - after >= FALL
 
 
 def _score_after(move: MoveReport, following: MoveReport | None) -> float | None:

@@ -31,8 +31,8 @@ from movemask.network.guess import guess
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry
-from movemask.tasks.conversion.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
-from movemask.tasks.conversion.lc0_weights import Lc0Network, Outcome, read_network
+from movemask.tasks.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
+from movemask.tasks.lc0_weights import Lc0Network, Outcome, read_network
 
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
@@ -56,12 +56,12 @@ def import_lc0(
     refuse_existing(folder, name, replace, taken)
     network = read_network(file)
     model = graph(network)
-    notes = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"]
-    notes += [f"left out: {part}" for part in network.left_out]
+    note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"
     table = _lc0_table(network)
-    table["card"] = {"source": f"{file.name}, converted by movemask models import", "lc0": network.facts}
-    entry = install(folder, name, model.SerializeToString(), table, replace)
-    return Installed(entry, tuple(notes))
+    table["card"] = {"source": f"{file.name}, converted by movemask models import"}
+    if network.licence:
+        table["card"]["licence"] = network.licence
+    return Installed(install(folder, name, model.SerializeToString(), table, replace), (note,))
 
 
 def add_onnx(

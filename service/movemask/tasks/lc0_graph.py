@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.encoding.vocabularies import vocabulary
-from movemask.tasks.conversion.lc0_weights import Block, Convolution, Dense, Lc0Network, Outcome, PolicyHead
+from movemask.tasks.lc0_weights import Block, Convolution, Dense, Lc0Network, Outcome, PolicyHead
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8

@@ -11,10 +11,9 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,8 +205,7 @@ class Lc0Network:
     value_out: Dense
     outcome: Outcome
     mish: bool  # the activation function; ReLU otherwise
-    left_out: tuple[str, ...]  # parts of the file that are not converted
-    facts: dict[str, Any] = field(default_factory=dict)
+    licence: str
 
     @property
     def filters(self) -> int:
@@ -280,13 +278,6 @@ def _network(message: memoryview, where: str) -> Lc0Network:
     value = weights.message(6, "value").convolution(filters, 1)
     inner = weights.dense(7, 8, "ip1_val", 64 * len(value.bias), None)
     outer = weights.dense(9, 10, "ip2_val", len(inner.bias), 3 if Outcome(outcome) is Outcome.WDL else 1)
-    left_out = ("moves left",) if weights.has(12) else ()
-    version = net.message(3, "min_version")
-    facts = {
-        "min_lc0": ".".join(str(version.number(part, 0)) for part in (1, 2, 3)),
-        "training_steps": net.message(5, "training_params").number(1, 0),
-        "licence": net.text(2),
-    }
     return Lc0Network(
         stem,
         blocks,
@@ -299,8 +290,7 @@ def _network(message: memoryview, where: str) -> Lc0Network:
         outer,
         Outcome(outcome),
         activation == 1,
-        left_out,
-        {key: fact for key, fact in facts.items() if fact},
+        net.text(2),
     )
 
 
