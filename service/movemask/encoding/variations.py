@@ -132,7 +132,7 @@ def _other_bare(vocabulary: Vocabulary) -> Vocabulary | None:
     bare = vocabulary.bare_promotion
     other = chess.QUEEN + chess.KNIGHT - bare
     entries = tuple((e[0], e[1], bare) if e is not None and e[2] == other else e for e in vocabulary.entries)
-    return _with(vocabulary, entries=entries, bare=other)
+    return _with(vocabulary, entries=entries, bare_promotion=other)
 
 
 def _reversed_promotions(vocabulary: Vocabulary) -> Vocabulary:
@@ -153,21 +153,9 @@ def _flipped(flip: Flip) -> Callable[[Vocabulary], Vocabulary | None]:
     return lambda vocabulary: None if vocabulary.flip in (flip, Flip.NONE) else _with(vocabulary, flip=flip)
 
 
-def _with(
-    vocabulary: Vocabulary,
-    *,
-    entries: tuple[SlotMove, ...] | None = None,
-    castling: Castling | None = None,
-    bare: chess.PieceType | None = None,
-    flip: Flip | None = None,
-) -> Vocabulary:
-    return Vocabulary(
-        vocabulary.name,
-        vocabulary.entries if entries is None else entries,
-        castling=castling or vocabulary.castling,
-        bare_promotion=bare or vocabulary.bare_promotion,
-        flip=flip or vocabulary.flip,
-    )
+def _with(vocabulary: Vocabulary, **changes: Any) -> Vocabulary:
+    arguments = ("entries", "castling", "bare_promotion", "flip")
+    return Vocabulary(vocabulary.name, **{name: getattr(vocabulary, name) for name in arguments} | changes)
 
 
 _VARIATIONS = {

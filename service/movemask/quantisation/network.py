@@ -64,13 +64,9 @@ class Layer:
         """What the rows of `matrix` are multiplied with, `[n, K]`: a row for each output position."""
         if self.node.op_type != "Conv":
             return np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float32)
-        attributes = _attributes(self.node)
-        top, left, bottom, right = attributes.get("pads", [0, 0, 0, 0])
-        strides, dilations = attributes.get("strides", [1, 1]), attributes.get("dilations", [1, 1])
-        spans = tuple(dilation * (size - 1) + 1 for size, dilation in zip(shape[2:], dilations, strict=True))
+        top, left, bottom, right = _attributes(self.node).get("pads", [0, 0, 0, 0])
         around = np.pad(values, ((0, 0), (0, 0), (top, bottom), (left, right)))
-        seen = np.lib.stride_tricks.sliding_window_view(around, spans, axis=(2, 3))
-        seen = seen[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+        seen = np.lib.stride_tricks.sliding_window_view(around, shape[2:], axis=(2, 3))
         return np.ascontiguousarray(seen.transpose(0, 2, 3, 1, 4, 5), dtype=np.float32).reshape(
             -1, int(np.prod(shape[1:]))
         )
@@ -149,6 +145,7 @@ class LayeredNetwork:
                 weights.ndim == 4
                 and attributes.get("group", 1) == 1
                 and attributes.get("auto_pad", b"NOTSET") == b"NOTSET"
+                and {*attributes.get("strides", ()), *attributes.get("dilations", ())} <= {1}
             )
         else:
             plain = weights.ndim == 2 and not attributes.get("transA", 0)
