@@ -10,6 +10,7 @@ quantisation and training's measuring; `_follow_up` runs on the same thread afte
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import defaultdict
@@ -191,6 +192,13 @@ class Answer:
         policies = self.evaluated.policies
         logits: list[float] = policies.logits[policies.indptr[self.row] : policies.indptr[self.row + 1]].tolist()
         return logits
+
+    @property
+    def unshaped(self) -> list[float]:
+        """The probabilities of the moves of `policy` by plain softmax, whatever the rule."""
+        logits = self.logits
+        weights = [math.exp(logit - max(logits)) for logit in logits]
+        return [weight / sum(weights) for weight in weights]
 
     @property
     def abstention(self) -> float:

@@ -32,7 +32,7 @@ def test_a_service_and_a_network_here_play_the_same(service: TestClient) -> None
     board = chess.Board()
     for uci in ("e2e4", "c7c5", "g1f3"):
         board.push_uci(uci)
-        found = [search(board, Go(), options, source, random.Random(1)) for source in sources]
+        found = [search(board, Go(), options, source, random.Random(1))[0] for source in sources]
         lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in one] for one in found]
         assert lines[0] == lines[1]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import chess
 import chess.engine
+import chess.polyglot
 import pytest
 
 from movemask.client.local import Network, load
@@ -208,3 +211,21 @@ def test_uciok_comes_before_anything_of_the_web_or_the_network_is_imported() -> 
     assert done.stdout.splitlines()[-1] == "uciok"
     imported = set(done.stderr.split())
     assert not imported & {"fastapi", "starlette", "uvicorn", "sqlalchemy", "prometheus_client", "numpy", "onnxruntime"}
+
+
+def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network: Network, tmp_path: Path) -> None:
+    book = tmp_path / "one.bin"  # Polyglot's format: key, move, weight and learn of each entry
+    move = chess.Move.from_uci("b1a3")
+    entry = (chess.polyglot.zobrist_hash(chess.Board()), move.from_square << 6 | move.to_square, 1, 0)
+    book.write_bytes(struct.pack(">QHHI", *entry))
+
+    def told(*commands: str) -> list[str]:
+        out = io.StringIO()
+        Engine(lambda _: network, Options(), out).run([f"setoption name BookFile value {book}", *commands])
+        return out.getvalue().splitlines()
+
+    assert told("position startpos", "go")[-1] == "bestmove b1a3"
+    assert told("position startpos", "go searchmoves e2e4")[-1] == "bestmove e2e4"
+    assert told("position startpos moves e2e4", "go")[-1] != "bestmove b1a3"
+    (fault,) = told(f"setoption name BookFile value {book}x")
+    assert fault.startswith(f"info string setoption: BookFile: {book}x: cannot be read: ")

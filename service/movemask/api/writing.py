@@ -18,6 +18,7 @@ from movemask.network.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport, SideReport
+from movemask.think_time import Clock, think_time
 
 #: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of
 #: `schemas`; those document the shape.
@@ -38,6 +39,10 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     if answer.evaluated is not None:
         chosen = 0 if seed is None else answer.sample(seed)
         out["move"] = _moves(answer, request.include, chosen)[0]
+        if request.clock is not None:
+            move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
+            clock = Clock(request.clock.remaining, request.clock.increment)
+            out["seconds"] = round(think_time(answer.position, move, answer.unshaped, clock), 2)
     if seed is not None:
         out["seed"] = seed
     return out | tail_out(answer, request.include)

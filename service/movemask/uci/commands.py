@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import chess
+
+if TYPE_CHECKING:
+    from movemask.think_time import Clock
 
 #: Commands of the protocol. Others before one of them are skipped, as the protocol says.
 COMMANDS = frozenset(
@@ -15,18 +19,33 @@ COMMANDS = frozenset(
 #: Faults of one command that are told.
 MOST_FAULTS = 5
 
-_NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
+_CLOCKS = ("wtime", "btime", "winc", "binc", "movestogo")
+_NUMBERS = (*_CLOCKS, "depth", "nodes", "mate", "movetime")
 _WORDS = frozenset((*_NUMBERS, "searchmoves", "infinite", "ponder"))
 
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """The limits of a search. Times need no heed: the network is asked once, which takes milliseconds."""
+    """The limits of a search, and the clocks. Times are not needed for it: the network is asked once.
+
+    clocks : what is known of wtime, btime, winc and binc, in milliseconds, and of movestogo
+    """
 
     searchmoves: tuple[str, ...] = ()
     nodes: int | None = None
     infinite: bool = False
     ponder: bool = False
+    clocks: Mapping[str, int] = field(default_factory=dict)
+
+    def clock(self, turn: chess.Color) -> Clock | None:
+        """The clock of a side; None if the GUI has told none."""
+        remaining, increment = ("wtime", "winc") if turn == chess.WHITE else ("btime", "binc")
+        if remaining not in self.clocks:
+            return None
+        from movemask.think_time import Clock  # imports numpy, which `uciok` need not wait for
+
+        seconds = max(0, self.clocks[remaining]) / 1000
+        return Clock(seconds, max(0, self.clocks.get(increment, 0)) / 1000, self.clocks.get("movestogo"))
 
 
 def tokens_of(line: str) -> list[str]:
@@ -66,6 +85,7 @@ def read_go(tokens: Sequence[str]) -> tuple[Go, list[str]]:
     """The limits of a `go`, and what in it could not be understood, which is left out."""
     searchmoves: list[str] = []
     nodes: int | None = None
+    clocks: dict[str, int] = {}
     flags: set[str] = set()
     faults: list[str] = []
     words = list(reversed(tokens))
@@ -73,8 +93,11 @@ def read_go(tokens: Sequence[str]) -> tuple[Go, list[str]]:
         token = words.pop()
         if token in _NUMBERS:
             if words and words[-1].removeprefix("-").isdecimal():
-                value = words.pop()
-                nodes = int(value[:18]) if token == "nodes" else nodes
+                value = int(words.pop()[:18])
+                if token == "nodes":
+                    nodes = value
+                elif token in _CLOCKS:
+                    clocks[token] = value
         elif token == "searchmoves":
             while words and words[-1] not in _WORDS:
                 searchmoves.append(words.pop())
@@ -82,7 +105,7 @@ def read_go(tokens: Sequence[str]) -> tuple[Go, list[str]]:
             flags.add(token)
         else:
             faults.append(f"go: {token[:20]!r} is not known")
-    return Go(tuple(searchmoves), nodes, "infinite" in flags, "ponder" in flags), faults
+    return Go(tuple(searchmoves), nodes, "infinite" in flags, "ponder" in flags, clocks), faults
 
 
 def read_setoption(tokens: Sequence[str]) -> tuple[str, str]:

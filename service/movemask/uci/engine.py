@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 
 class _Search:
-    """One `go`: its limits, and whether its move may be sent."""
+    """One `go`: its limits, since when its clock runs, and whether its move may be sent, or must be at once."""
 
     def __init__(self, board: chess.Board | None, go: Go) -> None:
         self.board = board
         self.go = go
+        self.started = time.monotonic()
         self.released = threading.Event()  # with `infinite` and `ponder`, by `stop` or `ponderhit`
+        self.stopped = threading.Event()
         if not go.infinite and not go.ponder:
             self.released.set()
 
@@ -98,8 +101,12 @@ class Engine:
                         self._note(fault)
                     wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
                     self._work.put(lambda: self._play(wanted))
-                case "stop" | "ponderhit":
+                case "stop":
                     self._stop()
+                case "ponderhit":
+                    if self._search is not None:
+                        self._search.started = time.monotonic()
+                        self._search.released.set()
                 case "quit":
                     return False
         except (ValueError, MovemaskError) as error:
@@ -114,8 +121,9 @@ class Engine:
             self._board.chess960 = self._options.chess960
 
     def _stop(self) -> None:
-        """Lets a search that was told to wait send its move."""
+        """Lets a search that waits send its move."""
         if self._search is not None:
+            self._search.stopped.set()
             self._search.released.set()
             self._search = None
 
@@ -142,18 +150,19 @@ class Engine:
         """Searches, and sends `bestmove`; whatever goes wrong, a GUI that waits for it gets one."""
         from movemask.uci.search import search  # imports numpy, which `uciok` need not wait for
 
-        lines = ["bestmove (none)"]
+        lines, seconds = ["bestmove (none)"], 0.0
         try:
             if wanted.board is None:
                 self._note("there is no position: the last one could not be read")
             else:
-                lines = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
+                lines, seconds = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
         except MovemaskError as error:
             self._note(str(error))
         except Exception as error:  # a bug must not cost the game without a word
             self._note(f"{type(error).__name__}: {error}")
         self._say(*lines[:-1])
         wanted.released.wait()
+        wanted.stopped.wait(wanted.started + seconds - time.monotonic())
         self._say(lines[-1])
 
     def _opened(self) -> Source:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import chess.polyglot
+
 MAX_RATING = 5000
 MAX_SEED = 2**31 - 1
 
@@ -24,6 +26,8 @@ _OPTIONS: dict[str, tuple[str, float, float]] = {
     "UCI_ShowWDL": ("show_wdl", 0, 1),
     "UCI_Chess960": ("chess960", 0, 1),
     "Ponder": ("ponder", 0, 1),
+    "Think Time": ("think_time", 0, 1),
+    "BookFile": ("book", 0, 0),
 }
 
 
@@ -43,6 +47,8 @@ class Options:
     show_wdl: bool = False
     chess960: bool = False
     ponder: bool = False
+    think_time: bool = False
+    book: str = ""  # a Polyglot opening book's file
     names: tuple[str, ...] = ()
     announced: int = 0  # the opponent's rating, by UCI_Opponent
 
@@ -87,23 +93,35 @@ class Options:
             elif isinstance(value, int):
                 kind = f"spin default {value} min {least} max {most}"
             else:
-                kind = f"string default {value:g}"
+                kind = f"string default {(value or '<empty>') if isinstance(value, str) else f'{value:g}'}"
             lines.append(f"option name {name} type {kind}")
         lines.insert(5, "option name UCI_Opponent type string default <empty>")
         return lines
 
 
-def _read(kind: type[float], text: str, least: float, most: float) -> float:
-    """A number between bounds, or a flag; raises ValueError."""
+def _read(kind: type, text: str, least: float, most: float) -> float | str:
+    """A number between bounds, a flag, or the path of a book; raises ValueError."""
+    if kind is str:
+        return _book("" if text == "<empty>" else text)
     if kind is bool:
         if text not in ("true", "false"):
             raise ValueError(f"{text[:40]!r} is neither true nor false")
         return text == "true"
     try:
-        value = kind(text)
+        value: float = kind(text)
     except ValueError:
         value = math.nan
     if not least <= value <= most:
         a_number = "a whole number" if kind is int else "a number"
         raise ValueError(f"{text[:40]!r} is not {a_number} from {least:.15g} to {most:.15g}")
     return value
+
+
+def _book(path: str) -> str:
+    """The path of an opening book that can be read, or none; raises ValueError."""
+    if path:
+        try:
+            chess.polyglot.open_reader(path).close()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path[:200]}: cannot be read: {error}") from None
+    return path

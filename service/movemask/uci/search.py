@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import chess
+import chess.polyglot
 
 from movemask.board.moves import read_move
+from movemask.board.position import Position
 from movemask.client.policy import Policy, Value
+from movemask.think_time import think_time
 from movemask.uci.commands import MOST_FAULTS, Go
 from movemask.uci.options import Options
 
@@ -24,8 +27,11 @@ class Source(Protocol):
         ...
 
 
-def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random) -> list[str]:
-    """Asks the network and chooses a move: the lines to send, `info …` and `bestmove …` at the end.
+def search(
+    board: chess.Board, go: Go, options: Options, source: Source, seeds: random.Random
+) -> tuple[list[str], float]:
+    """Asks the network and chooses a move: the lines to send, `info …` and `bestmove …` at the end, and how many
+    seconds after `go` or `ponderhit` the last one is due, which is 0 without the option Think Time and a clock.
 
     The probabilities shown are the network's own, at temperature 1; `Temperature` and `TopP` change only the choice.
     With several lines, or to ponder, the positions after the moves are evaluated too, in one batch.
@@ -34,10 +40,12 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     elo = options.elo
     (policy,) = source.policies([board], elo=elo)
     if not policy.probabilities:
-        return ["info depth 0 score " + ("mate 0" if board.is_check() else "cp 0"), "bestmove (none)"]
+        return ["info depth 0 score " + ("mate 0" if board.is_check() else "cp 0"), "bestmove (none)"], 0.0
     among, lines = _named(board, go.searchmoves)
     shown = [move for move in policy.probabilities if among is None or move in among]
-    chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
+    chosen = _of_book(options.book, board, among, seeds)
+    if chosen is None:
+        chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
     assert chosen is not None
     # The chosen move is the first line, whatever its probability: the first line of a search is what it plays.
     shown = [chosen, *(move for move in shown if move != chosen)][: options.multi_pv]
@@ -63,7 +71,22 @@ def search(board: chess.Board, go: Go, options: Options, source: Source, seeds: 
     answer = after[chosen].best if options.ponder and chosen in after else None
     if answer is not None:
         best += f" ponder {after[chosen].board.uci(answer)}"
-    return [*lines, best]
+    clock = go.clock(board.turn) if options.think_time else None
+    thought = 0.0 if clock is None else think_time(Position(board), chosen, policy.probabilities.values(), clock)
+    return [*lines, best], thought
+
+
+def _of_book(
+    book: str, board: chess.Board, among: Sequence[chess.Move] | None, seeds: random.Random
+) -> chess.Move | None:
+    """A move drawn by the weights of an opening book; None without a book or an entry. Reads the file."""
+    if not book:
+        return None
+    with chess.polyglot.open_reader(book) as reader:
+        known = [entry for entry in reader.find_all(board) if among is None or entry.move in among]
+    if not any(entry.weight for entry in known):
+        return None
+    return seeds.choices([entry.move for entry in known], [entry.weight for entry in known])[0]
 
 
 def centipawns(score: float) -> int:

@@ -154,6 +154,7 @@ class _Chosen(BaseModel):
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
     method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
     seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
+    seconds: float | None = Field(None, description="Seconds a human would think, by a rule; with `clock` alone.")
 
 
 class Tail(BaseModel):

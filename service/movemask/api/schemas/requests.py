@@ -33,6 +33,9 @@ from movemask.settings import Settings
 #: The highest rating that is taken, in Elo points.
 MAX_RATING = 5000
 
+#: The longest time on a clock: a week, as in correspondence chess.
+MAX_SECONDS = 7 * 86_400
+
 
 def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
     """A validator that limits the length of a list before its items are validated; raises LimitExceeded. `most` gives
@@ -146,11 +149,19 @@ class PolicyIn(PositionIn):
     include: Includes = _INCLUDE
 
 
+class ClockIn(In):
+    """The clock of the side to move."""
+
+    remaining: float = Field(ge=0, le=MAX_SECONDS, description="Seconds that are left.")
+    increment: float = Field(0, ge=0, le=MAX_SECONDS, description="Seconds that each move gains.")
+
+
 class MoveIn(PolicyIn):
     """A request for one move."""
 
     method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by its probability.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="With `sample`: the same seed, the same move. No unit.")
+    clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think with this clock.")
 
     @model_validator(mode="after")
     def _seed_is_for_sample(self) -> Self:
