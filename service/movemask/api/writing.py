@@ -110,7 +110,18 @@ def _played(report: MoveReport, model: Model) -> PlayedOut:
         surprise=_finite(report.surprise),
         **value,
         leakage=LeakageOut(**_leakage(report.raw, report.multiplied, model)),
+        **_evaluated(report),
     )
+
+
+def _evaluated(report: MoveReport) -> Json:
+    """What the PGN's evaluations make of a move; nothing without them."""
+    out: Json = {} if report.lost is None else {"lost": report.lost}
+    if report.mark is not None:
+        out["mark"] = report.mark
+    if report.by_rating:
+        out["by_rating"] = [{"rating": rating, "probability": p} for rating, p in report.by_rating.items()]
+    return out
 
 
 def network_out(answer: Answer) -> Json:

@@ -18,11 +18,16 @@ from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 @dataclass(frozen=True, slots=True)
 class Ply:
-    """A position of a game with its history, and the move that was played there."""
+    """A position of a game with its history, and the move that was played there.
+
+    chances : the mover's expected score before and after the move, by the engine evaluations in the PGN ([%eval]) and
+        lichess's formula; None where one is missing
+    """
 
     position: Position
     played: chess.Move
     elo: Elo | None
+    chances: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +185,9 @@ class _MainLine(_Tree):
     """Builds the main line only."""
 
     def visit_comment(self, comment: str) -> None:
-        """Drops comments."""
+        """Drops comments that hold no evaluation."""
+        if "[%eval" in comment:
+            super().visit_comment(comment)
 
     def begin_variation(self) -> chess.pgn.SkipType:  # type: ignore[override]  # visitors may skip, the builder's type does not
         return chess.pgn.SKIP
@@ -214,8 +221,33 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
             raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {line.last.fen()!r}")
         line.play(move)
     line.ended()
-    plies = (Ply(Position.along(line, ply), move, elos[line.board(ply).turn]) for ply, move in enumerate(moves))
+    chances = _chances(parsed, line)
+    plies = (
+        Ply(Position.along(line, ply), move, elos[line.board(ply).turn], known)
+        for ply, (move, known) in enumerate(zip(moves, chances, strict=True))
+    )
     return Game(headers, board.chess960, tuple(plies), parsed if with_tree else None)
+
+
+def _chances(parsed: chess.pgn.Game, line: Line) -> Iterator[tuple[float, float] | None]:
+    """`Ply.chances` of each move. Only the position that ends a game needs no evaluation."""
+    before = _expected(parsed, line.board(0))
+    for ply, node in enumerate(parsed.mainline(), 1):
+        after = _expected(node, line.board(ply))
+        mover = line.board(ply - 1).turn
+        yield None if before is None or after is None else (before[mover], after[mover])
+        before = after
+
+
+def _expected(node: chess.pgn.GameNode, board: chess.Board) -> dict[chess.Color, float] | None:
+    """Each side's expected score, 0 to 1."""
+    if (outcome := board.outcome()) is not None:
+        white = 0.5 if outcome.winner is None else float(outcome.winner)
+    elif (score := node.eval()) is not None:
+        white = score.white().wdl(model="lichess").expectation()
+    else:
+        return None
+    return {chess.WHITE: white, chess.BLACK: 1 - white}
 
 
 def _rating(header: str | None) -> float | None:

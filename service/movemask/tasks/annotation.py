@@ -13,16 +13,33 @@ import chess.pgn
 from movemask.board.pgn import Lines, read_trees
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
-from movemask.tasks.games import GameReport, MoveReport, SideReport, reports_of
+from movemask.tasks.games import (
+    FEW_FIND,
+    HOLDS,
+    MISTAKE,
+    MOST_PLAY,
+    GameReport,
+    MoveReport,
+    SideReport,
+    reports_of,
+)
 
 #: Games that are read and evaluated together.
 _AT_ONCE = 16
 
 #: Comments of an earlier run, which a new one replaces.
 _OURS = re.compile(
-    r"\s*P [\d.]+ % \((?:only|first|\d+\w\w of)[^)]*\)(?:, surprise [\d.]+)?|\s*movemask: [^{}]*? nats\."
+    r"\s*P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^)]*\)(?:, surprise [\d.]+)?"
+    r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
+    r"|\s*movemask: [^{}]*? nats\."
 )
 _REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
+
+#: What the marks mean, told in a game that has evaluations. Points are hundredths of the expected score.
+_MARKS = (
+    f"trap at least {MOST_PLAY:.0%} and {100 * MISTAKE:.0f} points lost, "
+    f"gem at most {FEW_FIND:.0%} and {100 * HOLDS:.0f} points lost"
+)
 
 _JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most
 
@@ -75,8 +92,9 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
-    summary = "; ".join(f"{name} {_summary(side)}" for name, side in sides)
-    tree.comment = _joined(tree.comment, f"movemask: {model}; {_GLYPH}; {summary}, surprise in nats.")
+    told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
+    summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
+    tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
     nodes = list(tree.mainline())
     for place, (node, move) in enumerate(zip(nodes, report.moves, strict=True)):
         node.comment = _joined(node.comment, _comment(move))
@@ -93,10 +111,21 @@ def _joined(there: str, ours: str) -> str:
 def _comment(move: MoveReport) -> str:
     if move.legal == 1:
         return "P 100 % (only move)"
-    share = f"P {100 * move.probability:.2g} %" if move.probability < 0.01 else f"P {100 * move.probability:.1f} %"
     first = f"; {move.position.board.san(move.best)} {100 * move.best_probability:.1f} %" if move.rank > 1 else ""
     place = f"{_ordinal(move.rank)} of {move.legal}" if move.rank > 1 else "first choice"
-    return f"{share} ({place}{first}), surprise {move.surprise:.2f}"
+    return f"P {_percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(move)}"
+
+
+def _judged(move: MoveReport) -> str:
+    """What the PGN's evaluations make of a move."""
+    if move.mark is None or move.lost is None:
+        return ""
+    rates = ", ".join(f"{_percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
+    return f"; {move.mark}: loses {100 * move.lost:.0f} points{', made by ' if rates else ''}{rates}"
+
+
+def _percent(probability: float) -> str:
+    return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
 def _ordinal(number: int) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Literal
 
 import chess
 import numpy as np
@@ -18,6 +19,19 @@ from movemask.errors import MovemaskError
 from movemask.numeric import losses
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Normalisation
+from movemask.tasks.sweep import usual_ratings
+
+Mark = Literal["trap", "mistake", "gem"]
+
+#: Of the mover's expected score, 0 to 1: what a mistake loses at least, as on lichess, and a gem at most. In a position
+#: where less than DECIDED is left to win or to lose there are no gems: every move holds.
+MISTAKE, HOLDS, DECIDED = 0.1, 0.02, 0.1
+
+#: Probabilities: a trap is a mistake that has at least this, a gem has at most that.
+MOST_PLAY, FEW_FIND = 0.5, 0.05
+
+#: The worst mistakes of a request that are swept along the ratings, and of the usual ratings every so many.
+_SWEPT, _STEP = 20, 4
 
 #: Games read before a cancelled request is noticed.
 _AT_ONCE = 16
@@ -29,6 +43,7 @@ class _Played(Query):
 
     ply: int
     played: chess.Move
+    chances: tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,23 @@ class MoveReport:
     temperature: float  # resolved to a number
     elo: Elo | None  # as passed to the network
     ignored: tuple[str, ...]
+    chances: tuple[float, float] | None  # the mover's expected score before and after, by the PGN's [%eval]
+    by_rating: Mapping[float, float] = field(default_factory=dict)  # of a mistake: its probability at these ratings
+
+    @property
+    def lost(self) -> float | None:
+        """What the move loses of the mover's expected score, 0 to 1; None without evaluations."""
+        return None if self.chances is None else max(0.0, self.chances[0] - self.chances[1])
+
+    @property
+    def mark(self) -> Mark | None:
+        """What the evaluations make of the move; None without them, and for a usual move."""
+        if self.chances is None or self.lost is None:
+            return None
+        if self.lost >= MISTAKE:
+            return "trap" if self.probability >= MOST_PLAY else "mistake"
+        undecided = DECIDED <= self.chances[0] <= 1 - DECIDED
+        return "gem" if self.lost <= HOLDS and self.probability <= FEW_FIND and undecided else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +151,19 @@ async def reports_of(
     place of those in the headers."""
     rule = Normalisation(temperature=temperature)
     queries = [
-        _Played(position=ply.position, elo=_elo_of(ply, elo), rule=rule, ply=index, played=ply.played)
+        _Played(
+            position=ply.position,
+            elo=_elo_of(ply, elo),
+            rule=rule,
+            ply=index,
+            played=ply.played,
+            chances=ply.chances,
+        )
         for game in games
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await pipeline.evaluate(queries, _report))
+    moves = iter(await _swept(pipeline, await pipeline.evaluate(queries, _report)))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -138,6 +177,36 @@ async def reports_of(
         reports = tuple(move for move in played if isinstance(move, MoveReport))
         result.append(GameReport(game, reports, _side(reports, chess.WHITE), _side(reports, chess.BLACK)))
     return result
+
+
+async def _swept(
+    pipeline: Pipeline, moves: Sequence[MoveReport | MovemaskError]
+) -> Sequence[MoveReport | MovemaskError]:
+    """The reports, the worst mistakes with their probabilities by the rating of both players."""
+    mistakes = [move for move in moves if isinstance(move, MoveReport) and (move.lost or 0.0) >= MISTAKE]
+    worst = sorted(mistakes, key=lambda move: -(move.lost or 0.0))[:_SWEPT]
+    if not worst or not pipeline.model.contract.takes_elo:
+        return moves
+    ratings = usual_ratings(pipeline.model.contract)[::_STEP]
+    queries = [
+        _Played(
+            position=move.position,
+            elo=Elo(rating, rating),
+            rule=Normalisation(temperature=move.temperature),
+            ply=move.ply,
+            played=move.move,
+            chances=None,
+        )
+        for move in worst
+        for rating in ratings
+    ]
+    swept = iter(await pipeline.evaluate(queries, _report))
+    found = {}
+    for move in worst:
+        points = zip(ratings, islice(swept, len(ratings)), strict=True)
+        known = {rating: point.probability for rating, point in points if isinstance(point, MoveReport)}
+        found[id(move)] = replace(move, by_rating=known)
+    return [found.get(id(move), move) for move in moves]
 
 
 def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
@@ -180,6 +249,7 @@ def _report(answer: Answer) -> MoveReport:
         temperature=answer.rule.temperature,
         elo=answer.elo,
         ignored=answer.ignored,
+        chances=query.chances,
     )
 
 

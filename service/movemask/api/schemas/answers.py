@@ -205,8 +205,15 @@ class SweepOut(Where):
     moves: list[SweptOut] = Field(description="Highest mean probability first.")
 
 
+class MadeOut(BaseModel):
+    """How often a move is made at one rating of both players."""
+
+    rating: float = Field(description="In Elo points.")
+    probability: float = Field(description="Probability of the move, 0 to 1.")
+
+
 class PlayedOut(BaseModel):
-    """A move that was played."""
+    """A move that was played. The last three fields need engine evaluations in the PGN (`[%eval]`)."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
     turn: Turn = Field(description="Who is to move.")
@@ -217,6 +224,13 @@ class PlayedOut(BaseModel):
     surprise: float | None = Field(description="-log p, in nats, even where p underflows to 0; null on overflow.")
     value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
     leakage: LeakageOut = Field(description="What illegal moves would have got from a wrong mask.")
+    lost: float | None = Field(None, description="What it loses of the mover's expected score, 0 to 1.")
+    mark: Literal["trap", "mistake", "gem"] | None = Field(
+        None,
+        description="`mistake`: loses 0.1 or more; `trap`: so does a move with a probability of 0.5 or more; `gem`: "
+        "one of at most 0.05 that loses at most 0.02, where both sides have 0.1 left.",
+    )
+    by_rating: list[MadeOut] | None = Field(None, description="Of the 20 worst mistakes: how often they are made.")
 
 
 class NodeOut(BaseModel):

@@ -1,0 +1,88 @@
+"""What a reader of an evaluated game would lose: what moves cost beside how human they are."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+import chess.pgn
+import pytest
+from fastapi.testclient import TestClient
+
+from movemask.settings import shipped_models
+from tests.api.asking import asked
+from tests.conftest import ROOT, Serve
+
+SAMPLE = (ROOT / "tests" / "data" / "evaluated.pgn").read_text()
+
+#: Légal's trap; the evaluations are made up, but for the mate.
+LEGAL = """[WhiteElo "1000"]
+[BlackElo "1000"]
+
+1. e4 {[%eval 0.3]} e5 {[%eval 0.3]} 2. Nf3 {[%eval 0.3]} d6 {[%eval 0.4]} 3. Bc4 {[%eval 0.4]} Bg4 {[%eval 0.4]}
+4. Nc3 {[%eval 0.5]} g6 {[%eval 0.6]} 5. Nxe5 {[%eval 0.6]} Bxd1 {[%eval #2]} 6. Bxf7+ {[%eval #1]} Ke7 {[%eval #1]}
+7. Nd5# 1-0"""
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    return serve(shipped_models())
+
+
+def judged(client: TestClient, pgn: str) -> list[dict[str, Any]]:
+    moves: list[dict[str, Any]] = asked(client, "/v1/games", pgn=pgn)["games"][0]["moves"]
+    return moves
+
+
+def test_a_moves_loss_is_by_lichess_formula_and_its_marks_by_the_thresholds(client: TestClient) -> None:
+    moves = judged(client, SAMPLE)
+    game = chess.pgn.read_game(io.StringIO(SAMPLE))
+    assert game is not None
+    scores = [node.eval() for node in game.mainline()]
+    assert "lost" not in moves[0]  # the position before it has no evaluation
+    for before, after, move in zip(scores, scores[1:], moves[1:], strict=False):
+        assert before is not None
+        assert after is not None
+        # https://lichess.org/page/accuracy: win % = 50 + 50 * (2 / (1 + exp(-0.00368208 * centipawns)) - 1)
+        win = [1 / (1 + math.exp(-0.00368208 * (one.white().score() or 0))) for one in (before, after)]
+        fall = win[0] - win[1] if move["turn"] == "white" else win[1] - win[0]
+        assert move["lost"] == pytest.approx(max(0, fall), abs=0.001)
+        expected = "trap" if move["probability"] >= 0.5 else "mistake"
+        assert (move.get("mark") in ("trap", "mistake")) == (move["lost"] >= 0.1)
+        assert move["lost"] < 0.1 or move["mark"] == expected
+        assert ("by_rating" in move) == (move["lost"] >= 0.1)
+
+
+def test_a_trap_is_a_mistake_that_most_people_make_at_which_ratings(client: TestClient) -> None:
+    trap = judged(client, LEGAL)[9]
+    assert (trap["san"], trap["mark"]) == ("Bxd1", "trap")
+    assert [point["rating"] for point in trap["by_rating"]] == [800, 1200, 1600, 2000, 2400]
+    sweep = asked(client, "/v1/policy/sweep", moves=[move["uci"] for move in judged(client, LEGAL)[:9]], ratings=[800])
+    (taken,) = (move for move in sweep["moves"] if move["uci"] == trap["uci"])
+    assert trap["by_rating"][0]["probability"] == pytest.approx(taken["probabilities"][0], abs=1e-9)
+    assert judged(client, LEGAL)[12]["lost"] == 0  # mate needs no evaluation
+
+
+def test_a_gem_is_a_rare_move_that_holds(client: TestClient) -> None:
+    rare = "1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Ke2 {[%eval 0.2]} Ke7 {[%eval %s]} *"
+    marks = [move.get("mark") for move in judged(client, rare.replace("%s", "0.2"))]
+    assert marks == [None, None, "gem", "gem"]
+    assert [move.get("mark") for move in judged(client, rare.replace("%s", "3.0"))][3] == "mistake"
+    won = rare.replace("0.2", "15").replace("%s", "15")
+    assert [move.get("mark") for move in judged(client, won)] == [None] * 4
+
+
+def test_an_annotated_game_tells_it_and_can_be_annotated_again(client: TestClient) -> None:
+    def annotated(pgn: str) -> str:
+        return client.post("/v1/games", json={"pgn": pgn}, headers={"Accept": "application/x-chess-pgn"}).text
+
+    text = annotated(LEGAL)
+    assert "trap at least 50% and 10 points lost" in " ".join(text.split())
+    game = chess.pgn.read_game(io.StringIO(text))
+    assert game is not None
+    comment = list(game.mainline())[9].comment
+    assert "[%eval #2]" in comment
+    assert "; trap: loses " in comment
+    assert comment.count(" % at ") == 5
+    assert annotated(text) == text
