@@ -22,20 +22,6 @@ from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline
 
-FAKE_TOML = """
-[contract]
-planes = "{planes}"
-vocabulary = "{vocabulary}"
-trained_with_mask = {trained_with_mask}
-
-[inputs]
-planes = "planes"
-{inputs}
-
-[outputs]
-logits = "logits"
-"""
-
 
 def write_fake(
     folder: Path,
@@ -48,14 +34,16 @@ def write_fake(
 ) -> Path:
     """A models folder with a random linear network without a value; its contract's file."""
     folder.mkdir(parents=True, exist_ok=True)
-    inputs = 'elo_self = "elo_self"\nelo_opponent = "elo_opponent"' if elo else ""
     file = folder / f"{name}.toml"
-    masked = str(trained_with_mask).lower()
     encoder = plane_encoder(planes)
     ratings = [Tensor("elo_self"), Tensor("elo_opponent")] if elo else []
     logits = Tensor("logits", (slots_of(vocabulary),))
     write_named(folder / f"{name}.onnx", [Tensor("planes", encoder.shape, encoder.dtype), *ratings], [logits])
-    file.write_text(FAKE_TOML.format(planes=planes, vocabulary=vocabulary, inputs=inputs, trained_with_mask=masked))
+    text = ONNX_TOML.split("[outputs.value]")[0]
+    text = text.replace('"movemask-18"', f'"{planes}"').replace('"movemask-1880"', f'"{vocabulary}"')
+    text = text.replace("false", str(trained_with_mask).lower())
+    inputs = "".join(f'{tensor.name} = "{tensor.name}"\n' for tensor in ratings)
+    file.write_text(text.replace("[outputs]", f"{inputs}[outputs]"))
     return file
 
 

@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
-from tests.conftest import ROOT
 from tests.processes import call, served, stopped, until
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
@@ -67,31 +64,6 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_count
     told = [int(line.split()[1]) for line in lines if "dropped" in line]
     assert numbers == sorted(numbers)
     assert sum(told) == sum(dropped) == sent - len(numbers) > 0
-
-
-def test_lines_of_several_processes_do_not_mix(pipe: tuple[int, int]) -> None:
-    reader, writer = pipe
-    code = (
-        "import logging; from movemask import logs; logs.configure('info', 'json')\n"
-        "for n in range(2000): logging.info('%d %s', n, 'x' * 300)"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "service")}
-    processes = [subprocess.Popen([sys.executable, "-c", code], stderr=writer, env=environment) for _ in range(3)]
-    found = bytearray()
-
-    def read() -> None:
-        while not found.endswith(b"end\n"):
-            found.extend(os.read(reader, 1 << 16))
-
-    reading = threading.Thread(target=read)
-    reading.start()
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
-    os.write(writer, b"end\n")
-    reading.join()
-    lines = [json.loads(line) for line in found.decode().splitlines()[:-1]]
-    for process in processes:
-        own = [line["message"].split()[0] for line in lines if line["pid"] == process.pid]
-        assert own == [str(number) for number in range(2000)]
 
 
 def test_parent_and_workers_log_the_same_json(models: Path) -> None:

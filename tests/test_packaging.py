@@ -40,24 +40,6 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     assert len(answer["moves"]) == 20
 
 
-def test_an_installed_packages_models_are_not_written_to(installed: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    folder = installed / "movemask" / "shipped_models"
-    (tmp_path / "games.pgn").write_text("1. e4 e5 *\n")
-    before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    command = [sys.executable, "-m", "movemask", "calibrate", "games.pgn", "--models-dir", str(folder)]
-    told = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert told.returncode == 1
-    assert told.stderr == f"Error: {folder}: the shipped models are not written to; name a folder of your own\n"
-    name = min(file.stem for file in folder.glob("*.toml"))
-    add = [sys.executable, "-m", "movemask", "models", "add", str(folder / f"{name}.onnx"), "--name", "aaa"]
-    environment["XDG_DATA_HOME"] = str(tmp_path / "data")
-    added = subprocess.run(add, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
-    assert f"the default stays {name}" in added
-    assert {file.name for file in (tmp_path / "data" / "movemask" / "models").iterdir()} == {"aaa.onnx", "aaa.toml"}
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-
-
 def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: Path) -> None:
     (metadata,) = installed.glob("*.dist-info/METADATA")
     text = metadata.read_text()

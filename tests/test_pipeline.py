@@ -16,9 +16,8 @@ from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.leakage.table import AuditTable
-from movemask.network.audited import Audited
 from movemask.network.model import Batch, Outputs
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline, Query
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
@@ -73,25 +72,6 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
     assert (recorder.dropped, recorder.waiting) == (2, 0)
     recorder.close()
     store.close()
-
-
-def test_what_is_answered_is_expected_by_the_audit_before_its_caller_knows() -> None:
-    told: list[str] = []
-
-    def write(answer: Answer) -> None:
-        told.append("written")
-
-    def expect(positions: int) -> int:
-        told.append(f"expected {positions}")
-        return 7
-
-    def keep(audited: Sequence[Audited], tickets: Sequence[int]) -> None:
-        told.append(f"audited {sum(map(len, audited))} of tickets {tickets}")
-
-    asked = pipeline(fake_model(), keep, expect=expect)
-    asyncio.run(asked.evaluate([Query(), Query(fen="x"), Query(fen="7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")], write))
-    asked.close()
-    assert told == ["expected 1", "written", "written", "audited 1 of tickets [7]"]
 
 
 def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered() -> None:
