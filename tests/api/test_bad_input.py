@@ -19,6 +19,7 @@ from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
 
 JSON = {"Content-Type": "application/json"}
+BARE = "4k3/8/8/8/8/8/8/4K2R w K -"
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +47,16 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         ({"temperature": "hot"}, 422, "invalid-request", "temperature: Input should be a valid number, got 'hot'"),
         ({"temperature": True}, 422, "invalid-request", "temperature: Input should be a valid number, got true"),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
+        ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
+        ({"elo": -1}, 422, "invalid-request", "elo: Input should be a rating from 0 to 5000, got -1"),
+        (
+            {"elo": True},
+            422,
+            "invalid-request",
+            "elo: Input should be a rating, or an object of two: self and opponent",
+        ),
+        ({"fen": f"{BARE} 1000001 1"}, 422, "invalid-fen", "the half-move clock is 1000001, at most 1000000 is taken"),
+        ({"fen": f"{BARE} 0 {10**60}"}, 422, "invalid-fen", f"the move number is {10**60}, at most 1000000"),
         ({"include": ["sans"]}, 422, "invalid-request", "include[0]"),
         ({"fenn": "x"}, 422, "invalid-request", "fenn: no such field"),
         ([], 422, "invalid-request", "body"),
@@ -53,8 +64,6 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
 )
 def test_policy(client: TestClient, body: Any, status: int, name: str, word: str) -> None:
     refused(client.post("/v1/policy", json=body), status, name, word)
-    if isinstance(body, dict):
-        refused(client.post("/v1/move", json=body), status, name, word)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import re
 import signal
-import ssl
-import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +15,13 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.headers import POLICIES, SecurityHeaders
+from movemask.api.headers import POLICIES, SecurityHeaders, headers
 from movemask.api.metrics import Metrics
 from movemask.api.server import serve
 from movemask.errors import SettingsError
 from movemask.settings import Settings
 from tests.conftest import Serve
 from tests.networks import write_fake
-from tests.processes import certificate, free_port, started, until
 
 
 @pytest.mark.parametrize(
@@ -52,6 +47,7 @@ def test_every_answer_has_the_headers(client: TestClient, method: str, path: str
 
 
 def test_the_pages_load_what_their_policy_allows(client: TestClient) -> None:
+    assert (b"strict-transport-security", b"max-age=31536000") in headers({"path": "/", "scheme": "https"})
     for path in POLICIES:
         page = client.get(path)
         assert page.status_code == 200
@@ -114,26 +110,6 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
     assert found == [(seen, "https" if proxies else "http")]
 
 
-def test_https_is_served_with_a_certificate(tmp_path: Path) -> None:
-    models = write_fake(tmp_path / "m").parent
-    cert, key = certificate(tmp_path)
-    trusted = ssl.create_default_context(cafile=str(cert))
-    port = free_port()
-    command = [sys.executable, "-m", "movemask", "serve", "--port", str(port), "--models-dir", str(models)]
-
-    def asked(path: str) -> bytes:
-        try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", timeout=30, context=trusted) as answer:
-                assert "max-age" in answer.headers["Strict-Transport-Security"]
-                return bytes(answer.read())
-        except OSError:
-            return b""
-
-    with started([*command, "--tls-cert", str(cert), "--tls-key", str(key)], cwd=tmp_path):
-        until(lambda: bool(asked("/readyz")), "it answers")
-        assert json.loads(asked("/v1/models"))["models"]
-
-
 @pytest.fixture
 def own_signals() -> Iterator[None]:
     """Puts back the handlers that `serve` replaces."""
@@ -163,37 +139,25 @@ PAGE, STRANGER = "https://example.org", "https://example.com"
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
 
 
-def test_without_the_setting_no_page_may_call(serve: Serve) -> None:
-    client = serve()
-    answer = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
-    assert answer.status_code == 200
-    assert not [name for name in answer.headers if name.startswith("access-control")]
-    assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 405
+@pytest.mark.parametrize("origins", ["example.org", "https://example.org/page", "https://a, b", "http://[::1]:80,*"])
+def test_what_is_no_origin_is_refused_by_name(origins: str) -> None:
+    with pytest.raises(SettingsError, match="MOVEMASK_CORS_ORIGINS"):
+        Settings.read(cors_origins=origins)
 
 
-@pytest.mark.parametrize(
-    ("origins", "allowed"), [(f"{PAGE},http://localhost:5500", PAGE), ("*", "*"), ("http://[::1]:80,*", None)]
-)
-def test_the_named_origins_may_and_others_may_not(serve: Serve, origins: str, allowed: str | None) -> None:
-    if allowed is None:
-        with pytest.raises(SettingsError, match="MOVEMASK_CORS_ORIGINS"):
-            Settings.read(cors_origins=origins)
-        return
+@pytest.mark.parametrize(("origins", "allowed"), [(f"{PAGE},http://localhost:5500", PAGE), ("*", "*"), (None, None)])
+def test_pages_of_the_named_origins_may_call_and_others_may_not(
+    serve: Serve, origins: str | None, allowed: str | None
+) -> None:
     client = serve(cors_origins=origins)
-    asked = client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT})
-    assert asked.status_code == 200
-    assert asked.headers["Access-Control-Allow-Origin"] == allowed
-    assert "POST" in asked.headers["Access-Control-Allow-Methods"]
-    assert "authorization" in asked.headers["Access-Control-Allow-Headers"].lower()
+    assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == (200 if allowed else 405)
     for body, status in (({"moves": []}, 200), ({"fen": "x"}, 422)):  # a page can read problems too
         answer = client.post("/v1/policy", json=body, headers={"Origin": PAGE})
-        assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (status, allowed)
-        assert "X-Request-ID" in answer.headers["Access-Control-Expose-Headers"]
+        assert (answer.status_code, answer.headers.get("Access-Control-Allow-Origin")) == (status, allowed)
+        assert ("X-Request-ID" in answer.headers.get("Access-Control-Expose-Headers", "")) == bool(allowed)
         assert "Access-Control-Allow-Credentials" not in answer.headers
-    if allowed != "*":
-        stranger = client.post("/v1/policy", json={"moves": []}, headers={"Origin": STRANGER})
-        assert "Access-Control-Allow-Origin" not in stranger.headers
-        assert client.options("/v1/policy", headers={"Origin": STRANGER, **PREFLIGHT}).status_code == 400
+    stranger = client.post("/v1/policy", json={"moves": []}, headers={"Origin": STRANGER})
+    assert stranger.headers.get("Access-Control-Allow-Origin") == ("*" if allowed == "*" else None)
 
 
 def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> None:
@@ -201,12 +165,6 @@ def test_a_page_is_asked_for_its_key_and_may_read_the_answer(serve: Serve) -> No
     assert client.options("/v1/policy", headers={"Origin": PAGE, **PREFLIGHT}).status_code == 200
     refused = client.post("/v1/policy", json={"moves": []}, headers={"Origin": PAGE})
     assert (refused.status_code, refused.headers["Access-Control-Allow-Origin"]) == (401, PAGE)
-
-
-@pytest.mark.parametrize("origins", ["example.org", "https://example.org/", "https://example.org/page", "https://a, b"])
-def test_what_is_no_origin_is_refused_by_name(origins: str) -> None:
-    with pytest.raises(SettingsError, match="MOVEMASK_CORS_ORIGINS"):
-        Settings.read(cors_origins=origins)
 
 
 BATCH = {"positions": [{"fen": "startpos"}] * 64}

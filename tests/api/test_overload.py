@@ -200,23 +200,6 @@ def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(setti
     asyncio.run(story())
 
 
-def test_an_idle_service_takes_what_its_limit_says_and_single_positions_beside(settings: Settings, gate: Gated) -> None:
-    async def story() -> None:
-        async with opened(settings, gate, max_queue=1024) as (_, web):
-            body = {"positions": [{"fen": "startpos", "elo": {"self": 1500, "opponent": 1500}}] * 256}
-            first = [asyncio.create_task(web.post("/v1/policy/batch", json=body)) for _ in range(4)]
-            await begun(gate)
-            small = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
-            refused = await web.post("/v1/policy/batch", json=body)
-            assert refused.status_code == 503
-            assert "the queue takes 1024" in refused.json()["detail"]
-            gate.open.set()
-            assert (await small).status_code == 200
-            assert [(await one).status_code for one in first] == [200] * 4
-
-    asyncio.run(story())
-
-
 def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"fen": "startpos"}] * 400})
     assert len(answer.content) > 300_000

@@ -9,12 +9,14 @@ import sys
 import urllib.error
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
 from benchmarks.ray_nodes import nodes
+from movemask.errors import SettingsError
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import call, environment, free_port, started, until
@@ -80,18 +82,17 @@ def test_a_replica_answers_as_the_service_does_and_is_audited(port: int) -> None
         assert problem.headers["content-type"] == "application/problem+json"
 
 
-def test_settings_are_refused_before_a_replica_starts() -> None:
-    code = "import sys, json; from service import application; application(json.loads(sys.argv[1]))"
-    for arguments, words in (
-        ('{"database_url": "sqlite:///x.db"}', "replicas share one database"),
-        ('{"database": "x"}', "there is no setting database"),
-        ('{"database_url": "postgresql://x/y", "models_dir": "/nowhere"}', "/nowhere"),
-    ):
-        found = subprocess.run(
-            [sys.executable, "-c", code, arguments],
-            env=environment(PYTHONPATH=PYTHONPATH),
-            capture_output=True,
-            text=True,
-        )
-        assert found.returncode == 1
-        assert words in found.stderr.splitlines()[-1]
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"database_url": "sqlite:///x.db"}, "replicas share one database"),
+        ({"database": "x"}, "there is no setting database"),
+        ({"database_url": "postgresql://x/y", "models_dir": "/nowhere"}, "/nowhere"),
+    ],
+)
+def test_settings_are_refused_before_a_replica_starts(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], words: str
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    with pytest.raises(SettingsError, match=words):
+        import_module("service").application(given)

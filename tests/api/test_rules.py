@@ -85,12 +85,6 @@ def test_where_every_probability_underflows_order_draws_and_statistics_are_the_l
             assert shipped.post("/v1/move", json={**rule, **method}).json()["move"]["uci"] == "e6e5"
 
 
-def test_top_k_ranks_logits_where_probabilities_underflow(shipped: TestClient) -> None:
-    plain = asked(shipped)
-    few = asked(shipped, temperature=1e-4, top_k=3)
-    assert [move["uci"] for move in few["moves"]] == [move["uci"] for move in plain["moves"]][:3]
-
-
 def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient, plain: Any) -> None:
     p, moves = column(plain, "probability"), [move["uci"] for move in plain["moves"]]
     for rule, kept in (
@@ -171,10 +165,8 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
     ],
 )
 def test_a_rule_that_makes_no_sense_is_named(client: TestClient, rule: dict[str, Any], word: str) -> None:
-    for path in ("/v1/policy", "/v1/move"):
-        answer = client.post(path, json={"moves": [], **rule})
-        assert answer.status_code == 422
-        assert word in answer.json()["detail"]
+    answer = client.post("/v1/policy", json={"moves": [], **rule})
+    assert (answer.status_code, word in answer.json()["detail"]) == (422, True)
 
 
 def test_a_position_is_run_once_and_answered_the_same_by_every_rule(serve: Serve, tmp_path: Path) -> None:
