@@ -67,19 +67,6 @@ def test_every_move_of_the_suites_and_of_games(name: str) -> None:
     agree([*played(rng, 800), *played(rng, 200, chess960=True)], words)
 
 
-@pytest.mark.parametrize("name", vocabulary_names())
-def test_castling_and_promotions_of_both_sides(name: str) -> None:
-    fens = [
-        "r3k2r/8/8/8/8/8/8/R3K2R {} KQkq - 0 1",
-        "1n5k/P1P5/8/8/8/8/p1p5/1N5K {} - - 0 1",
-        "4k3/8/8/8/8/8/8/4K1RR {} - - 0 1",
-    ]
-    boards = [chess.Board(fen.format(turn)) for fen in fens for turn in "wb"]
-    in_960 = [chess.Board(board.fen(), chess960=True) for board in boards]
-    words = vocabulary(name)
-    assert agree([*boards, *in_960, *boards], words) == (0 if words.chess960 else len(in_960))
-
-
 @pytest.mark.parametrize(
     ("name", "change"),
     [

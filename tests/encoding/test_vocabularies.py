@@ -172,14 +172,6 @@ def test_promotion_slots_straight_and_by_capture(turn: str, name: str, queen: st
     assert names[slot(chess.Move.from_uci(f"{start}a{end}n"), board)] == knight
 
 
-@pytest.mark.parametrize("fen", ["8/8/8/3pP3/8/8/8/K6k w - d6 0 1", "K6k/8/8/8/3Pp3/8/8/8 b - d3 0 1"])
-def test_en_passant_slot(any_vocabulary: Vocabulary, fen: str) -> None:
-    board = chess.Board(fen)
-    capture = next(move for move in board.legal_moves if board.is_en_passant(move))
-    expected = "e5d6" if any_vocabulary.mirrored or board.turn == chess.WHITE else "e4d3"
-    assert any_vocabulary.names()[any_vocabulary.slot(capture, board)] == expected
-
-
 def test_a_rook_move_to_the_last_rank_is_not_a_promotion() -> None:
     board = chess.Board("8/R7/8/8/8/8/8/K6k w - - 0 1")
     lc0 = vocabulary("lc0-1858")

@@ -106,13 +106,6 @@ def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue) -> None:
     asyncio.run(story())
 
 
-def test_a_submission_smaller_than_a_batch_is_split_too(gate: Gate, pair: Queue) -> None:
-    gate.open.set()
-    assert asyncio.run(ask(pair, range(5))) == [0, 2, 4, 6, 8]
-    assert gate.sizes[0] == 3  # half, rounded up; who is done first takes the rest
-    assert sum(gate.sizes) == 5
-
-
 def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, queue: Queue) -> None:
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))

@@ -232,12 +232,6 @@ def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:
     assert "there is no game in it" in refused.text
 
 
-def test_annotated_games_are_bounded_as_reports_are(serve: Serve) -> None:
-    many = {"pgn": '[Event "x"]\n\n*\n\n' * 1100}
-    answer = serve(shipped_models()).post("/v1/games", json=many, headers={"Accept": "application/x-chess-pgn"})
-    assert (answer.status_code, answer.json()["detail"]) == (422, "pgn: more than 1024 games; send fewer at once")
-
-
 def test_comments_without_end_take_no_time_without_end() -> None:
     text = "1. e4 " + "{x} " * 50_000 + "e5 *"
     ((tree, game),) = list(read_trees(io.StringIO(text)))

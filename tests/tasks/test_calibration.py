@@ -215,11 +215,3 @@ def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path)
     result = run(str(tmp_path / "empty.pgn"), "--models-dir", str(contract.parent))
     assert result.exit_code == 1
     assert "Error: games: no position to fit to" in result.output
-
-
-def test_progress_counts_positions(model: Model, games: Path) -> None:
-    seen: list[int] = []
-    with open(games) as stream:
-        found = fitted(model, stream, limit=600, progress=seen.append)
-    assert seen == [256, 512, 600]
-    assert np.isfinite(found.calibration.temperature)

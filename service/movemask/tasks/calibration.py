@@ -108,18 +108,19 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
     try:
         table = tomlkit.parse(contract.read_text(encoding="utf-8"))
         section = tomlkit.table()
-        section["temperature"] = round(fit.calibration.temperature, _DIGITS)
-        section["standard_error"] = round(fit.calibration.standard_error, _DIGITS)
-        section["positions"] = fit.positions
-        section["cross_entropy_before"] = round(fit.calibration.cross_entropy_before, _DIGITS)
-        section["cross_entropy_after"] = round(fit.calibration.cross_entropy_after, _DIGITS)
-        section["source"] = source
+        for name in ("temperature", "standard_error", "cross_entropy_before", "cross_entropy_after"):
+            section[name] = round(getattr(fit.calibration, name), _DIGITS)
+        section |= {"positions": fit.positions, "source": source}
         table["calibration"] = section
-        partial = contract.with_suffix(".toml.part")
-        partial.write_text(tomlkit.dumps(table), encoding="utf-8")
-        os.replace(partial, contract)
+        _replaced(contract, tomlkit.dumps(table))
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
+
+
+def _replaced(file: Path, text: str) -> None:
+    partial = file.with_suffix(".toml.part")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, file)
 
 
 def copied(contract: Path, folder: Path) -> Path:
@@ -131,12 +132,10 @@ def copied(contract: Path, folder: Path) -> Path:
     network = network_file(contract, read_contract(contract))
     if target.exists():
         raise ContractError(f"{target} is there already")
-    partial = target.with_suffix(".toml.part")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(network, folder / network.name)
-        shutil.copyfile(contract, partial)
-        os.replace(partial, target)
+        _replaced(target, contract.read_text(encoding="utf-8"))
     except OSError as error:
         raise ContractError(f"{error.filename or folder}: {os.strerror(error.errno or 0)}") from None
     return target

@@ -32,7 +32,7 @@ from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry
 from movemask.tasks.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
-from movemask.tasks.lc0_weights import Lc0Network, Outcome, read_network
+from movemask.tasks.lc0_weights import Lc0Network, read_network
 
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
@@ -56,7 +56,8 @@ def import_lc0(
     refuse_existing(folder, name, replace, taken)
     network = read_network(file)
     model = graph(network)
-    note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {network.policy.name.lower()}"
+    policy = "flat" if network.policy_hidden is None else "convolution"
+    note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"
     table = _lc0_table(network)
     table["card"] = {"source": f"{file.name}, converted by movemask models import"}
     if network.licence:
@@ -187,7 +188,7 @@ def install(
 
 def _lc0_table(network: Lc0Network) -> dict[str, Any]:
     value: dict[str, Any] = {"name": VALUE, "order": "score"}
-    if network.outcome is Outcome.WDL:
+    if network.wdl:
         value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
     return {
         "contract": {"planes": "lc0-112", "vocabulary": "lc0-1858", "trained_with_mask": False},

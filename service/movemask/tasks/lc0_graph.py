@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.encoding.vocabularies import vocabulary
-from movemask.tasks.lc0_weights import Block, Convolution, Dense, Lc0Network, Outcome, PolicyHead
+from movemask.tasks.lc0_weights import Block, Convolution, Dense, Lc0Network
 
 PLANES, POLICY, WDL, VALUE = "/input/planes", "/output/policy", "/output/wdl", "/output/value"
 OPSET, IR_VERSION = 17, 8
@@ -37,7 +37,7 @@ def graph(network: Lc0Network) -> onnx.ModelProto:
     flat = builder.node("Flatten", "/value/flatten", [value])
     hidden = builder.activated(builder.dense("/value/dense1", flat, network.value_hidden))
     out = builder.dense("/value/dense2", hidden, network.value_out)
-    if network.outcome is Outcome.WDL:
+    if network.wdl:
         builder.node("Softmax", WDL, [out], axis=1)
         outputs.append(helper.make_tensor_value_info(WDL, TensorProto.FLOAT, ["batch", 3]))
     else:
@@ -92,8 +92,7 @@ def _block(builder: _Builder, name: str, x: str, block: Block, filters: int) -> 
 
 
 def _policy(builder: _Builder, network: Lc0Network, x: str) -> None:
-    if network.policy is PolicyHead.CONVOLUTION:
-        assert network.policy_hidden is not None
+    if network.policy_hidden is not None:
         hidden = builder.activated(builder.convolution("/policy/conv1", x, network.policy_hidden))
         planes = builder.convolution("/policy/conv2", hidden, network.policy_convolution)
         flat = builder.node("Flatten", "/policy/flatten", [planes])

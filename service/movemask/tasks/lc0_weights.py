@@ -12,7 +12,6 @@ import gzip
 import struct
 import zlib
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +69,7 @@ class Message:
         return value if isinstance(value, int) else int.from_bytes(value, "little")
 
     def text(self, number: int) -> str:
-        value = self._fields.get(number, [memoryview(b"")])[-1]
+        value = self._fields.get(number, [0])[-1]
         return "" if isinstance(value, int) else bytes(value).decode(errors="replace")
 
     def message(self, number: int, name: str, encoding: int = 0) -> Message:
@@ -163,21 +162,6 @@ def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
 
 MAGIC = 0x1C0
 LARGEST = 1 << 30  # bytes after decompression; lc0's largest published networks are well below
-_PIECE = 1 << 20
-
-
-class PolicyHead(Enum):
-    """Supported kinds of policy head; the values are net.proto's."""
-
-    FLAT = 1
-    CONVOLUTION = 2
-
-
-class Outcome(Enum):
-    """Supported kinds of value head; the values are net.proto's."""
-
-    SCALAR = 1
-    WDL = 2
 
 
 @dataclass(frozen=True)
@@ -196,14 +180,13 @@ class Lc0Network:
 
     stem: Convolution
     blocks: tuple[Block, ...]
-    policy: PolicyHead
-    policy_hidden: Convolution | None  # before the last convolution, of a convolutional head
+    policy_hidden: Convolution | None  # before the last convolution, of a convolutional head; None of a flat one
     policy_convolution: Convolution
     policy_dense: Dense | None  # of a flat head
     value_convolution: Convolution
     value_hidden: Dense
     value_out: Dense
-    outcome: Outcome
+    wdl: bool  # win, draw and loss, or one number
     mish: bool  # the activation function; ReLU otherwise
     licence: str
 
@@ -219,25 +202,20 @@ def read_network(file: Path) -> Lc0Network:
 
 
 def _unpacked(file: Path, where: str) -> bytes:
-    parts: list[bytes] = []
-    total = 0
     try:
         with open(file, "rb") as raw:
             zipped = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
-            stream = gzip.GzipFile(fileobj=raw) if zipped else raw
-            while piece := stream.read(_PIECE):
-                total += len(piece)
-                if total > LARGEST:
-                    raise WeightsError(f"{where}: unpacks to more than {LARGEST >> 20} MiB; no lc0 network is so large")
-                parts.append(piece)
+            network = (gzip.GzipFile(fileobj=raw) if zipped else raw).read(LARGEST + 1)
     except EOFError:
         raise WeightsError(f"{where}: cut off: the gzip stream has no end; download it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise WeightsError(f"{where}: damaged: {error}") from None
     except OSError as error:
         raise WeightsError(f"{where}: cannot be read: {error.strerror}") from None
-    return b"".join(parts)
+    if len(network) > LARGEST:
+        raise WeightsError(f"{where}: unpacks to more than {LARGEST >> 20} MiB; no lc0 network is so large")
+    return network
 
 
 def _network(message: memoryview, where: str) -> Lc0Network:
@@ -267,7 +245,7 @@ def _network(message: memoryview, where: str) -> Lc0Network:
     filters = len(stem.bias)
     blocks = tuple(_block(block, filters) for block in weights.messages(2, "residual"))
     head = weights.message(3, "policy")
-    if PolicyHead(policy) is PolicyHead.CONVOLUTION:
+    if policy == 2:
         hidden = weights.message(11, "policy1").convolution(filters, 3)
         last, dense = head.convolution(len(hidden.bias), 3), None
         if len(last.bias) < 73:
@@ -277,18 +255,17 @@ def _network(message: memoryview, where: str) -> Lc0Network:
         dense = weights.dense(4, 5, "ip_pol", 64 * len(last.bias), 1858)
     value = weights.message(6, "value").convolution(filters, 1)
     inner = weights.dense(7, 8, "ip1_val", 64 * len(value.bias), None)
-    outer = weights.dense(9, 10, "ip2_val", len(inner.bias), 3 if Outcome(outcome) is Outcome.WDL else 1)
+    outer = weights.dense(9, 10, "ip2_val", len(inner.bias), 3 if outcome == 2 else 1)
     return Lc0Network(
         stem,
         blocks,
-        PolicyHead(policy),
         hidden,
         last,
         dense,
         value,
         inner,
         outer,
-        Outcome(outcome),
+        outcome == 2,
         activation == 1,
         net.text(2),
     )
