@@ -37,7 +37,7 @@ from movemask.policy import Normalisation, Policies, Statistics, policies
 R = TypeVar("R")
 
 #: `Model.evaluate`, or a wrapper of it (`network.cache`).
-Network = Callable[[Batch], Outputs]
+Forward = Callable[[Batch], Outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Evaluated:
     unusable: Mapping[int, InvalidLogits]
 
 
-def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation], network: Network | None = None) -> Evaluated:
+def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation], network: Forward | None = None) -> Evaluated:
     """The results of a batch whose positions all have a legal move; one rule per position.
 
     `network` replaces `model.evaluate`. Raises InferenceFailed.
@@ -307,7 +307,7 @@ class Pipeline:
         max_seconds: float | None = None,
         max_moves: int | None = None,
         plan: Plan | None = None,
-        network: Network | None = None,
+        network: Forward | None = None,
         events: Events = _NO_EVENTS,
     ) -> None:
         self.model = model

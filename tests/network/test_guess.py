@@ -90,8 +90,13 @@ def test_alphazero_and_searchless_exports(tmp_path: Path) -> None:
         (LC0, [POLICY], "maia2", "not a network of the kind 'maia2'"),
         (LC0, [POLICY], "maia9", "no kind of contract 'maia9'; there are lc0"),
         (LC0, [POLICY, Tensor("again", (1858,))], None, "outputs /output/policy, again all have 1858"),
-        ([*MAIA3[:1], Tensor("a"), Tensor("b")], [Tensor("m", (4352,))], None, "inputs a, b: cannot tell the mover's"),
-        ([*LC0, Tensor("more", (5,))], [POLICY], None, r"inputs more: not one or two ratings of shape \[B\]"),
+        (
+            [*MAIA3[:1], Tensor("a"), Tensor("b")],
+            [Tensor("m", (4352,))],
+            None,
+            r"inputs a, b: not one rating of shape \[B\] or two",
+        ),
+        ([*LC0, Tensor("more", (5,))], [POLICY], None, r"inputs more: not one rating of shape \[B\] or two"),
     ],
 )
 def test_what_cannot_be_guessed_says_what_there_is(

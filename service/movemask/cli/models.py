@@ -179,7 +179,7 @@ def quantize_model(
     if excess and not force:
         raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
     table = run.contract_of(contracts[name], model.digest, result, known, weights, limits)
-    entry = installation.install(folder, target, result.onnx, table, replace, "--as")
+    entry = installation.install(folder, target, result.onnx, table)
     notes = [f"kept past the limits: {one}" for one in excess]
     if result.swept.seen:
         notes.append(

@@ -38,7 +38,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Network(_Section):
+class NetworkFile(_Section):
     """`[network]`: the file."""
 
     file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
@@ -54,7 +54,7 @@ class Network(_Section):
         return file
 
 
-class Inputs(_Section):
+class InputNames(_Section):
     """`[inputs]`: the names of the network's inputs."""
 
     planes: str = Field(description="[B, …] as the encoder makes them")
@@ -62,7 +62,7 @@ class Inputs(_Section):
     elo_opponent: str | None = Field(None, description="[B], rating of its opponent")
 
 
-class Value(_Section):
+class ValueHead(_Section):
     """`[outputs.value]`: the network's forecast of the result."""
 
     name: str
@@ -73,17 +73,17 @@ class Value(_Section):
     point_of_view: Literal["side_to_move", "white"] = "side_to_move"
 
     @model_validator(mode="after")
-    def _softmaxed_with_three_numbers(self) -> Value:
+    def _softmaxed_with_three_numbers(self) -> ValueHead:
         if (self.softmaxed is None) != (self.order == "score"):
             raise ValueError("softmaxed goes with three numbers, and must be set for them")
         return self
 
 
-class Outputs(_Section):
+class OutputNames(_Section):
     """`[outputs]`: the names of the network's outputs."""
 
     logits: str = Field(description="float [B, A]")
-    value: Value | None = None
+    value: ValueHead | None = None
 
 
 class EloRange(_Section):
@@ -145,10 +145,10 @@ class Terms(_Section):
 class Contract(_Section):
     """What a network expects and returns; `card` says where it is from."""
 
-    network: Network = Network()
+    network: NetworkFile = NetworkFile()
     contract: Terms
-    inputs: Inputs
-    outputs: Outputs
+    inputs: InputNames
+    outputs: OutputNames
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")

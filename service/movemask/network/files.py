@@ -45,7 +45,7 @@ _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
-Value = int | memoryview
+FieldValue = int | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +168,11 @@ def _refuse_external_tensor(tensor: memoryview, name: str) -> None:
         )
 
 
-def _text(value: Value) -> str:
+def _text(value: FieldValue) -> str:
     return bytes(value[:80]).decode("utf-8", "replace") if isinstance(value, memoryview) else "?"
 
 
-def fields(message: memoryview, where: str) -> Iterator[tuple[int, Value]]:
+def fields(message: memoryview, where: str) -> Iterator[tuple[int, FieldValue]]:
     """The fields of a message in order: number, and an int (varint) or the bytes of the value.
 
     Raises WeightsError naming `where` for a message that is cut off or malformed.

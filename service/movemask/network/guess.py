@@ -136,17 +136,14 @@ def _logits(session: Session, kind: Kind) -> str:
 
 def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
     """The contract's keys for the rating inputs: the mover's and the opponent's, told apart by name."""
-    flat = [info for info in ratings if len(info.shape) == 1]
-    if len(flat) != len(ratings) or len(flat) > 2:
+    opponent = [info.name for info in ratings if "opp" in info.name.lower()]
+    mover = [info.name for info in ratings if info.name not in opponent]
+    if any(len(info.shape) != 1 for info in ratings) or len(opponent) > 1 or len(mover) > 1:
         names = ", ".join(info.name for info in ratings)
         raise ContractError(
-            f"inputs {names}: not one or two ratings of shape [B]; write a TOML, or export without them"
+            f"inputs {names}: not one rating of shape [B] or two, the opponent's with 'opp' in its name; "
+            "write a TOML, or export without them"
         )
-    opponent = [info.name for info in flat if "opp" in info.name.lower()]
-    mover = [info.name for info in flat if info.name not in opponent]
-    if len(opponent) > 1 or len(mover) > 1:
-        names = ", ".join(info.name for info in flat)
-        raise ContractError(f"inputs {names}: cannot tell the mover's rating from the opponent's; write a TOML")
     keys = {"elo_self": mover[0]} if mover else {}
     if opponent:
         keys["elo_opponent"] = opponent[0]

@@ -62,7 +62,7 @@ def import_lc0(
     table["card"] = {"source": f"{file.name}, converted by movemask models import"}
     if network.licence:
         table["card"]["licence"] = network.licence
-    return Installed(install(folder, name, model.SerializeToString(), table, replace), (note,))
+    return Installed(install(folder, name, model.SerializeToString(), table), (note,))
 
 
 def add_onnx(
@@ -97,7 +97,7 @@ def add_onnx(
         raw, note = _freed(file, model, raw, table)
         notes.append(note)
     table["card"] = {"source": f"{file.name}, added by movemask models add", **card}
-    return Installed(install(folder, name, raw, table, replace), tuple(notes))
+    return Installed(install(folder, name, raw, table), tuple(notes))
 
 
 def _taken_in(file: Path, model: onnx.ModelProto) -> int:
@@ -155,13 +155,11 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
     )
 
 
-def install(
-    folder: Path, name: str, network: bytes, table: dict[str, Any], replace: bool, option: str = "--name"
-) -> Entry:
+def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> Entry:
     """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
 
-    `table` is the contract without `[network]`. Raises ContractError if the model fails its check, if the name is taken
-    and may not be replaced, or if the folder cannot be written.
+    `table` is the contract without `[network]`. A model of that name is replaced. Raises ContractError if the model
+    fails its check, or if the folder cannot be written.
     """
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
     contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
@@ -174,7 +172,6 @@ def install(
         entry = load_entry(temporary / f"{name}.toml", threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
-        refuse_existing(folder, name, replace, option=option)
         for ending in (".onnx", ".toml"):
             os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.errors import WeightsError
-from movemask.network.files import Value, fields
+from movemask.network.files import FieldValue, fields
 
 _EPSILON = 1e-5  # of every batch norm
 
@@ -51,7 +51,7 @@ class Message:
     def __init__(self, raw: memoryview, where: str, encoding: int = 0) -> None:
         self.where = where
         self._encoding = encoding
-        self._fields: dict[int, list[Value]] = {}
+        self._fields: dict[int, list[FieldValue]] = {}
         for number, value in fields(raw, where):
             self._fields.setdefault(number, []).append(value)
 
