@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from movemask.cli.tables import quantisation_table
+from movemask.cli.models import quantisation_table
 from movemask.quantisation.comparison import Apart, Judgement, Limits, Speed
 from movemask.quantisation.positions import Sets
 from movemask.quantisation.run import Quantised, contract_of, weights_for

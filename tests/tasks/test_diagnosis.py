@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from movemask.cli.main import main
-from movemask.cli.tables import diagnosis_table
+from movemask.cli.models import diagnosis_table
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.contract import Contract
