@@ -30,13 +30,15 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped networks, two of one rating each, and one that fails its check."""
+    """The shipped networks, two of one rating each and a copy of one, and one that fails its check."""
     folder = tmp_path_factory.mktemp("models")
     for file in shipped_models().iterdir():
         if file.suffix in (".toml", ".onnx"):
             (folder / file.name).symlink_to(file)
-    for name in ("zz-1100", "zz-1900"):
+    for name in ("zz-1100", "zz-1100-copy", "zz-1900"):
         write_fake(folder, name)
+    with (folder / "zz-1100-copy.toml").open("a") as contract:
+        contract.write('\n[card.quantised]\nfrom = "zz-1100"\n')
     (folder / "zz-broken.toml").write_text("[contract]\n")
     return folder
 

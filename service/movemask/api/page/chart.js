@@ -3,8 +3,9 @@
 import { element, percent, svg } from "./dom.js";
 
 const HEIGHT = 300;
-const LEFT = 44, TOP = 12, BOTTOM = 34;
-const LETTER = 7.5; // of a name at the end of a line
+const TOP = 12, BOTTOM = 34;
+const LETTER = 7.5; // widest, of names at the ends of lines and of labels
+const ASIDE = 0.35; // of the width, for names at the ends; longer ones stand below
 export const COLOURS = 7; // .series-0 to .series-6 in style.css
 
 /**
@@ -14,23 +15,27 @@ export const COLOURS = 7; // .series-0 to .series-6 in style.css
 export function lineChart(root, { xs, names = xs.map(String), series, marks = [], label, axis }) {
   const top = niceTop(Math.max(0.001, ...series.flatMap((one) => one.values.filter((value) => value !== null))));
   const width = Math.min(720, Math.max(320, root.clientWidth || 640)); // so that letters keep their size
-  const right = 16 + LETTER * Math.max(...series.map((one) => one.name.length));
+  const steps = [0, 1, 2, 3, 4].map((step) => (top * step) / 4);
+  const labelOf = (value) => `${Number((100 * value).toPrecision(3))}\u00a0%`;
+  const left = 10 + LETTER * Math.max(...steps.map((value) => labelOf(value).length));
+  const aside = 16 + LETTER * Math.max(...series.map((one) => one.name.length));
+  const below = aside > ASIDE * width;
+  const right = below ? 32 : aside;
   const [low, high] = [xs[0], xs[xs.length - 1]];
-  const x = (value) => (high === low ? LEFT + (width - LEFT - right) / 2 : LEFT + ((value - low) / (high - low)) * (width - LEFT - right));
+  const x = (value) => (high === low ? left + (width - left - right) / 2 : left + ((value - low) / (high - low)) * (width - left - right));
   const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label });
 
-  for (let step = 0; step <= 4; step++) {
-    const value = (top * step) / 4;
-    picture.append(svg("path", { class: "grid", d: `M${LEFT},${y(value)}H${width - right}` }),
-      svg("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, `${Number((100 * value).toPrecision(3))}\u00a0%`));
+  for (const value of steps) {
+    picture.append(svg("path", { class: "grid", d: `M${left},${y(value)}H${width - right}` }),
+      svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, labelOf(value)));
   }
-  const every = Math.max(1, Math.ceil(xs.length / ((width - LEFT - right) / 50)));
+  const every = Math.max(1, Math.ceil(xs.length / ((width - left - right) / 50)));
   xs.forEach((value, index) => {
     if (index % every) return;
     picture.append(svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, names[index]));
   });
-  picture.append(svg("text", { x: (LEFT + width - right) / 2, y: HEIGHT - 3, "text-anchor": "middle", class: "axis" }, axis));
+  picture.append(svg("text", { x: (left + width - right) / 2, y: HEIGHT - 3, "text-anchor": "middle", class: "axis" }, axis));
   for (const mark of marks) {
     picture.append(svg("path", { class: "mark", d: `M${x(mark.at)},${TOP}V${HEIGHT - BOTTOM}` }, svg("title", {}, mark.name)));
   }
@@ -46,7 +51,7 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
     ends.push({ at: y(lastValue), name: one.name, colour });
   });
   spread(ends, 13, TOP + 4, HEIGHT - BOTTOM);
-  for (const end of ends) picture.append(svg("text", { x: width - right + 6, y: end.at + 4, class: `end ${end.colour}` }, end.name));
+  if (!below) for (const end of ends) picture.append(svg("text", { x: width - right + 6, y: end.at + 4, class: `end ${end.colour}` }, end.name));
 
   const rule = svg("path", { class: "rule", hidden: "" });
   picture.append(rule);
@@ -63,7 +68,8 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
     rule.setAttribute("hidden", "");
     told.textContent = "\u00a0";
   });
-  root.replaceChildren(picture, told);
+  const legend = below ? [element("p", { className: "names" }, ...ends.flatMap((end) => [element("span", { className: end.colour }, end.name), " "]))] : [];
+  root.replaceChildren(picture, ...legend, told);
 }
 
 /** The next round number above, so that the axis has four even steps. */

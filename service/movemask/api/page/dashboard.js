@@ -13,12 +13,12 @@ const WORST = 8;
 const FLIPS = 0.25; // of the positions: above, monitoring/alerts.yml warns too
 const GROUPS = { cause: "Cause", phase: "Phase", elo: "Rating" };
 
-let timer, counted = "", said = () => {};
+let timer, known = "", said = () => {};
 
 /** Shows the dashboard and follows it until `stop`; `report` is told of every error, and of its end by null. */
 export function follow(report) {
   said = report;
-  counted = "";
+  known = "";
   return look();
 }
 
@@ -29,7 +29,7 @@ export function stop() {
 
 /** Reads everything again, as after another choice of buckets. */
 export function again() {
-  counted = "";
+  known = "";
   look();
 }
 
@@ -38,13 +38,13 @@ async function look() {
   timer = setTimeout(look, EVERY);
   if (document.hidden) return;
   try {
-    const figures = await call("v1/leakage");
-    byId("fresh").textContent = `As of ${new Date(1000 * figures.freshness.as_of).toLocaleTimeString()}; read again every ${EVERY / 1000} seconds.`;
-    const count = JSON.stringify(Object.entries(figures.models).map(([name, model]) => [name, model.digest, model.positions]));
-    if (count !== counted && timer !== undefined) {
-      cards(figures.models);
+    const found = await call("v1/leakage");
+    await standing(found);
+    const count = JSON.stringify(Object.entries(found.models).map(([name, model]) => [name, model.digest, model.positions]));
+    if (count !== known && timer !== undefined) {
+      figures(found.models);
       const parts = await Promise.allSettled([history(), groups(), worst(), models()]);
-      counted = count;
+      known = count;
       const failed = parts.find((part) => part.status === "rejected"); // a key may not read the positions, say
       if (failed) throw failed.reason;
     }
@@ -57,23 +57,20 @@ async function look() {
   }
 }
 
-function cards(models) {
-  const entries = Object.entries(models);
-  byId("cards").replaceChildren(...(entries.length ? entries.map(card) : [element("p", {}, "Nothing has been asked yet. ", element("a", { href: "#play" }, "Play a move"), " and come back.")]));
-}
-
-function card([name, model]) {
-  const { raw, multiplied, served } = model.kinds;
-  const findings = judged(model);
-  return element("article", { className: findings.length ? "alarm" : "", "aria-label": name },
-    element("h3", {}, name), element("p", { className: "verdict" }, findings.length ? findings.join(" ") : "Normal."),
-    table(`Leakage of ${name}`, ["way to mask", "mean", "p99", "max", "top move changed"], [
-      ["served", percent(served.mean), percent(served.p99), percent(served.max), "–"],
-      ["no mask (raw)", percent(raw.mean), percent(raw.p99), percent(raw.max), share(raw)],
-      ["multiplied", percent(multiplied.mean), percent(multiplied.p99), percent(multiplied.max), share(multiplied)],
-    ]),
-    element("p", { className: "quiet" }, `${model.positions.toLocaleString()} position${model.positions === 1 ? "" : "s"}. `,
-      model.trained_with_mask ? "Trained with the mask: raw means nothing." : "Served is always 0; raw is how well the network knows the rules; multiplied is what that mistake would cost."));
+/** The figures of every model, side by side. */
+function figures(models) {
+  const names = Object.keys(models), all = Object.values(models);
+  const rows = [["verdict", (model) => (judged(model).length ? "not normal" : "normal")], ["positions", (model) => model.positions.toLocaleString()],
+    ["served, mean", ({ kinds: { served } }) => percent(served.mean)],
+    ...[["raw", "no mask (raw)"], ["multiplied", "multiplied"]].flatMap(([kind, name]) => [
+      ...["mean", "p99", "max"].map((figure) => [`${name}, ${figure}`, ({ kinds }) => percent(kinds[kind].mean === undefined ? null : kinds[kind][figure])]),
+      [`${name}, top move changed`, ({ kinds }) => share(kinds[kind])],
+    ])];
+  const alarms = names.flatMap((name) => judged(models[name]).map((finding) => element("p", { className: "alarm" }, `${name}: ${finding}`)));
+  const masked = names.filter((name) => models[name].trained_with_mask).map((name) => element("p", { className: "quiet" }, `${name} was trained with the mask: its raw means nothing.`));
+  byId("figures").replaceChildren(...(names.length
+    ? [...alarms, table("Leakage by model", ["figure", ...names], rows.map(([name, figure]) => [name, ...all.map(figure)])), ...masked]
+    : [element("p", {}, "Nothing has been asked yet. ", element("a", { href: "#play" }, "Play a move"), " and come back.")]));
 }
 
 const share = (kind) => (kind.count ? percent(kind.flips / kind.count) : "–");
@@ -92,6 +89,12 @@ async function history() {
   const { models } = await call(`v1/leakage/history?bucket=${byId("bucket").value}`);
   const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort((one, other) => one - other);
   if (!starts.length) return byId("history").replaceChildren(element("p", { className: "quiet" }, "No figures yet."));
+  const mean = (model) => model.buckets[0].kinds.raw?.mean;
+  if (starts.length === 1) {
+    const means = Object.entries(models).map(([name, model]) => `${name} ${percent(mean(model))}`).join(", ");
+    const from = new Date(1000 * starts[0]).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+    return byId("history").replaceChildren(element("p", {}, `All figures so far are in one bucket, from ${from}. Mean without a mask: ${means}. A line needs a second one.`));
+  }
   const written = new Intl.DateTimeFormat(undefined, byId("bucket").value === "1d" ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
   lineChart(byId("history"), {
     xs: starts, names: starts.map((start) => written.format(1000 * start)), axis: "time",
@@ -106,19 +109,20 @@ async function history() {
 async function groups() {
   const answers = await Promise.all(Object.keys(GROUPS).map((by) => call(`v1/leakage?by=${by}`)));
   byId("groups").replaceChildren(...Object.entries(GROUPS).map(([by, title], index) => {
-    const models = Object.entries(answers[index].models);
-    const tables = models.filter(([, model]) => Object.keys(model.by?.[by] ?? {}).length).map(([name, model]) => {
-      const rows = Object.entries(model.by?.[by] ?? {}).map(([group, figures]) => {
-        const size = by === "cause" ? figures.share : figures.kinds.raw?.mean;
-        return { group, size: size ?? 0, positions: figures.positions };
-      });
-      if (by === "cause") rows.sort((one, other) => other.size - one.size);
-      const longest = by === "cause" ? 1 : Math.max(...rows.map((row) => row.size)) || 1;
-      return table(`${name} by ${title.toLowerCase()}`, [name, by === "cause" ? "share of raw" : "mean raw", "positions"],
-        rows.slice(0, 11).map((row) => [(CAUSES[row.group] ?? row.group).replaceAll("_", " "),
-          element("span", { className: "measure" }, bar(row.size / longest, "illegal"), percent(row.size)), row.positions.toLocaleString()]));
-    });
-    return element("section", {}, element("h4", {}, title), ...tables);
+    const models = Object.entries(answers[index].models).filter(([, model]) => Object.keys(model.by?.[by] ?? {}).length);
+    const size = (figures) => (by === "cause" ? figures?.share : figures?.kinds.raw?.mean);
+    const names = [...new Set(models.flatMap(([, model]) => Object.keys(model.by[by])))];
+    const largest = (name) => Math.max(...models.map(([, model]) => size(model.by[by][name]) ?? 0));
+    if (by === "cause") names.sort((one, other) => largest(other) - largest(one));
+    const longest = by === "cause" ? 1 : Math.max(...names.map(largest)) || 1;
+    const heads = models.flatMap(() => [by === "cause" ? "share of raw" : "mean raw", "positions"]);
+    const measure = (share) => (models.length > 1 ? percent(share) : element("span", { className: "measure" }, bar((share ?? 0) / longest, "illegal"), percent(share)));
+    const rows = names.map((name) => [(CAUSES[name] ?? name).replaceAll("_", " ").replaceAll("-", "\u2011"), ...models.flatMap(([, model]) => {
+      const found = model.by[by][name];
+      return [measure(size(found)), found ? found.positions.toLocaleString() : "–"];
+    })]);
+    const content = rows.length ? table(`By ${title.toLowerCase()}`, [title.toLowerCase(), ...heads], rows, models.map(([name]) => name)) : element("p", { className: "quiet" }, "No figures yet.");
+    return element("section", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, element("h4", {}, title), content);
   }));
 }
 
@@ -138,12 +142,26 @@ async function worst() {
 
 async function models() {
   const { models } = await call("v1/models");
-  byId("models").replaceChildren(table("Models", ["Model", "State", "Licence", "Source", "Input", "Vocabulary", "Checks"], models.map((model) => {
-    const failed = model.check?.find((step) => !step.passed);
-    const checks = !model.check ? "–" : element("details", {},
-      element("summary", {}, failed ? `${failed.name} failed` : `${model.check.length} passed`),
-      element("ul", {}, ...model.check.map((step) => element("li", {}, `${step.name}: ${step.found}`))));
-    return [model.name + (model.default ? " (default)" : ""), model.served ? "served" + (model.rejected ? `; a change was rejected: ${model.rejected}` : "") : `not served: ${model.failure}`,
-      model.card?.licence ?? "–", model.card?.source ?? "–", model.contract?.terms.planes ?? "–", model.contract?.terms.vocabulary ?? "–", checks];
-  })));
+  const state = (model) => (!model.served ? `not served: ${model.failure}` : (model.loaded === false ? "served, not in memory" : "served")
+    + (model.rejected ? `; a change was rejected: ${model.rejected}` : ""));
+  const checks = ({ check }) => {
+    if (!check) return "–";
+    const failed = check.find((step) => !step.passed);
+    return element("details", {}, element("summary", {}, failed ? `${failed.name} failed` : `${check.length} passed`),
+      element("ul", {}, ...check.map((step) => element("li", {}, `${step.name}: ${step.found}`))));
+  };
+  const rows = { State: state, Licence: (model) => model.card?.licence ?? "–", Source: (model) => model.card?.source ?? "–",
+    Input: (model) => model.contract?.terms.planes ?? "–", Vocabulary: (model) => model.contract?.terms.vocabulary ?? "–", Checks: checks };
+  byId("models").replaceChildren(table("Models", ["model", ...models.map((model) => model.name + (model.default ? " (default)" : ""))],
+    Object.entries(rows).map(([name, cell]) => [name, ...models.map(cell)])));
 }
+
+/** The state of the service in one line. Where keys are set, only some see more than the last write. */
+async function standing({ freshness }) {
+  const { waiting, audit } = await call("readyz");
+  const parts = [`last write ${new Date(1000 * freshness.as_of).toLocaleTimeString()}`, `read again every ${EVERY / 1000} s`];
+  if (audit) parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(audit.waiting, "record")} waiting${audit.dropped ? `, ${audit.dropped} lost` : ""}`);
+  byId("fresh").textContent = `${parts.join(" · ")}.`;
+}
+
+const counted = (number, what) => `${number.toLocaleString()} ${what}${number === 1 ? "" : "s"}`;

@@ -25,11 +25,13 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** A table with a caption that only screen readers show; cells of the first column are headings. */
-export function table(caption, heads, rows) {
+/** A table with a caption that only screen readers show; cells of the first column are headings. `groups` are headings
+ * above the others, each of as many columns. */
+export function table(caption, heads, rows, groups = []) {
+  const above = groups.map((name) => element("th", { scope: "colgroup", colSpan: (heads.length - 1) / groups.length }, name));
   return element("table", {},
     element("caption", { className: "spoken" }, caption),
-    element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+    element("thead", {}, ...(above.length ? [element("tr", {}, element("td"), ...above)] : []), element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
     element("tbody", {}, ...rows.map(([first, ...rest]) => element("tr", {},
       element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", {}, cell))))));
 }

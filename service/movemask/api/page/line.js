@@ -11,13 +11,19 @@ const SCORES = { "1-0": 1, "1/2-1/2": 0.5, "0-1": 0 };
 
 let tree = null;
 
-/** The game with its variations; another one once the state has another start. */
+/** The game with its variations. */
 export function game() {
-  if (tree?.fen !== state.fen || tree.chess960 !== state.chess960) {
-    const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-    tree = new Tree(kept.fen === state.fen && kept.chess960 === state.chess960 ? kept : { fen: state.fen, chess960: state.chess960 });
-  }
+  if (!fits(tree)) tree = new Tree({ fen: state.fen, chess960: state.chess960 });
   return tree;
+}
+
+const fits = (read) => read?.fen === state.fen && read.chess960 === state.chess960;
+
+/** Takes the game of an address: the one that was kept, if it has these moves. */
+export function takeKept() {
+  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
+  const read = fits(kept) && state.moves.length ? new Tree(kept) : null;
+  tree = read?.has(state.moves) ? read : null;
 }
 
 /** Takes a game that was read. */

@@ -8,7 +8,7 @@ import { byId, settled } from "./dom.js";
 import { showGraph } from "./graph.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
-import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, scores, take } from "./line.js";
+import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, scores, take, takeKept } from "./line.js";
 import { showMoves } from "./movelist.js";
 import { showBars, showValue } from "./moves.js";
 import { clearRatings, showRatings } from "./ratings.js";
@@ -93,8 +93,7 @@ function show(answer) {
   byId("legal").replaceChildren(...answer.moves.map((move) => new Option(move.san)));
   showGame();
   if (state.view === "play") {
-    byId("bars").classList.toggle("unseen", alone());
-    showBars(byId("bars"), answer.moves, { onMove: play, onLight: (uci) => board.light(uci), next: state.moves[state.at] });
+    showBars(byId("bars"), alone() ? null : answer.moves, { onMove: play, onLight: (uci) => board.light(uci), next: state.moves[state.at] });
   }
 }
 
@@ -204,6 +203,7 @@ function load(read, opponent = "") {
   Object.assign(state, { fen: read.fen, moves: read.moves, chess960: read.chess960, at: 0, opponent });
   for (const side of ["white", "black"]) state[side] = read.ratings?.[side] ?? state[side];
   byId("notice").hidden = true;
+  byId("said").scrollIntoView({ block: "nearest" });
   update();
 }
 
@@ -249,6 +249,13 @@ function skip(event) {
   document.querySelector("main:not([hidden]) .panels section:not([hidden]) > h2, main:not([hidden]) > h2").focus();
 }
 
+/** Shows what the address says. */
+function open() {
+  readHash();
+  takeKept();
+  update();
+}
+
 const first = () => goTo(0), last = () => goTo(state.moves.length);
 const back = () => goTo(state.at - 1), forward = () => goTo(state.at + 1);
 
@@ -265,6 +272,5 @@ listenToKeys(Object.fromEntries(Object.entries({
 for (const [id, does] of [["paste-form", paste], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
-addEventListener("popstate", () => { readHash(); update(); });
-readHash();
-update();
+addEventListener("popstate", open);
+open();

@@ -13,8 +13,9 @@ export function bar(share, kind = "") {
   return element("span", { className: "bar", "aria-hidden": "true" }, filled);
 }
 
-/** The moves of an answer as buttons, most probable first. */
+/** The moves of an answer as buttons, most probable first; null for moves that are not to be seen. */
 export function showBars(root, moves, { onMove, onLight, next }) {
+  if (!moves) return root.replaceChildren(element("p", { className: "quiet" }, "Hidden while you play. \u201cShow hints\u201d below shows them."));
   if (!moves.length) return root.replaceChildren(element("p", { className: "quiet" }, "The game is over."));
   const rows = moves.slice(0, all ? undefined : SHOWN).map((move, index) => {
     const button = element("button", { type: "button", className: "move", onclick: () => onMove(move.uci),

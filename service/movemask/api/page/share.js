@@ -1,6 +1,7 @@
 // Taking a game away: the position, the game and the board, copied or as files.
 
 import { call } from "./api.js";
+import { byId } from "./dom.js";
 import { complete, pgn } from "./line.js";
 import { pieces, picture } from "./squares.js";
 import { named } from "./state.js";
@@ -16,6 +17,7 @@ export function shares({ shown, report }) {
     "copy-pgn": async (button) => copied(button, await whole()),
     "save-pgn": async () => save("game.pgn", PGN, await whole()),
     "save-annotated": async () => save("annotated.pgn", PGN, await annotated()),
+    "copy-table": (button) => copied(button, tableOf(byId("chart-table"))),
     "save-board": async () => save("board.svg", "image/svg+xml", await board(shown())),
   };
   return Object.entries(ways).map(([id, does]) => [id, async (event) => {
@@ -52,6 +54,9 @@ async function board({ answer, arrows, flip }) {
   drawn.setAttribute("height", 720);
   return new XMLSerializer().serializeToString(drawn).replaceAll(pieces, "").replace(">", `>${inner}`);
 }
+
+/** The rows of a table, with tabs between the cells, as spreadsheets take them. */
+const tableOf = (root) => [...root.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n").replaceAll("\u00a0", " ");
 
 async function copied(button, text) {
   try {

@@ -40,6 +40,12 @@ export class Tree {
     });
   }
 
+  /** Whether a line is in the tree. */
+  has(moves) {
+    let node = this.root;
+    return moves.every((uci) => (node = node.children.find((child) => child.uci === uci)));
+  }
+
   /** The node of a position. */
   at(moves) {
     return this.along(moves).at(-1) ?? this.root;
