@@ -239,7 +239,7 @@ def test_figures_of_a_span(client: TestClient) -> None:
         ("", {"since": "1h", "until": "2h"}, "since: '1h' is not before until, '2h'"),
         ("", {"by": "colour"}, "by: Input should be 'phase'"),
         ("/history", {"bucket": "1m"}, "bucket: Input should be '10m', '1h' or '1d'"),
-        ("/positions", {"cursor": "x"}, "cursor: 'x' is no cursor"),
+        ("/positions", {"cursor": "x"}, "cursor: String should match pattern"),
         ("/positions", {"limit": 1001}, "limit: 1001, at most 1000 as JSON"),
         ("/positions", {"format": "xml"}, "format: Input should be"),
         ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; there are raw"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
@@ -77,7 +78,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with ExitStack() as stack:
             if own_process:
-                stack.callback(logs.finish)
+                stack.callback(logging.shutdown)  # uvicorn ends workers with a signal, which skips logging's own
             services = stack.enter_context(running_services(settings, metrics, prepare))
             app.state.services = services
             if own_process:

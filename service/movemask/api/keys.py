@@ -119,7 +119,7 @@ class Keys:
         state = _state(file)
         if state == self._state and not self._failure:
             return False
-        self._keys = _together(self._given, read_keys(file))
+        self._keys = _distinct((*self._given, *read_keys(file)))
         self._state, self._failure = state, ""
         return True
 
@@ -146,7 +146,7 @@ def read_keys(file: Path) -> tuple[Key, ...]:
         line = raw.partition("#")[0].strip()
         if line:
             keys.append(_key_of(line, f"{file}: line {number}"))
-    return _together((), keys)
+    return _distinct(keys)
 
 
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
@@ -179,14 +179,14 @@ def _key_of(line: str, place: str) -> Key:
 
 def _given_keys(text: str) -> tuple[Key, ...]:
     """The keys of MOVEMASK_API_KEYS: `KEY[:SCOPE+SCOPE]`, separated by commas; raises KeysError."""
-    keys: tuple[Key, ...] = ()
+    keys = []
     for number, entry in enumerate(filter(None, map(str.strip, text.split(","))), 1):
         token, colon, names = entry.partition(":")
         if not _TOKEN.fullmatch(token):
             raise KeysError(f"key {number}: must be 20 to 512 letters, digits and . _ ~ + / = -")
         scopes = _scopes(names.split("+"), f"key {number}") if colon else frozenset(Scope)
-        keys = _together(keys, [Key(f"env-{number}", hashlib.sha256(token.encode()).digest(), scopes)])
-    return keys
+        keys.append(Key(f"env-{number}", hashlib.sha256(token.encode()).digest(), scopes))
+    return _distinct(keys)
 
 
 def _scopes(names: Iterable[str], place: str) -> frozenset[Scope]:
@@ -199,17 +199,18 @@ def _scopes(names: Iterable[str], place: str) -> frozenset[Scope]:
     return frozenset(scopes)
 
 
-def _together(first: Sequence[Key], more: Sequence[Key]) -> tuple[Key, ...]:
-    """All keys; raises KeysError if two have one name or are the same."""
-    names, digests = {key.name for key in first}, {key.digest for key in first}
-    for key in more:
+def _distinct(keys: Sequence[Key]) -> tuple[Key, ...]:
+    """The keys; raises KeysError if two have one name or are the same."""
+    names: set[str] = set()
+    digests: set[bytes] = set()
+    for key in keys:
         if key.name in names:
             raise KeysError(f"two keys are named {key.name}")
         if key.digest in digests:
             raise KeysError(f"{key.name} is the same key as another")
         names.add(key.name)
         digests.add(key.digest)
-    return (*first, *more)
+    return tuple(keys)
 
 
 def _state(file: Path) -> tuple[int, int, int]:

@@ -132,12 +132,8 @@ def _check_tls(settings: Settings) -> None:
             raise SettingsError("MOVEMASK_TLS_KEY: needs MOVEMASK_TLS_CERT")
         return
 
-    def no_password() -> str:
-        raise SettingsError("MOVEMASK_TLS_KEY: has a password; the service takes a key without one")
-
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, no_password)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     except OSError as error:  # ssl's errors are OSErrors
         name = "MOVEMASK_TLS_CERT"
         raise SettingsError(f"{name}: {settings.tls_cert} and its key cannot be read: {error.strerror}") from None
