@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from movemask import __version__
-from movemask.cli.options import models_dir_option, registry_of, show_skipped
+from movemask.cli.options import models_dir_option, show_skipped
 from movemask.errors import AuditError, SourceError
 from movemask.extras import require
 from movemask.leakage.kinds import KINDS
+from movemask.network.registry import load_registry
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
@@ -187,8 +188,9 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The contract files of the networks, which have passed their checks, and their digests by name."""
-    files = Settings.read(models_dir=models_dir).model_folders.files(None)
-    registry = registry_of(models_dir)
+    settings = Settings.read(models_dir=models_dir)
+    files = settings.model_folders.files(None)
+    registry = load_registry(settings.model_folders, settings.default_model, settings.threads)  # an audit takes the CPU
     digests: dict[str, str] = {}
     for name in names or (None,):
         entry = registry.entry(name)
