@@ -20,10 +20,10 @@ from movemask.network.onnx import OnnxSession
 from movemask.network.registry import load_entry, open_model
 from movemask.quantisation import positions, run
 from movemask.quantisation.comparison import Comparison, Limits, batches_of, selected
-from movemask.quantisation.network import LayeredNetwork, calibration_stats
+from movemask.quantisation.network import CalibrationStats, LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import Sets, sets
 from movemask.quantisation.run import weights_for
-from movemask.quantisation.writing import Writer, rounded
+from movemask.quantisation.writing import Rounded, Writer, rounded
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.weight_files import Made
@@ -190,16 +190,20 @@ def prepared(small: Model, original: Path, known: Sets) -> tuple[LayeredNetwork,
     return LayeredNetwork(original / "small.onnx", small.contract.outputs.logits, batches[0]), batches
 
 
+def rounded_layers(network: LayeredNetwork, stats: CalibrationStats, largest: int) -> dict[str, Rounded]:
+    return {
+        layer.name: rounded(layer.matrix(network.constants[layer.weight]), stats.moments[layer.name], largest)
+        for layer in network.layers
+    }
+
+
 def test_whole_numbers_stay_exact_and_the_residual_stream_stays_float(
     small: Model, original: Path, known: Sets, tmp_path: Path
 ) -> None:
     network, batches = prepared(small, original, known)
     found = calibration_stats(network, batches)
     assert found.whole == {"/input/planes"}
-    roundings = {
-        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
-        for layer in network.layers
-    }
+    roundings = rounded_layers(network, found, 64)
     file = tmp_path / "written.onnx"
     Writer(network, found, roundings, batches[0]).write(network.layers, file)
     graph = onnx.load(str(file)).graph
@@ -221,10 +225,7 @@ def test_whole_numbers_stay_exact_and_the_residual_stream_stays_float(
 def test_layers_are_given_back_to_float_until_the_limits_hold(small: Model, original: Path, known: Sets) -> None:
     network, batches = prepared(small, original, known)
     found = calibration_stats(network, batches)
-    roundings = {
-        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 7)
-        for layer in network.layers
-    }
+    roundings = rounded_layers(network, found, 7)
     writer, judge, told = Writer(network, found, roundings, batches[0]), Comparison(small, known.search), list[str]()
 
     def choice(kl: float) -> tuple[int, int]:
@@ -267,10 +268,7 @@ def test_products_of_matrices_are_layers_too(tmp_path: Path) -> None:
     network = LayeredNetwork(tmp_path / "d.onnx", "logits", batches[0])
     assert [layer.name for layer in network.layers] == ["first", "second", "third"]
     found = calibration_stats(network, batches)
-    roundings = {
-        layer.name: rounded(layer.matrix(network.constants[layer.weight]), found.moments[layer.name], 64)
-        for layer in network.layers
-    }
+    roundings = rounded_layers(network, found, 64)
     Writer(network, found, roundings, batches[0]).write(network.layers, tmp_path / "q.onnx")
     expected, got = (OnnxSession(tmp_path / f"{n}.onnx", 1).run(batches[0], ["logits", "value"]) for n in "dq")
     assert np.corrcoef(expected[0].ravel(), got[0].ravel())[0, 1] > 0.999

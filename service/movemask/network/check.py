@@ -62,8 +62,8 @@ def check(model: Model) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _probes() -> list[Position]:
-    return [Position.read(fen) for fen in PROBES]
+def _probes(model: Model) -> Batch:
+    return _batch(model, [Position.read(fen) for fen in PROBES])
 
 
 def _tensors(model: Model) -> str:
@@ -77,7 +77,7 @@ def _tensors(model: Model) -> str:
 
 
 def _outputs(model: Model) -> str:
-    batch = _batch(model, _probes())
+    batch = _probes(model)
     logits = np.asarray(model.evaluate(batch).logits, dtype=np.float64)
     for row, probe in enumerate(batch.positions):
         if not np.isfinite(logits[row, _legal(batch, row)]).all():
@@ -89,7 +89,7 @@ def _outputs(model: Model) -> str:
 
 
 def _batches(model: Model) -> str:
-    batch = _batch(model, _probes())
+    batch = _probes(model)
     together, again = model.evaluate(batch), model.evaluate(batch)
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)

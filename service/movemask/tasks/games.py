@@ -92,10 +92,14 @@ class SideReport:
 
     moves: int
     cross_entropy: float
-    perplexity: float
     top1: float
     raw_leakage: float | None
     multiplied_leakage: float
+
+    @property
+    def perplexity(self) -> float:
+        with np.errstate(over="ignore"):
+            return float(np.exp(self.cross_entropy))
 
     @classmethod
     def together(cls, sides: Sequence[SideReport]) -> SideReport:
@@ -107,13 +111,9 @@ class SideReport:
             weight = sum(count for _, count in known)
             return sum(value * (count / weight) for value, count in known) if weight else None
 
-        cross_entropy = mean([side.cross_entropy for side in sides]) or 0.0
-        with np.errstate(over="ignore"):
-            perplexity = float(np.exp(cross_entropy))
         return cls(
             moves,
-            cross_entropy,
-            perplexity,
+            mean([side.cross_entropy for side in sides]) or 0.0,
             mean([side.top1 for side in sides]) or 0.0,
             mean([side.raw_leakage for side in sides]),
             mean([side.multiplied_leakage for side in sides]) or 0.0,
@@ -257,14 +257,10 @@ def _side(moves: Sequence[MoveReport], side: chess.Color) -> SideReport | None:
     moves = [move for move in moves if move.position.board.turn == side]
     if not moves:
         return None
-    cross_entropy = float(sum(move.surprise / len(moves) for move in moves))  # a sum could overflow before the mean
     raw = [move.raw for move in moves if move.raw is not None]
-    with np.errstate(over="ignore"):
-        perplexity = float(np.exp(cross_entropy))
     return SideReport(
         moves=len(moves),
-        cross_entropy=cross_entropy,
-        perplexity=perplexity,
+        cross_entropy=float(sum(move.surprise / len(moves) for move in moves)),  # a sum could overflow before the mean
         top1=float(np.mean([move.rank == 1 for move in moves])),
         raw_leakage=float(np.mean(raw)) if raw else None,
         multiplied_leakage=float(np.mean([move.multiplied for move in moves])),
