@@ -73,7 +73,7 @@ def test_external_weights_are_refused_wherever_they_are(tmp_path: Path, put: Cal
     (tmp_path / "net.toml").write_text(ONNX_TOML)
     entry = load_entry(tmp_path / "net.toml", 1)
     assert entry.failure is not None
-    assert "the weights 'w' are in another file" in entry.failure
+    assert "its weights are in another file" in entry.failure
 
 
 def test_the_walk_ends_whatever_the_bytes(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def _one_node(file: Path, node: onnx.NodeProto, constants: list[onnx.TensorProto
         (lambda file: with_external_data(file, "nowhere"), "net.onnx: weights in another file: "),
         (lambda file: with_external_data(file, "net.onnx", length=str(1 << 40)), "1099511627776 bytes; at most"),
         (with_a_link, "net.onnx: weights in another file: "),
-        (with_external_data_in_a_branch, "the weights 'v' are in another file, '../secret'"),
+        (with_external_data_in_a_branch, "its weights are in another file"),
         (with_an_unknown_operator, "Frobnicate"),
         (lambda file: file.write_bytes(b"\x08\x07hello"), "net.onnx: not an ONNX file"),
         (lambda file: file.write_bytes(b""), "net.onnx: not an ONNX file"),

@@ -37,7 +37,7 @@ _WITHIN: dict[int, dict[int, int]] = {
     _FUNCTION: {7: _NODE, 11: _ATTRIBUTE},
     _TRAINING: {1: _GRAPH, 2: _GRAPH},
 }
-_NAME, _EXTERNAL_DATA, _DATA_LOCATION = 8, 13, 14
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of a tensor
 
 #: A pipe must not block where it is opened; only Windows has text files, and it has no such pipes.
 _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -138,38 +138,17 @@ def refuse_external(network: bytes, name: str) -> None:
             kind, message, depth = waiting.pop()
             if depth > _DEEPEST:
                 raise ContractError(f"{name}: messages nested more than {_DEEPEST} deep")
-            if kind == _TENSOR:
-                _refuse_external_tensor(message, name)
-                continue
-            within = _WITHIN[kind]
             for number, value in fields(message, name):
-                inner = within.get(number)
+                if kind == _TENSOR and (number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0)):
+                    raise ContractError(
+                        f"{name}: its weights are in another file; save it as one file "
+                        "(onnx.save with save_as_external_data=False)"
+                    )
+                inner = _WITHIN.get(kind, {}).get(number)
                 if inner is not None and isinstance(value, memoryview):
                     waiting.append((inner, value, depth + 1))
     except WeightsError:
         raise ContractError(f"{name}: not an ONNX file, or a damaged one") from None
-
-
-def _refuse_external_tensor(tensor: memoryview, name: str) -> None:
-    title, where, external = "?", "?", False
-    for number, value in fields(tensor, name):
-        if number == _NAME and isinstance(value, memoryview):
-            title = _text(value)
-        elif number == _EXTERNAL_DATA and isinstance(value, memoryview):
-            external, entry = True, dict(fields(value, name))
-            if _text(entry.get(1, 0)) == "location":
-                where = _text(entry.get(2, 0))
-        elif number == _DATA_LOCATION:
-            external = external or value != 0
-    if external:
-        raise ContractError(
-            f"{name}: the weights {title!r} are in another file, {where!r}; save it as one file "
-            "(onnx.save with save_as_external_data=False)"
-        )
-
-
-def _text(value: FieldValue) -> str:
-    return bytes(value[:80]).decode("utf-8", "replace") if isinstance(value, memoryview) else "?"
 
 
 def fields(message: memoryview, where: str) -> Iterator[tuple[int, FieldValue]]:
