@@ -23,7 +23,7 @@ PGN = '[WhiteElo "1400"]\n[BlackElo "1500"]\n\n1. e4 e5 2. Nf3 *\n'
 @pytest.fixture
 def http(serve: Serve, tmp_path: Path) -> TestClient:
     write_fake(tmp_path / "m", elo=True)
-    return serve(tmp_path / "m")
+    return serve(tmp_path / "m", max_positions=100)
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def test_a_position_that_was_lost_is_refused_and_never_taken_for_the_start(
 def test_a_batch_is_cut_to_what_the_service_takes_and_bad_items_are_errors_in_their_place(
     client: movemask.Client,
 ) -> None:
-    positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 350  # a service takes 1,024 at once
+    positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once
     found = list(client.policies(positions, elo=1500))
-    assert len(found) == 1050
+    assert len(found) == 333
     assert all(isinstance(one, ErrorOut) == (place % 3 == 2) for place, one in enumerate(found))
     assert isinstance(found[0], PolicyOut)
     assert isinstance(found[1], PolicyOut)

@@ -14,6 +14,7 @@ from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, Poli
 from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.operations import ModelsOut
 from movemask.client import wire
+from movemask.errors import ApiError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -70,13 +71,10 @@ class AsyncClient:
         self, positions: Iterable[wire.PositionLike], **options: Unpack[wire.PolicyOptions]
     ) -> AsyncIterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
-        of one that is invalid. Requests are cut to what a service takes by default."""
+        of one that is invalid. Requests are cut to what the service takes."""
         for part in wire.batches(positions):
-            body = {"positions": part} | wire.fields_of(..., options)
-            async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
-                async for line in response.aiter_lines():
-                    if line:
-                        yield wire.RESULT.validate_json(line)
+            async for result in self._lines(part, options):
+                yield result
 
     async def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
@@ -128,6 +126,24 @@ class AsyncClient:
         async with self._answered(path, body, query) as response:
             content = await response.aread()
         return answer.model_validate_json(content)
+
+    async def _lines(
+        self, part: list[dict[str, Any]], options: wire.PolicyOptions
+    ) -> AsyncIterator[PolicyOut | ErrorOut]:
+        """The results of a batch; of its halves if the service takes less at once."""
+        body = {"positions": part} | wire.fields_of(..., options)
+        try:
+            async with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
+                async for line in response.aiter_lines():
+                    if line:
+                        yield wire.RESULT.validate_json(line)
+            return
+        except ApiError as error:
+            if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
+                raise
+        for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+            async for result in self._lines(half, options):
+                yield result
 
     @asynccontextmanager
     async def _answered(

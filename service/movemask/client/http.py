@@ -15,6 +15,7 @@ from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, Poli
 from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.operations import ModelsOut
 from movemask.client import wire
+from movemask.errors import ApiError
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -71,13 +72,9 @@ class Client:
         self, positions: Iterable[wire.PositionLike], **options: Unpack[wire.PolicyOptions]
     ) -> Iterator[PolicyOut | ErrorOut]:
         """The distributions of any number of positions, in order, each as soon as it is there; an `ErrorOut` in place
-        of one that is invalid. Requests are cut to what a service takes by default."""
+        of one that is invalid. Requests are cut to what the service takes."""
         for part in wire.batches(positions):
-            body = {"positions": part} | wire.fields_of(..., options)
-            with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
-                for line in response.iter_lines():
-                    if line:
-                        yield wire.RESULT.validate_json(line)
+            yield from self._lines(part, options)
 
     def sweep(self, position: wire.Given = ..., **options: Unpack[wire.SweepOptions]) -> SweepOut:
         """One position at many `ratings`, or by many `models`."""
@@ -126,6 +123,21 @@ class Client:
         with self._answered(path, body, query) as response:
             content = response.read()
         return answer.model_validate_json(content)
+
+    def _lines(self, part: list[dict[str, Any]], options: wire.PolicyOptions) -> Iterator[PolicyOut | ErrorOut]:
+        """The results of a batch; of its halves if the service takes less at once."""
+        body = {"positions": part} | wire.fields_of(..., options)
+        try:
+            with self._answered("/v1/policy/batch", body, accept=wire.NDJSON) as response:
+                for line in response.iter_lines():
+                    if line:
+                        yield wire.RESULT.validate_json(line)
+            return
+        except ApiError as error:
+            if error.name not in ("limit-exceeded", "body-too-large") or len(part) == 1:
+                raise
+        for half in (part[: len(part) // 2], part[len(part) // 2 :]):
+            yield from self._lines(half, options)
 
     @contextmanager
     def _answered(

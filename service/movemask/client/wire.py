@@ -122,7 +122,7 @@ def fields_of(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
-#: What a service takes at most in one batch, by its defaults.
+#: What a service takes at most in one batch, by its defaults; one that takes less says so, and parts are halved.
 _MAX_POSITIONS = 1024
 _MAX_PLIES = 65_536
 
