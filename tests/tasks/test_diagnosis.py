@@ -101,12 +101,6 @@ def test_a_mistake_planted_in_our_own_contract_is_named_first(mistake: str) -> N
     assert found.better[0].name == f"without {mistake}"
 
 
-@needs_maia
-def test_a_faint_mistake_planted_in_maias_contract_is_named_first(folder: Path) -> None:
-    found = diagnose(planted(open_model(folder / "maia-1500.toml", threads=1), "castling_planes"))
-    assert found.better[0].name == "without castling_planes"
-
-
 @pytest.mark.usefixtures("fewer")
 def test_moves_that_have_no_slot_are_said_and_what_reads_them_comes_first(shipped: Model) -> None:
     found = diagnose(planted(shipped, "slots_unmirrored"))
