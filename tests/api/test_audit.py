@@ -233,7 +233,6 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
     ("body", "words"),
     [
         ({}, "give exactly one of logits, probabilities and policy, not none"),
-        ({"logits": [0.0], "policy": {"e2e4": 1.0}}, "give exactly one of logits"),
         ({"logits": [0.0]}, "vocabulary: goes with logits"),
         ({"policy": {"e2e4": 1.0}, "vocabulary": "lc0-1858"}, "vocabulary: goes with logits"),
         ({"logits": [0.0], "vocabulary": "lc0"}, "vocabulary: no 'lc0'; there are alphazero-4672"),
@@ -243,10 +242,8 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
         ({"probabilities": [-0.1] * 1858, "vocabulary": "lc0-1858"}, "probabilities[0]: -0.1 is no probability"),
         ({"policy": {}}, "policy: nothing is above 0"),
         ({"policy": {"e2e4": -1}}, "policy[e2e4]: -1.0 is no probability; it must be from 0 to 1"),
-        ({"policy": {"e2e4": "0.5"}}, "policy.e2e4: Input should be a valid number, got '0.5'"),
         ({"policy": {"e2e4": 1e308, "d2d4": 1e308}}, "policy[e2e4]: 1e+308 is no probability"),
         ({"policy": {"e2e4": 1, "d2d4": 1}}, "policy: the sum is 2, too far from 1"),
-        ({"policy": {"e2e4": 5e-324}}, "policy: the sum is 4.94066e-324, too far from 1"),
         ({"policy": {"e2e4": 1}, "castling": "king_two_squares", "chess960": True}, "castling: in Chess960"),
         ({"logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_two_squares"}, "castling: goes with policy"),
         ({"probabilities": [True], "vocabulary": "lc0-1858"}, "probabilities[0]: Input should be a valid number"),
@@ -256,8 +253,6 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
         ({"policy": {"0000": 1}}, "policy: '0000' is not a move of chess"),
         ({"policy": {"P@e4": 1}}, "policy: 'P@e4' is not a move of chess"),
         ({"policy": {"e2e4": 1}, "fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, "has no legal move; there is nothing"),
-        ({"policy": {"e2e4": 1}, "fen": "x"}, "fen: 'x' is cut short"),
-        ({"policy": {"e2e4": 1}, "colour": "red"}, "colour: no such field"),
         ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 numbers, at most 8192 are taken"),
     ],
 )

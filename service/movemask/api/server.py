@@ -136,7 +136,9 @@ def _check_tls(settings: Settings) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     except OSError as error:  # ssl's errors are OSErrors
         name = "MOVEMASK_TLS_CERT"
-        raise SettingsError(f"{name}: {settings.tls_cert} and its key cannot be read: {error.strerror}") from None
+        raise SettingsError(
+            f"{name}: {settings.tls_cert} and its key cannot be read: {error.strerror} (no password is taken)"
+        ) from None
 
 
 def _is_loopback(listener: socket.socket) -> bool:

@@ -236,7 +236,7 @@ class PlayedOut(BaseModel):
 class NodeOut(BaseModel):
     """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
 
-    parent: int | None = Field(None, description="Index of the node before it; its first child continues the line.")
+    parent: int | None = Field(None, description="Number of the node before, from 0; its first child goes on.")
     uci: str | None = Field(None, description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN.")
     nags: list[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
