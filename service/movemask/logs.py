@@ -60,7 +60,7 @@ class TextFormatter(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_time(record)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
+        line = f"{rfc3339(record.created)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
         current_id = request_id.get() if record.name != _access.name else None
         if current_id is not None:
             line += f" [{current_id}]"
@@ -71,7 +71,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        out: dict[str, Any] = {"time": _time(record), "level": record.levelname.lower()}
+        out: dict[str, Any] = {"time": rfc3339(record.created), "level": record.levelname.lower()}
         out |= {"logger": _name(record), "pid": os.getpid()}
         if record.name == _access.name and isinstance(record.args, tuple):
             method, route, status, milliseconds, positions, request, key = record.args
@@ -195,9 +195,9 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
-def _time(record: logging.LogRecord) -> str:
-    """In RFC 3339, UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+def rfc3339(seconds: float) -> str:
+    """The RFC 3339 form of a time in seconds since 1970, in UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _name(record: logging.LogRecord) -> str:

@@ -30,7 +30,7 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model, Outputs
-from movemask.network.queue import Queue
+from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Statistics, policies
 
@@ -156,6 +156,11 @@ class Answer:
     timing: Timing | None = None
 
     @property
+    def ran(self) -> bool:
+        """Whether the network ran for it: not without a legal move, nor where a cache knew the whole batch."""
+        return self.evaluated is not None and self.evaluated.ran > 0
+
+    @property
     def status(self) -> str:
         """`ongoing`, `checkmate` or `stalemate`."""
         return self.position.status(has_legal_moves=self.evaluated is not None)
@@ -275,8 +280,11 @@ class Caller:
 
     client = ""
 
-    def answered(self, positions: int) -> None:
-        """So many of its positions were answered without an error."""
+    def delivered(self, model: str, submission: Submission, ran: int) -> None:
+        """The results of one submission are back in the task that asked.
+
+        `ran` of its positions were in batches that the network ran on.
+        """
 
 
 _NO_EVENTS, _NOBODY = Events(), Caller()
@@ -353,8 +361,16 @@ class Pipeline:
         """
         if not queries:
             return []
-        results = (await self._queue.submit(queries, write, self._caller.client)).results
-        self._caller.answered(sum(not isinstance(result, MovemaskError) for result in results))
+        submission = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
+        results: list[R | MovemaskError] = []
+        ran = 0
+        for one in submission.results:
+            if isinstance(one, MovemaskError):
+                results.append(one)
+            else:
+                ran += one[0]
+                results.append(one[1])
+        self._caller.delivered(self.model.name, submission, ran)
         return results
 
     def close(self) -> None:

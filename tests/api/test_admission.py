@@ -132,7 +132,7 @@ def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) ->
 
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
-    limit = RateLimit(5, 5, clock=lambda: now)
+    limit = RateLimit(5, 5, 0, clock=lambda: now)
     limit.take(RequestContext("1", client="one"), 5)
     with pytest.raises(
         RateLimited, match=r"rate limit exceeded: 5 positions requested, limit 5/s \(burst 5\)"
@@ -178,3 +178,11 @@ def test_addresses_behind_a_proxy_have_shares_of_their_own(
         for address in addresses
     ]
     assert found == statuses
+
+
+def test_what_is_in_flight_is_given_back(serve: Serve) -> None:
+    client = serve(client_in_flight=4)
+    for size in (4, 4, 9, 1):  # one that is alone is let through whatever its size
+        answer = client.post("/v1/policy/batch", json=batch(size))
+        assert answer.status_code == 200
+        assert "RateLimit" not in answer.headers

@@ -300,6 +300,22 @@ def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) -> Non
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
+def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand of them wrote 740 MB."""
+
+    async def main() -> None:
+        async with listening(echo) as (made, port):
+            for _ in range(100):
+                assert (await sent(port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
+            while made[0]._tracker.invalid:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    counts = [int(line.rpartition(" ")[2]) for line in caplog.messages if "invalid HTTP requests" in line]
+    assert sum(counts) == 100
+    assert len(counts) < 50
+
+
 @pytest.mark.parametrize("after", [b"\0\0\0", b"GET / HTTP/1.1\r\n\r\n"])
 def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) -> None:
     async def slow(scope: Any, receive: Any, send: Any) -> None:

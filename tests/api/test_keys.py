@@ -185,6 +185,16 @@ def test_a_stranger_learns_from_probes_only_whether_it_works(serve: Serve) -> No
     assert "models" in client.get("/readyz", headers={"Authorization": f"Bearer {SECRET}"}).json()
 
 
+def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> None:
+    client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+audit")
+    assert status(client, "POST", "/v1/policy", SECRET) == 200
+    shown = [
+        "leakage" in client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
+        for key in (SECRET, SECRET + "2")
+    ]
+    assert shown == [False, True]
+
+
 def test_a_file_that_changes_is_followed_and_a_broken_one_changes_nothing(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

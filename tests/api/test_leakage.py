@@ -6,11 +6,13 @@ import asyncio
 import csv
 import io
 import json
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +69,15 @@ def test_figures_wait_for_nobody_and_say_how_fresh_they_are(serve: Serve, tmp_pa
     client.post("/v1/policy", json={"moves": ["d2d4"]})
     paths = ["", "/history", "/worst", "/positions"]
     answers = {path: plain.get(f"/v1/leakage{path}").json() for path in paths}
+    model = plain.get("/v1/models/fake").json()
     lines = plain.get("/v1/leakage/positions", params={"format": "ndjson"})
-    for fresh in (answer["freshness"] for answer in answers.values()):
+    for fresh in (*(answer["freshness"] for answer in answers.values()), model["freshness"]):
         assert fresh["waiting"] == 1
         assert fresh["as_of"] >= asked  # the moment of the answer that is not counted yet
-    assert answers[""]["models"]["fake"]["positions"] == 1
+    assert answers[""]["models"]["fake"]["positions"] == model["leakage"]["positions"] == 1
     assert len(answers["/positions"]["positions"]) == len(lines.text.splitlines()) == 1
+    assert lines.headers["Movemask-Waiting"] == "1"
+    assert float(lines.headers["Movemask-As-Of"]) >= asked
     other.execute("ROLLBACK")
     other.close()
     fresh = client.get("/v1/leakage").json()
@@ -316,3 +321,25 @@ def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatc
     assert [result["error"]["status"] for result in results] == [500, 500]
     assert "movemask_served_leakage_total 3.0" in client.get("/metrics").text
     assert client.get("/v1/leakage").json()["models"] == {}
+
+
+def test_times_are_seconds_and_rfc_3339_everywhere_the_same(client: TestClient) -> None:
+    client.post("/v1/policy", json={"moves": []})
+
+    def pairs(found: Any) -> list[tuple[float, str]]:
+        if isinstance(found, list):
+            return [pair for item in found for pair in pairs(item)]
+        if not isinstance(found, dict):
+            return []
+        own = [(value, found[f"{name}_utc"]) for name, value in found.items() if f"{name}_utc" in found]
+        return own + [pair for value in found.values() for pair in pairs(value)]
+
+    for path, most in (("?since=1h", 3), ("/history", 2), ("/worst", 2), ("/positions", 2)):
+        found = pairs(client.get(f"/v1/leakage{path}").json())
+        assert len(found) == most
+        for seconds, text in found:
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", text)
+            assert datetime.fromisoformat(text).timestamp() == pytest.approx(seconds, abs=1e-3)
+            assert client.get("/v1/leakage", params={"since": text}).status_code == 200
+    rows = list(csv.DictReader(io.StringIO(client.get("/v1/leakage/positions?format=csv").text)))
+    assert datetime.fromisoformat(rows[0]["time_utc"]).timestamp() == pytest.approx(float(rows[0]["time"]), abs=1e-3)

@@ -1,4 +1,4 @@
-"""What an operator would lose: the span of a request, in the trace of who asked."""
+"""What an operator would lose: where the time of a request went, in the trace of who asked."""
 
 from __future__ import annotations
 
@@ -35,20 +35,39 @@ def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
         yield made
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("POST", "/v1/policy", {"moves": []}, 200),
-        ("POST", "/v1/policy", {"fen": "x"}, 422),
-        ("GET", "/v1/models", None, 200),
-    ],
-)
-def test_a_request_has_one_span_in_the_trace_of_who_asked(
-    client: TestClient, exporter: Any, method: str, path: str, body: Any, status: int
+@pytest.mark.parametrize(("path", "body"), [("/v1/policy", {"moves": []}), ("/v1/games", {"pgn": "1. e4 e5 *"})])
+def test_queue_network_and_answer_are_inside_their_request(
+    client: TestClient, exporter: Any, path: str, body: Any
 ) -> None:
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "mine"}
-    assert client.request(method, path, json=body, headers=headers).status_code == status
-    (span,) = exporter.get_finished_spans()
-    assert (span.name, f"{span.context.trace_id:032x}") == (f"{method} {path}", TRACE)
-    expected = {"http.route": path, "http.response.status_code": status, "movemask.request_id": "mine"}
-    assert expected.items() <= span.attributes.items()
+    assert client.post(path, json=body, headers=headers).status_code == 200
+    found = {span.name: span for span in exporter.get_finished_spans()}
+    assert set(found) == {f"POST {path}", "queue", "network", "answer"}
+    whole = found[f"POST {path}"]
+    assert f"{whole.context.trace_id:032x}" == TRACE
+    assert whole.attributes["http.route"] == path
+    assert whole.attributes["http.response.status_code"] == 200
+    assert whole.attributes["movemask.request_id"] == "mine"
+    queue, network, answer = found["queue"], found["network"], found["answer"]
+    for span in (queue, network, answer):
+        assert span.parent.span_id == whole.context.span_id
+    assert whole.start_time <= queue.start_time <= queue.end_time == network.start_time
+    assert network.start_time < network.end_time == answer.start_time <= answer.end_time <= whole.end_time
+    assert network.attributes["movemask.model"] == "fake"
+    assert network.attributes["movemask.positions"] == {"/v1/policy": 1, "/v1/games": 2}[path]
+
+
+def test_a_stream_has_a_queue_and_a_network_for_each_part(client: TestClient, exporter: Any) -> None:
+    body: Any = {"positions": [{"moves": []}] * 130}
+    client.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert sorted(names) == ["POST /v1/policy/batch", "answer", *["network"] * 3, *["queue"] * 3]
+
+
+def test_a_problem_and_a_finished_game_have_no_network(client: TestClient, exporter: Any) -> None:
+    client.post("/v1/policy", json={"fen": "x"})
+    client.post("/v1/policy", json={"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"})
+    client.get("/v1/models/fake")
+    spans = exporter.get_finished_spans()
+    assert [span.name for span in spans] == ["POST /v1/policy", "POST /v1/policy", "GET /v1/models/{name}"]
+    assert [span.attributes["http.response.status_code"] for span in spans] == [422, 200, 200]

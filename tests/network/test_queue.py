@@ -134,9 +134,9 @@ def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, qu
         await waiting(queue, 1)
         gate.open.set()
         one, two = await asyncio.gather(first, second)
-        assert one.submitted <= one.started
+        assert one.submitted <= one.started <= one.ended
         assert two.submitted < two.started  # it waited for the first
-        assert one.started < two.started
+        assert one.started < two.started <= two.ended
 
     asyncio.run(story())
 

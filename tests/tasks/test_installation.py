@@ -273,3 +273,29 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     assert "blocks" not in run("models", "check", name).output
     card = load_registry(Settings.read().model_folders, None, 1).get(name).contract.card
     assert card["source"] == f"{file.name}, converted by movemask models import"
+
+
+def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    out = tmp_path / "out.onnx"
+    told = run("models", "export-onnx", "net", out, "--models-dir", folder)
+    assert told.exit_code == 0, told.output
+    assert run("models", "export-onnx", "net", out, "--models-dir", folder).exit_code == 1
+    added = run("models", "add", out, "--name", "back", "--models-dir", folder)
+    assert "its contract is the one that the file carries" in added.output
+    one, other = (
+        json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
+        for name in ("net", "back")
+    )
+    assert (one["moves"], one["value"]) == (other["moves"], other["value"])
+
+
+def test_a_model_is_removed_with_its_network_unless_another_has_it(folder: Path, tmp_path: Path) -> None:
+    run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
+    (folder / "other.toml").write_text((folder / "net.toml").read_text())
+    refused = CliRunner().invoke(main, ["models", "remove", "net", "--models-dir", str(folder)], input="n\n")
+    assert (refused.exit_code, (folder / "net.toml").exists()) == (1, True)
+    assert run("models", "remove", "net", "--yes", "--models-dir", folder).output.count("deleted: ") == 1
+    assert "other: keeps its contract" in run("models", "check", "other", "--models-dir", folder).output
+    assert run("models", "remove", "other", "--yes", "--models-dir", folder).output.count("deleted: ") == 2
+    assert "is a shipped model, which is not changed" in run("models", "remove", shipped(), "--yes").output

@@ -56,38 +56,54 @@ _REALM = 'Bearer realm="movemask"'
 
 @dataclass(slots=True)
 class _Bucket:
-    """What a client may still ask for now."""
+    """What a client may still ask for now, and its positions in flight."""
 
     tokens: float
     at: float
+    in_flight: int = 0
 
 
 class RateLimit:
-    """A token bucket for each client of this process: positions a second; 0 for no limit."""
+    """A token bucket for each client of this process: positions a second, and positions in flight; 0 for no limit."""
 
-    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, burst, clock
+    def __init__(self, rate: float, burst: int, in_flight: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._most, self._clock = rate, burst, in_flight, clock
         self._buckets: dict[str, _Bucket] = {}
         self._forgot = 0.0
 
     def __bool__(self) -> bool:
-        return self._rate > 0
+        return bool(self._rate or self._most)
 
     def take(self, context: RequestContext, positions: int) -> None:
         """Makes the positions that a request has taken `positions`; raises RateLimited if its client may not have
         them. A request larger than the burst is let through when the bucket is full, and paid for afterwards."""
         bucket, taken = self._bucket(context.client), context.taken
-        missing = min(positions, self._burst) - taken - bucket.tokens
-        if missing > 0:
+        if self._rate:
+            missing = min(positions, self._burst) - taken - bucket.tokens
+            if missing > 0:
+                raise RateLimited(
+                    f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s "
+                    f"(burst {self._burst})",
+                    retry_after=max(1, math.ceil(missing / self._rate)),
+                )
+        others = bucket.in_flight - taken
+        if self._most and others and others + positions > self._most:
             raise RateLimited(
-                f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s (burst {self._burst})",
-                retry_after=max(1, math.ceil(missing / self._rate)),
+                f"too many positions in flight: {positions} requested beside {others}, limit {self._most}",
+                retry_after=1,
             )
         bucket.tokens -= positions - taken
+        bucket.in_flight += positions - taken
         context.taken = positions
 
+    def release(self, context: RequestContext) -> None:
+        """Ends a request: its positions are no longer in flight."""
+        self._buckets[context.client].in_flight -= context.taken
+
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
-        """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers)."""
+        """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
+        if not self._rate:
+            return []
         tokens = self._bucket(client).tokens
         window = math.ceil(self._burst / self._rate)
         full = math.ceil((self._burst - tokens) / self._rate)
@@ -113,7 +129,7 @@ class RateLimit:
         self._buckets = {
             client: bucket
             for client, bucket in self._buckets.items()
-            if bucket.tokens + (now - bucket.at) * self._rate < self._burst
+            if bucket.in_flight or (self._rate and bucket.tokens + (now - bucket.at) * self._rate < self._burst)
         }
 
 
@@ -184,7 +200,7 @@ class AdmissionControl:
     def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics) -> None:
         self._app = app
         self._keys = keys
-        self._rate = RateLimit(settings.client_rate, settings.client_burst)
+        self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight)
         self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20)
         self._metrics = metrics
 
@@ -235,6 +251,8 @@ class AdmissionControl:
             await self._app(scope, counted, send_in_pieces)
         finally:
             reserved.release()
+            if limited:
+                self._rate.release(context)
 
 
 def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
@@ -46,7 +46,10 @@ EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" /
 _SWITCH_SECONDS = 0.0005
 
 #: Headers of answers that pages of other origins may read.
-_EXPOSED = ("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID")
+_EXPOSED = (
+    *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
+    *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
+)
 
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
@@ -122,7 +125,7 @@ def create_app(
     for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")
-    _complete_openapi(app)
+    _complete_openapi(app, keyed=keys is not None)
     problems.install(app, metrics.problem, headers.headers)
     app.add_exception_handler(ClientGone, _client_gone)
     app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
@@ -137,7 +140,7 @@ def create_app(
             expose_headers=_EXPOSED,
         )
     app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
-    app.add_middleware(RequestLog, metrics=metrics)
+    app.add_middleware(RequestLog, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
     return app
 
 
@@ -167,8 +170,8 @@ async def _client_gone(request: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
 
 
-def _complete_openapi(app: FastAPI) -> None:
-    """Adds to the document that FastAPI writes: examples, and that a service may be open to all."""
+def _complete_openapi(app: FastAPI, *, keyed: bool) -> None:
+    """Adds to the document that FastAPI writes: examples, and without keys an empty entry in `security`."""
     written = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -178,7 +181,7 @@ def _complete_openapi(app: FastAPI) -> None:
                 document["components"]["schemas"][name]["examples"] = examples
             for operations in document["paths"].values():
                 for operation in operations.values():
-                    if "security" in operation:
+                    if "security" in operation and not keyed:
                         operation["security"].append({})
         return written()
 

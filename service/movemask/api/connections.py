@@ -92,6 +92,7 @@ class Connection(HttpToolsProtocol):
                 self._refuse_head()
         except httptools.HttpParserError:
             if not self._deaf:
+                self._tracker.invalid += 1
                 self._refuse("400 Bad Request", "Invalid HTTP request received.")
         self._parsing = False
         if self._begun is not None:
@@ -265,6 +266,7 @@ class ConnectionTracker:
         self._looked, self._stopping = looked, stopping
         self._open: set[Connection] = set()
         self._addresses: Counter[str] = Counter()
+        self.invalid = 0  # requests since the last look
 
     def enter(self, connection: Connection) -> str | None:
         """Adds a connection; why it may not stay, if it may not."""
@@ -289,6 +291,9 @@ class ConnectionTracker:
         while True:
             now = time.monotonic()
             self._looked(len(self._open))
+            if self.invalid:
+                log.warning("invalid HTTP requests refused: %d", self.invalid)
+                self.invalid = 0
             for connection in list(self._open):
                 try:
                     self._look(connection, now)

@@ -66,11 +66,24 @@ AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 _LONGEST_INPUT = 80
 _MOST_ERRORS = 20
 
+_DESCRIPTIONS = {
+    400: "The body is not JSON.",
+    401: "Keys are set, and the request has none that is valid.",
+    403: "The key lacks the scope of this route.",
+    404: "No such model.",
+    413: "The body is too large.",
+    415: "The body is not sent as JSON.",
+    422: "A position, move, field or parameter is invalid; `detail` names it.",
+    429: "The client exceeds its rate. See Retry-After and RateLimit.",
+    502: "The network's logits do not give a distribution.",
+    503: "Overloaded, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
+}
+
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses of these statuses."""
-    content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": "A problem: docs/errors.md lists them.", "content": content} for status in statuses}
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {status: {"description": _DESCRIPTIONS[status], "content": {CONTENT_TYPE: schema}} for status in statuses}
 
 
 class ProblemError(HTTPException):

@@ -1,4 +1,4 @@
-"""`movemask models list | import | add | quantize | check`, and `movemask calibrate`."""
+"""`movemask models list | import | add | quantize | check | remove | export-onnx`, and `movemask calibrate`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from movemask.network.registry import Registry, load_entry, network_file, open_m
 from movemask.settings import Settings
 from movemask.tasks import calibration, diagnosis
 from movemask.tasks.diagnosis import Diagnosis, Finding
+from movemask.tasks.model_files import copied, removed
 
 if TYPE_CHECKING:
     from movemask.quantisation.comparison import Judgement, Limits
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def models() -> None:
-    """List, check, import, add, and quantize networks."""
+    """List, check, import, add, quantize, export and remove networks."""
 
 
 @models.command("list")
@@ -222,6 +223,44 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
         sys.exit(1)
 
 
+@models.command("remove")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@models_dir_option
+def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
+    """Delete the model NAME from your models folder: its contract and its network."""
+    folder = own_models_dir(models_dir)
+    contract = _contract(name, models_dir)
+    if contract.parent != folder:
+        raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
+    if not yes:
+        click.confirm(f"delete {contract} and its network?", abort=True)
+    for file in removed(contract):
+        click.echo(f"deleted: {file}")
+
+
+@models.command("export-onnx")
+@click.argument("name")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--replace", is_flag=True, help="Overwrite FILE.")
+@models_dir_option
+def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) -> None:
+    """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
+    require("import", "movemask models export-onnx")
+    from movemask.tasks.installation import export_onnx
+
+    entry = registry_of(models_dir).entry(name)
+    export_onnx(entry, _contract(entry.name, models_dir), file, replace=replace)
+    click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
+
+
+def _contract(name: str, models_dir: Path | None) -> Path:
+    known = Settings.read(models_dir=models_dir).model_folders.files(None)
+    if name not in known:
+        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
 @click.command()
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--model", help="Name of the model; the default if left out.")
@@ -265,7 +304,7 @@ def calibrate(
         raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
     if own is not None:
         if contract.parent != own:
-            contract = calibration.copied(contract, own)
+            contract = copied(contract, own)
             click.echo(f"copied to {own}, since the shipped models are not written to")
         calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")

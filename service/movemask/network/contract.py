@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
 from movemask.encoding.lc0 import HistoryFill
-from movemask.encoding.variations import variation, variation_names
+from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
 from movemask.network.files import open_regular
@@ -41,6 +41,7 @@ class _Section(BaseModel):
 class NetworkFile(_Section):
     """`[network]`: the file."""
 
+    backend: Literal["onnx"] = Field("onnx", description="What runs the network.")
     file: str | None = Field(None, description="The ONNX file, beside the TOML; NAME.onnx if left out.")
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
         None, description="Checked when the model loads, if set."
@@ -126,6 +127,9 @@ class Terms(_Section):
 
     planes: Annotated[str, AfterValidator(_known("plane encoder", plane_encoder_names()))]
     vocabulary: Annotated[str, AfterValidator(_known("vocabulary", vocabulary_names()))]
+    perspective: Literal["side_to_move", "white"] | None = Field(
+        None, description="The point of view of the vocabulary, which implies it."
+    )
     history_fill: HistoryFill = HistoryFill.FEN_ONLY
     variations: tuple[Annotated[str, AfterValidator(_known("variation", variation_names()))], ...] = Field(
         (), description="How the network differs from the named planes and vocabulary."
@@ -152,6 +156,14 @@ class Contract(_Section):
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
+
+    @model_validator(mode="after")
+    def _one_view(self) -> Contract:
+        varied = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
+        view = "side_to_move" if varied.mirrored else "white"
+        if self.contract.perspective not in (None, view):
+            raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
+        return self
 
     @property
     def takes_elo(self) -> bool:

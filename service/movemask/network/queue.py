@@ -53,7 +53,8 @@ _OLDEST = 0.1  # seconds
 class Submission:
     """Items submitted together: `taken` of them are in batches, `left` are unanswered. `results` are in their order.
 
-    `submitted` and `started` say, by `time.perf_counter`, when it came and its first batch began.
+    `submitted`, `started` and `ended` say, by `time.perf_counter`, when it came, its first batch began and its last
+    ended.
     """
 
     items: Sequence[Any]
@@ -62,6 +63,7 @@ class Submission:
     future: asyncio.Future[None]
     submitted: float
     started: float = 0.0
+    ended: float = 0.0
     taken: int = 0
     left: int = field(init=False)
     results: list[Any] = field(init=False)
@@ -343,6 +345,7 @@ class Queue:
                     entry.left -= size
                     complete = not entry.left
                 if complete:
+                    entry.ended = time.perf_counter()
                     done.append((entry, None))
         _settle(done)
 

@@ -1,22 +1,26 @@
 """The mistakes that the diagnosis knows: ways to read a network that differ from the declared one in one thing.
 
-Most are contracts, and the advice names the key to change. The others are in the network itself, where no key undoes
-them, and small enough to pass for a right reading: its numbers are changed on their way (`Altered`), and the advice
-says what its export mistook. Exchanged planes, squares or slots need no entry: they are no better than chance.
+Some are contracts, and the advice names the key to change. The others are in the network itself, where no key undoes
+them: its inputs or outputs are changed on their way (`Altered`), and the advice says what its export mistook.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations, permutations
 
 import numpy as np
 
+from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Vocabulary
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Model, Session, TensorInfo
+from movemask.numeric.ragged import Index
 
 Change = Callable[[Array], Array]
 
@@ -36,7 +40,42 @@ _SHOWS_IN = {
     "no_ones_plane": "general",
     "no_history": "general",
 }
+#: Ways to number the squares of a board, each its own inverse.
+_BOARDS: dict[str, Callable[[int], int]] = {
+    "mirrored left to right": lambda square: square ^ 7,
+    "upside down": lambda square: square ^ 56,
+    "turned around": lambda square: square ^ 63,
+    "transposed": lambda square: (square & 7) << 3 | square >> 3,
+}
+#: Planes of each block, the first twelve of which are pieces, and blocks of history.
+_BLOCKS = {
+    "lc0-112": (13, 8),
+    "maia2-18": (12, 1),
+    "maia3-tokens-12": (12, 1),
+    "maia3-tokens-96": (12, 8),
+    "movemask-18": (12, 1),
+    "movemask-24": (12, 1),
+    "pgx-119": (14, 8),
+}
+_PIECES = {
+    **{
+        f"{'PNBRQK'[one]} and {'PNBRQK'[two]} exchanged": tuple(
+            {one: two, two: one}.get(place % 6, place % 6) + place // 6 * 6 for place in range(12)
+        )
+        for one, two in combinations(range(6), 2)
+    },
+    "K Q R B N P": (*range(5, -1, -1), *range(11, 5, -1)),
+    "of the opponent first": (*range(6, 12), *range(6)),
+}
+#: From which block each of the eight is taken to undo it.
+_HISTORIES = {
+    "oldest first": tuple(range(7, -1, -1)),
+    "without the newest": (0, *range(7)),
+    "with the newest twice": (0, *range(2, 8), 7),
+    "every second position": tuple(block // 2 for block in range(8)),
+}
 _RATINGS: dict[str, Change] = {
+    **{f"{shift:+d}": partial(np.add, -shift) for shift in (-400, -200, 200, 400)},
     "inverted": lambda ratings: 3000 - ratings,
     "in hundreds": lambda ratings: ratings / 100,
     "in thousands": lambda ratings: ratings / 1000,
@@ -96,14 +135,19 @@ class Alternative:
         return Model(model.name, model.digest, self.contract, session)
 
 
-def alternatives(contract: Contract, scale: float = 1.0) -> Iterator[Alternative]:
+def alternatives(contract: Contract, scale: float = 1.0, *, probabilities: bool = False) -> Iterator[Alternative]:
     """Every way to read the network of this contract that differs from it in one thing.
 
     scale : what its logits are best multiplied by, fitted to moves that people played
+    probabilities : whether its logits look like probabilities
     """
     yield from _contracts(contract)
     yield from _values(contract)
-    yield from _changes(contract, scale)
+    for key, (name, changes) in _changes(contract, scale, probabilities=probabilities):
+        advice = f"the network's {key} seem to be {name}: mend its export, no key of the contract says so"
+        shows_in = {"ratings": "ratings", "promotion slots": "promotion"}.get(key, "general")
+        judged_by = ("moves",) if name.startswith("multiplied") else ("leakage", "moves", "result")
+        yield Alternative(f"{key} {name}", contract, advice, shows_in, changes, judged_by=judged_by)
 
 
 def _contracts(contract: Contract) -> Iterator[Alternative]:
@@ -141,9 +185,16 @@ def _values(contract: Contract) -> Iterator[Alternative]:
         return _changed(contract, "outputs", value=value.model_copy(update=update))
 
     if value.order != "score":
-        order = "loss_draw_win" if value.order == "win_draw_loss" else "win_draw_loss"
-        advice = f'write outputs.value.order = "{order}"'
-        yield Alternative(f"value order {order}", changed(order=order), advice, None, judged_by=("result",))
+        declared = value.order.split("_")
+        for found in permutations(declared):
+            order = "_".join(found)
+            if order in ("win_draw_loss", "loss_draw_win") and order != value.order:
+                advice = f'write outputs.value.order = "{order}"'
+                yield Alternative(f"value order {order}", changed(order=order), advice, None, judged_by=("result",))
+            elif order != value.order:
+                changes = {value.name: partial(np.take, indices=[found.index(one) for one in declared], axis=1)}
+                advice = f"the network's value seems to be in the order {order}: mend its export"
+                yield Alternative(f"value order {order}", contract, advice, None, changes, judged_by=("result",))
         softmaxed = not value.softmaxed
         advice = f"write outputs.value.softmaxed = {str(softmaxed).lower()}"
         name = "value as probabilities" if softmaxed else "value as logits"
@@ -157,17 +208,70 @@ def _changed(contract: Contract, section: str, **update: object) -> Contract:
     return contract.model_copy(update={section: getattr(contract, section).model_copy(update=update)})
 
 
-def _changes(contract: Contract, scale: float) -> Iterator[Alternative]:
-    """What may be wrong with the numbers of the network itself."""
+def _changes(
+    contract: Contract, scale: float, *, probabilities: bool
+) -> Iterator[tuple[str, tuple[str, dict[str, Change]]]]:
+    """What may be wrong in the network itself: what of it, in words how, and the changes that undo it."""
+    planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.contract.planes
+    words = vocabulary(contract.contract.vocabulary)
+    channels = 0 if plane_encoder(encoder).shape[-2:] == (8, 8) else -1
 
-    def alternative(name: str, shows_in: str, changes: Mapping[str, Change], judged_by: tuple[str, ...]) -> Alternative:
-        advice = f"the network's {name}: mend its export, no key of the contract says so"
-        return Alternative(name.replace("seem to be ", ""), contract, advice, shows_in, changes, judged_by=judged_by)
+    def shuffled(axis: int, order: Sequence[int]) -> dict[str, Change]:
+        """Planes `[B, C, 8, 8]`, `[B, 8, 8, C]` or `[B, 64, C]`, taken along their channels or, flat, their squares."""
 
-    if not 1 / _USUAL < scale < _USUAL:
-        name = f"logits seem to be multiplied by {1 / scale:.2g}"
-        yield alternative(name, "general", {contract.outputs.logits: lambda z: z * scale}, ("moves",))
+        def change(array: Array) -> Array:
+            flat = array.reshape(len(array), -1, 64) if channels == 0 else array.reshape(len(array), 64, -1)
+            return np.take(flat, order, axis=axis).reshape(array.shape)
+
+        return {planes: change}
+
+    if encoder in _BLOCKS:
+        size, count = _BLOCKS[encoder]
+        across, along = (1, 2) if channels == 0 else (2, 1)
+        total = int(np.prod(plane_encoder(encoder).shape)) // 64
+        for name, square in _BOARDS.items():
+            board = shuffled(along, [square(place) for place in range(64)])
+            moves = {logits: _slots(words, _both(square))}
+            yield "planes", (name, board)
+            yield "slots", (name, moves)
+            yield "planes and slots", (name, board | moves)
+        for name, pieces in _PIECES.items():
+            order = list(range(total))
+            for start in range(0, size * count, size):
+                order[start : start + 12] = [start + place for place in pieces]
+            yield "piece planes", (name, shuffled(across, order))
+        for name, blocks in _HISTORIES.items() if count == 8 else ():
+            order = [size * block + place for block in blocks for place in range(size)]
+            yield "history planes", (name, shuffled(across, [*order, *range(size * count, total)]))
+    yield "slots", ("with from and to exchanged", {logits: _slots(words, lambda source, target: (target, source))})
+    by_name = np.argsort(np.argsort(words.names()))
+    yield "slots", ("in alphabetical order", {logits: partial(np.take, indices=by_name, axis=1)})
+    promotions = np.flatnonzero(words.columns[2])
+    for shift in (1, -1):
+        yield "slots", (f"off by {shift}", {logits: partial(np.roll, shift=-shift, axis=1)})
+        rolled = np.arange(len(words))
+        rolled[promotions] = np.roll(promotions, -shift)
+        yield "promotion slots", (f"off by {shift}", {logits: partial(np.take, indices=rolled, axis=1)})
+    yield "logits", ("negated", {logits: np.negative})
+    if probabilities:
+        yield "logits", ("probabilities", {logits: lambda p: np.log(np.maximum(p, np.finfo(np.float32).tiny))})
+    elif not 1 / _USUAL < scale < _USUAL:
+        yield "logits", (f"multiplied by {1 / scale:.2g}", {logits: lambda z: z * scale})
     ratings = [name for name in (contract.inputs.elo_self, contract.inputs.elo_opponent) if name is not None]
     for name, change in _RATINGS.items() if ratings and not contract.elo.edges else ():
-        changes = dict.fromkeys(ratings, change)
-        yield alternative(f"ratings seem to be {name}", "ratings", changes, ("leakage", "moves", "result"))
+        yield "ratings", (name, dict.fromkeys(ratings, change))
+
+
+def _both(square: Callable[[int], int]) -> Callable[[int, int], tuple[int, int]]:
+    return lambda source, target: (square(source), square(target))
+
+
+def _slots(words: Vocabulary, moved: Callable[[int, int], tuple[int, int]]) -> Change:
+    """Takes each slot's logit from the slot of another move, or from its own where the vocabulary has no such move."""
+    order: Index = np.arange(len(words))
+    for slot, entry in enumerate(words.entries):
+        if entry is not None:
+            source, target = moved(*entry[:2])
+            found = words.lookup[(entry[2] or 0) << 12 | source << 6 | target]
+            order[slot] = found if found >= 0 else slot
+    return partial(np.take, indices=order, axis=1)

@@ -228,14 +228,15 @@ def _readable(model: Model, why: str) -> Diagnosis:
 
 
 def _alternatives(model: Model) -> Iterator[Alternative]:
-    """The alternatives, with the scale that the network's logits seem to lack."""
+    """The alternatives, with what they have to know of the network's logits."""
     part = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
     evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
-    batch = evaluated.batch
+    logits, batch = evaluated.unmasked.logits, evaluated.batch
     played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(part)]
     low = not np.isfinite(evaluated.unmasked.legal).all()
     scale = 1.0 if low else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
-    return alternatives(model.contract, scale)
+    probabilities = bool((logits >= 0).all() and (logits.sum(axis=1) < 1.01).all())
+    return alternatives(model.contract, scale, probabilities=probabilities)
 
 
 def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: _Evidence) -> Finding:

@@ -1,6 +1,7 @@
-"""Installs a network into a models folder.
+"""Installs a network into a models folder, and writes one out as an ONNX file that carries its contract.
 
-It is written and checked in a temporary folder, then renamed into place: a failure leaves the models folder unchanged.
+Installing writes and checks it in a temporary folder, then renames it into place: a failure leaves the models folder
+unchanged. `models add` of an exported file needs no guess.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from movemask.network.files import LARGEST, read_onnx, refuse_external
 from movemask.network.guess import guess
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
-from movemask.network.registry import Entry, load_entry
+from movemask.network.registry import Entry, load_entry, network_file
 from movemask.tasks.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
 from movemask.tasks.lc0_weights import Lc0Network, read_network
 
@@ -76,7 +77,7 @@ def add_onnx(
     replace: bool = False,
     taken: Collection[str] = (),
 ) -> Installed:
-    """Installs an ONNX file with a contract of the `kind` of network, or a guess.
+    """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
 
     Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
     the contract's. `taken` are names that need `replace` too. Raises ContractError.
@@ -89,14 +90,18 @@ def add_onnx(
         raw = model.SerializeToString()
         notes.append(f"weights taken in: {weights / 2**20:.1f} MiB from beside {file.name}")
     refuse_external(raw, file.name)
-    session = OnnxSession(file, threads=1, network=raw)
-    guessed = guess(session, kind, trained_with_mask)
-    table = guessed.table
-    notes += guessed.notes
-    if session.one_by_one:
-        raw, note = _freed(file, model, raw, table)
-        notes.append(note)
-    table["card"] = {"source": f"{file.name}, added by movemask models add", **card}
+    table = carried_contract(model)
+    if table is not None and kind is None and trained_with_mask is None:
+        notes.append("its contract is the one that the file carries")
+    else:
+        session = OnnxSession(file, threads=1, network=raw)
+        guessed = guess(session, kind, trained_with_mask)
+        table = guessed.table
+        notes += guessed.notes
+        if session.one_by_one:
+            raw, note = _freed(file, model, raw, table)
+            notes.append(note)
+    table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
     return Installed(install(folder, name, raw, table), tuple(notes))
 
 
@@ -224,3 +229,36 @@ def _parsed(file: Path, raw: bytes) -> onnx.ModelProto:
     if not model.graph.node:
         raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
     return model
+
+
+#: Key of ONNX's metadata that holds the contract as TOML.
+CONTRACT = "movemask.contract"
+
+
+def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) -> None:
+    """Writes the network of a model that is served to `target`. Raises ContractError."""
+    if entry.contract is None or not entry.served:
+        raise ContractError(f"{entry.name}: failed its check and is not exported: {entry.failure}")
+    network = network_file(contract, entry.contract)
+    if target.exists() and not replace:
+        raise ContractError(f"{target} is there already; --replace overwrites it")
+    model = onnx.load(network)
+    table = tomlkit.parse(contract.read_text(encoding="utf-8"))
+    table.pop("network", None)
+    known = {one.key: one.value for one in model.metadata_props}
+    onnx.helper.set_model_props(model, {**known, CONTRACT: tomlkit.dumps(table)})
+    partial = target.with_name(target.name + ".part")
+    partial.write_bytes(model.SerializeToString())
+    os.replace(partial, target)
+
+
+def carried_contract(model: onnx.ModelProto) -> dict[str, Any] | None:
+    """The contract that an exported file carries, without `[network]`; None if it carries none."""
+    text = next((one.value for one in model.metadata_props if one.key == CONTRACT), None)
+    if text is None:
+        return None
+    try:
+        table: dict[str, Any] = tomlkit.parse(text).unwrap()
+    except tomlkit.exceptions.ParseError as error:
+        raise ContractError(f"the contract in the file's metadata is not TOML: {error}") from None
+    return table

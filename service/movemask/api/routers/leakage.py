@@ -30,12 +30,13 @@ from movemask.api.services import AppServices, Services
 from movemask.errors import InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
+from movemask.logs import rfc3339
 from movemask.store.cells import CAUSE
 from movemask.store.reader import Bucket, Kinds, ModelFigures, StoredPosition, positions_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _PLAIN = (
-    *("time", "model", "digest", "trained_with_mask"),
+    *("time", "time_utc", "model", "digest", "trained_with_mask"),
     *("fen", "chess960", "turn", "phase", "in_check", "legal_moves", "elo"),
 )
 
@@ -139,7 +140,8 @@ async def positions(
     accept: Annotated[str, Header(description="The type of the answer.")] = "application/json",
 ) -> Response:
     """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
-    shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions."""
+    shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
+    `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
     before = None if cursor is None else int(cursor)
     chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
     if chosen == "json":
@@ -153,11 +155,17 @@ async def positions(
             return {"positions": page[:wanted], "next": more}
 
         return await _answer(services, PositionsOut, read)
+    fresh = services.recorder.freshness()
     rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
     lines, media_type = (_csv_lines(rows), _CSV) if chosen == "csv" else (_ndjson_lines(rows), _NDJSON)
+    headers = {
+        "Movemask-As-Of": repr(fresh.as_of),
+        "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
+        "Movemask-Waiting": str(fresh.waiting),
+    }
     if request.method == "HEAD":  # reads nothing: the rows may be millions
-        return Response(media_type=media_type)
-    return StreamingResponse(await services.readers.stream(_blocks(lines)), media_type=media_type)
+        return Response(headers=headers, media_type=media_type)
+    return StreamingResponse(await services.readers.stream(_blocks(lines)), headers=headers, media_type=media_type)
 
 
 async def _answer(services: Services, schema: type[BaseModel], read: Callable[[], dict[str, Any]]) -> Response:
@@ -176,6 +184,7 @@ def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, A
     out = {"positions": model.positions, "kinds": _kinds_out(model.kinds), **_network_out(model)}
     if model.covered is not None:
         out["since"], out["until"] = model.covered
+        out["since_utc"], out["until_utc"] = map(rfc3339, model.covered)
     if by is not None and model.groups is not None:
         total = model.kinds[RAW].sum if RAW in model.kinds else 0.0
         out["by"] = {by: {group: _group_out(kinds, by, total) for group, kinds in model.groups.items()}}
@@ -216,7 +225,7 @@ def _csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
     """A header, then one line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
     yield _line(_COLUMNS)
     for position in positions:
-        plain = [getattr(position, name) for name in _PLAIN]
+        plain = [rfc3339(position.time) if name == "time_utc" else getattr(position, name) for name in _PLAIN]
         leaked = [position.figures[kind].leaked if kind in position.figures else None for kind in KINDS]
         causes = [position.causes.get(cause.value) for cause in Cause]
         illegal = " ".join(f"{move.uci}:{move.probability!r}:{move.cause or ''}" for move in position.illegal)

@@ -11,7 +11,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from movemask import __version__
 from movemask.api import problems
 from movemask.api.keys import Scope
+from movemask.api.routers.leakage import model_figures_out
 from movemask.api.routes import Router
+from movemask.api.schemas.leakage import FreshnessOut, ModelLeakageOut
 from movemask.api.schemas.operations import (
     AliveOut,
     AuditStateOut,
@@ -88,13 +90,22 @@ async def models(services: AppServices) -> ModelsOut:
 
 @models_router.get(
     "/v1/models/{name}",
-    summary="One network: contract, check, digest, card",
+    summary="One network: contract, check, digest, card, leakage so far",
     response_model_exclude_unset=True,
     responses=problems.documented(404, 503),
 )
-async def model(name: Annotated[str, Path(description="Name of a model.")], services: AppServices) -> ModelEntryOut:
-    """One model: its contract, the result of its check, its digest and its card (source, licence, data, figures)."""
-    return _entry_out(services.registry.entry(name), services)
+async def model(
+    name: Annotated[str, Path(description="Name of a model.")], request: Request, services: AppServices
+) -> ModelEntryOut:
+    """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
+    the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
+    entry = services.registry.entry(name)
+    out = _entry_out(entry, services)
+    if Scope.AUDIT in context_of(request.scope).scopes:
+        out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
+        for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
+            out.leakage = ModelLeakageOut.model_validate(model_figures_out(figures))
+    return out
 
 
 def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
 
 from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
+from movemask.logs import rfc3339
 
 
 class FreshnessOut(BaseModel):
@@ -14,6 +15,11 @@ class FreshnessOut(BaseModel):
 
     as_of: float = Field(description="What this worker answered before it is counted, in seconds since 1970.")
     waiting: int = Field(description="Number of audit records of this worker that are not written yet.")
+
+    @computed_field(description="`as_of` in RFC 3339.")  # type: ignore[prop-decorator]
+    @property
+    def as_of_utc(self) -> str:
+        return rfc3339(self.as_of)
 
 
 class KindOut(BaseModel):
@@ -50,7 +56,9 @@ class ModelLeakageOut(BaseModel):
     trained_with_mask: TrainedWithMask
     kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
     since: int | None = Field(None, description="Start of the counted span, in seconds since 1970.")
+    since_utc: str | None = Field(None, description="`since` in RFC 3339.")
     until: int | None = Field(None, description="End of the counted span, in seconds since 1970.")
+    until_utc: str | None = Field(None, description="`until` in RFC 3339.")
     by: dict[str, dict[str, GroupOut]] | None = Field(None, description="With `by`: dimension, then group.")
 
 
@@ -68,6 +76,11 @@ class BucketOut(BaseModel):
     seconds: int = Field(description="Its length, in seconds.")
     positions: int = Field(description="Number of positions.")
     kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
+
+    @computed_field(description="`start` in RFC 3339.")  # type: ignore[prop-decorator]
+    @property
+    def start_utc(self) -> str:
+        return rfc3339(self.start)
 
 
 class ModelHistoryOut(BaseModel):
@@ -110,6 +123,11 @@ class AuditedOut(BaseModel):
     )
     causes: dict[str, float] = Field(description="`raw` mass by cause, of moves above the threshold: probabilities.")
     illegal: list[IllegalMoveOut] = Field(description="Illegal moves that plain softmax gives most, heaviest first.")
+
+    @computed_field(description="`time` in RFC 3339.")  # type: ignore[prop-decorator]
+    @property
+    def time_utc(self) -> str:
+        return rfc3339(self.time)
 
 
 class WorstOut(BaseModel):

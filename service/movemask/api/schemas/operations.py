@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from movemask.api.schemas.leakage import FreshnessOut, ModelLeakageOut
+
 
 class CheckStepOut(BaseModel):
     """One step of the contract check."""
@@ -39,6 +41,8 @@ class ModelEntryOut(BaseModel):
     contract: ContractOut | None = Field(None, description="Left out if it cannot be read.")
     card: dict[str, Any] | None = Field(None, description="Free: source, licence, data, date, figures.")
     check: list[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
+    leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
+    freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
 
 
 class ModelsOut(BaseModel):
