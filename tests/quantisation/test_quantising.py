@@ -139,7 +139,8 @@ def test_past_the_limits_nothing_is_written_unless_forced(folder: Path) -> None:
     taken = quantize(*asked, "--force")
     assert taken.exit_code == 1
     assert "mine.onnx is there already: --replace, or another --as" in taken.output
-    assert quantize(*asked, "--force", "--replace").exit_code == 0
+    assert quantize(*asked, "--force", "--replace", "--last", "1").exit_code == 0
+    assert len(read_contract(folder / "mine.toml").card["quantised"]["layers"]) == 1
 
 
 def sharpen(folder: Path) -> None:

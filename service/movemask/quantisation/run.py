@@ -100,17 +100,24 @@ class Quantised:
 
 
 def quantised(
-    model: Model, file: Path, known: Sets, weights: Weights, limits: Limits | None, progress: Progress
+    model: Model,
+    file: Path,
+    known: Sets,
+    weights: Weights,
+    limits: Limits | None,
+    progress: Progress,
+    last: int | None = None,
 ) -> Quantised:
     """The network of `file`, which `model` runs, with as many layers in integers as the limits allow.
 
-    Without `limits` every layer becomes integers.
+    Without `limits` every layer becomes integers. `last` leaves all but so many in float: what is rounded early is
+    carried through all that follows.
     Raises ContractError for a network that cannot be quantised, or another ModelError.
     """
     outputs = model.contract.outputs
     batches = [model.feeds(batch) for batch in batches_of(model, _both_ways(model, known.calibration))]
     network = LayeredNetwork(file, outputs.logits, batches[0])
-    layers = network.layers
+    network.layers = layers = network.layers[-last:] if last else network.layers
     progress(f"calibrating {len(layers)} layers on {len(known.calibration)} positions")
     stats = calibration_stats(network, batches)
     roundings = {}
