@@ -21,7 +21,8 @@ from tests.page.visits import Visit
 from tests.processes import call, free_port, served, stopped
 
 PGN = (
-    '[White "Anderssen"]\n[Black "Kieseritzky"]\n[WhiteElo "1900"]\n[BlackElo "1800"]\n\n1. e4 e5 2. f4 exf4 3. Bc4 *\n'
+    '[White "Anderssen"]\n[Black "Kieseritzky"]\n[WhiteElo "1900"]\n[BlackElo "1800"]\n\n'
+    "1. e4 e5 2. f4 exf4 3. Bc4 Qh4+ 4. Kf1 b5 5. Bxb5 Nf6 6. Nf3 Qh6 7. d3 Nh5 *\n"
 )
 
 
@@ -198,7 +199,7 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
 def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     page = visit.open()
     visit.load(PGN + "\n" + PGN.replace("Anderssen", "Morphy"))
-    visit.line("e4", "e5", "f4", "exf4", "Bc4")
+    expect(page.locator("#line button")).to_have_count(14)
     expect(page.locator("#white-shown")).to_have_text("1900")
     expect(page.locator("#games option")).to_have_text([re.compile("Anderssen"), re.compile("Morphy")])
     page.locator("#games").select_option("1")
@@ -220,7 +221,8 @@ def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
     page.keyboard.press("Home")
     visit.sees("White to move")
     page.keyboard.press("End")
-    visit.sees("Black to move")
+    expect(page.locator("#line [aria-current]")).to_have_text("Nh5")
+    expect(page.locator("#line [aria-current]")).to_be_in_viewport(ratio=1)
     assert page.evaluate("window.jumped") < 0.02
 
 

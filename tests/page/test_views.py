@@ -52,6 +52,9 @@ def test_sliders_change_the_answer_and_the_address(visit: Visit) -> None:
     page.get_by_role("link", name="Ratings").click()
     page.get_by_label("the player to move").check()
     expect(page.locator("#chart .axis")).to_have_text("rating of black")
+    page.get_by_role("slider", name="White").click()
+    page.keyboard.press("ArrowLeft")  # walks, as the slider was set by the mouse
+    expect(page).to_have_url(re.compile("at=0"))
     page.go_back()
     expect(page.get_by_role("heading", name="Moves", exact=True)).to_be_visible()
 

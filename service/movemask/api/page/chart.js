@@ -68,7 +68,8 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
     rule.setAttribute("hidden", "");
     told.textContent = "\u00a0";
   });
-  const legend = below ? [element("p", { className: "names" }, ...ends.flatMap((end) => [element("span", { className: end.colour }, end.name), " "]))] : [];
+  const colours = ends.flatMap((end) => [element("span", { className: end.colour }, end.name), " "]);
+  const legend = below ? [element("p", { className: "names" }, ...colours)] : [];
   root.replaceChildren(picture, ...legend, told);
 }
 

@@ -60,18 +60,24 @@ async function look() {
 /** The figures of every model, side by side. */
 function figures(models) {
   const names = Object.keys(models), all = Object.values(models);
-  const rows = [["verdict", (model) => (judged(model).length ? "not normal" : "normal")], ["positions", (model) => model.positions.toLocaleString()],
-    ["served, mean", ({ kinds: { served } }) => percent(served.mean)],
-    ...[["raw", "no mask (raw)"], ["multiplied", "multiplied"]].flatMap(([kind, name]) => [
-      ...["mean", "p99", "max"].map((figure) => [`${name}, ${figure}`, ({ kinds }) => percent(kinds[kind].mean === undefined ? null : kinds[kind][figure])]),
-      [`${name}, top move changed`, ({ kinds }) => share(kinds[kind])],
-    ])];
-  const alarms = names.flatMap((name) => judged(models[name]).map((finding) => element("p", { className: "alarm" }, `${name}: ${finding}`)));
-  const masked = names.filter((name) => models[name].trained_with_mask).map((name) => element("p", { className: "quiet" }, `${name} was trained with the mask: its raw means nothing.`));
+  const of = (kind) => [...["mean", "p99", "max"].map((figure) => [figure, ({ kinds }) => percent(kinds[kind][figure])]),
+    ["top move changed", ({ kinds }) => share(kinds[kind])]];
+  const under = (name, rows) => rows.map(([figure, cell]) => [`${name}, ${figure}`, cell]);
+  const rows = [
+    ["verdict", (model) => (judged(model).length ? "not normal" : "normal")],
+    ["positions", (model) => model.positions.toLocaleString()],
+    ["served, mean", ({ kinds }) => percent(kinds.served.mean)],
+    ...under("no mask (raw)", of("raw")), ...under("multiplied", of("multiplied")),
+  ].map(([name, cell]) => [name, ...all.map(cell)]);
+  const alarms = names.flatMap((name) => judged(models[name]).map((finding) => paragraph("alarm", `${name}: ${finding}`)));
+  const masked = names.filter((name) => models[name].trained_with_mask)
+    .map((name) => paragraph("quiet", `${name} was trained with the mask: its raw means nothing.`));
   byId("figures").replaceChildren(...(names.length
-    ? [...alarms, table("Leakage by model", ["figure", ...names], rows.map(([name, figure]) => [name, ...all.map(figure)])), ...masked]
+    ? [...alarms, table("Leakage by model", ["figure", ...names], rows), ...masked]
     : [element("p", {}, "Nothing has been asked yet. ", element("a", { href: "#play" }, "Play a move"), " and come back.")]));
 }
+
+const paragraph = (className, text) => element("p", { className }, text);
 
 const share = (kind) => (kind.count ? percent(kind.flips / kind.count) : "–");
 
@@ -88,12 +94,13 @@ function judged({ kinds: { raw, served }, trained_with_mask: masked }) {
 async function history() {
   const { models } = await call(`v1/leakage/history?bucket=${byId("bucket").value}`);
   const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort((one, other) => one - other);
-  if (!starts.length) return byId("history").replaceChildren(element("p", { className: "quiet" }, "No figures yet."));
+  if (!starts.length) return byId("history").replaceChildren(paragraph("quiet", "No figures yet."));
   const mean = (model) => model.buckets[0].kinds.raw?.mean;
   if (starts.length === 1) {
     const means = Object.entries(models).map(([name, model]) => `${name} ${percent(mean(model))}`).join(", ");
     const from = new Date(1000 * starts[0]).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    return byId("history").replaceChildren(element("p", {}, `All figures so far are in one bucket, from ${from}. Mean without a mask: ${means}. A line needs a second one.`));
+    const why = `All figures so far are in one bucket, from ${from}. Mean without a mask: ${means}. A line needs a second one.`;
+    return byId("history").replaceChildren(element("p", {}, why));
   }
   const written = new Intl.DateTimeFormat(undefined, byId("bucket").value === "1d" ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
   lineChart(byId("history"), {
@@ -116,13 +123,17 @@ async function groups() {
     if (by === "cause") names.sort((one, other) => largest(other) - largest(one));
     const longest = by === "cause" ? 1 : Math.max(...names.map(largest)) || 1;
     const heads = models.flatMap(() => [by === "cause" ? "share of raw" : "mean raw", "positions"]);
-    const measure = (share) => (models.length > 1 ? percent(share) : element("span", { className: "measure" }, bar((share ?? 0) / longest, "illegal"), percent(share)));
-    const rows = names.map((name) => [(CAUSES[name] ?? name).replaceAll("_", " ").replaceAll("-", "\u2011"), ...models.flatMap(([, model]) => {
+    const measure = (share) => element("span", { className: "measure" }, bar((share ?? 0) / longest, "illegal"), percent(share));
+    const shown = models.length > 1 ? percent : measure; // bars where there is room
+    const heading = (name) => (CAUSES[name] ?? name).replaceAll("_", " ").replaceAll("-", "\u2011");
+    const rows = names.map((name) => [heading(name), ...models.flatMap(([, model]) => {
       const found = model.by[by][name];
-      return [measure(size(found)), found ? found.positions.toLocaleString() : "–"];
+      return [shown(size(found)), found ? found.positions.toLocaleString() : "–"];
     })]);
-    const content = rows.length ? table(`By ${title.toLowerCase()}`, [title.toLowerCase(), ...heads], rows, models.map(([name]) => name)) : element("p", { className: "quiet" }, "No figures yet.");
-    return element("section", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title }, element("h4", {}, title), content);
+    const small = title.toLowerCase(), above = models.map(([name]) => name);
+    const content = rows.length ? table(`By ${small}`, [small, ...heads], rows, above) : paragraph("quiet", "No figures yet.");
+    const region = { className: "scroll", tabIndex: 0, role: "region", "aria-label": title };
+    return element("section", region, element("h4", {}, title), content);
   }));
 }
 
@@ -137,7 +148,7 @@ async function worst() {
     return element("a", { href }, picture(position.fen, { arrows, flip: position.turn === "black", label: `${said}: ${position.fen}` }),
       element("span", {}, `${position.model} ${percent(position[kind])}`));
   }));
-  if (!positions.length) byId("worst").replaceChildren(element("p", { className: "quiet" }, "None yet."));
+  if (!positions.length) byId("worst").replaceChildren(paragraph("quiet", "None yet."));
 }
 
 async function models() {
@@ -160,7 +171,10 @@ async function models() {
 async function standing({ freshness }) {
   const { waiting, audit } = await call("readyz");
   const parts = [`last write ${new Date(1000 * freshness.as_of).toLocaleTimeString()}`, `read again every ${EVERY / 1000} s`];
-  if (audit) parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(audit.waiting, "record")} waiting${audit.dropped ? `, ${audit.dropped} lost` : ""}`);
+  if (audit) {
+    const lost = audit.dropped ? `, ${audit.dropped} lost` : "";
+    parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(audit.waiting, "record")} waiting${lost}`);
+  }
   byId("fresh").textContent = `${parts.join(" · ")}.`;
 }
 

@@ -21,7 +21,8 @@ export function showGraph(root, { scores, reports, names, at, goTo }) {
   reports.forEach(({ surprise, probability }, ply) => {
     if (surprise === undefined || surprise === null) return;
     const height = Math.min(1, surprise / NATS);
-    picture.append(svg("rect", { class: probability < RARE ? "surprise rare" : "surprise", x: ply + 0.2, y: 1 - height, width: 0.6, height }));
+    const kind = probability < RARE ? "surprise rare" : "surprise";
+    picture.append(svg("rect", { class: kind, x: ply + 0.2, y: 1 - height, width: 0.6, height }));
   });
   if (known.length > 1) picture.append(svg("path", { class: "score", d: `M${line}` }));
   if (reports.length) picture.append(svg("path", { class: "now", d: `M${at},0V1` }));
@@ -37,7 +38,10 @@ export function showGraph(root, { scores, reports, names, at, goTo }) {
 }
 
 function sentence(score, report) {
-  return [...(score === undefined ? [] : [`White ${percent(score)}`]), ...(report?.surprise === undefined ? [] : [`surprise ${report.surprise?.toFixed(1)} nats`])];
+  const parts = [];
+  if (score !== undefined) parts.push(`White ${percent(score)}`);
+  if (report?.surprise !== undefined) parts.push(`surprise ${report.surprise?.toFixed(1) ?? "beyond numbers"} nats`);
+  return parts;
 }
 
 function told(scores, reports) {

@@ -1,7 +1,7 @@
 // The game on the board: its moves, what the model thought of them, and positions and games as text.
 
 import { remembered } from "./api.js";
-import { elo, named, state, turn } from "./state.js";
+import { elo, named, position, state, turn } from "./state.js";
 import { Tree } from "./tree.js";
 import { resultOf } from "./words.js";
 
@@ -51,9 +51,10 @@ export const reports = () => game().along(state.moves).map((node) => ({ uci: nod
 
 /** Notes what an answer said of a move that is then played in its position. */
 export function note(line, answer, move) {
-  const rank = answer.moves.indexOf(move) + 1;
   const { probability } = move;
-  Object.assign(game().at(line), { san: move.san, report: { of: setting(), probability, rank, surprise: -Math.log(probability), score: whiteScore(answer) } });
+  const rank = answer.moves.indexOf(move) + 1, surprise = -Math.log(probability);
+  const report = { of: setting(), probability, rank, surprise, score: whiteScore(answer) };
+  Object.assign(game().at(line), { san: move.san, report });
 }
 
 /** Notes what is known of the end of a line: the result, or White's expected score. */
@@ -79,7 +80,8 @@ export async function complete() {
   const nodes = game().along(state.moves);
   if (!nodes.length || (nodes.every((node) => reportOf(node).rank) && nodes.at(-1).ends?.of === setting())) return false;
   const of = setting(), moves = state.moves.join();
-  const end = remembered("v1/policy", { fen: state.fen, moves: state.moves, ...(state.chess960 ? { chess960: true } : {}), ...named(), elo: elo(turn(state.moves.length)), include: ["san"] });
+  const last = { ...position(state.moves), ...named(), elo: elo(turn(state.moves.length)), include: ["san"] };
+  const end = remembered("v1/policy", last);
   const headers = { WhiteElo: Math.round(state.white), BlackElo: Math.round(state.black) };
   if (state.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: state.fen });
   if (state.chess960) headers.Variant = "Chess960";
@@ -106,7 +108,11 @@ export async function parsed(text, chess960) {
   let line = text.trim();
   const address = /^(?:https?:\/\/)?((?:[\w-]+\.)+[a-z]{2,})\/\S*$/i.exec(line);
   if (address) throw new Error(`This page cannot fetch a game from ${address[1]}. Copy its PGN there and paste it here.`);
-  if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(line)) line += " w - - 0 1"; // as lichess reads a board alone
+  const fields = line.split(/\s+/);
+  // As on lichess, a FEN may leave off what is usual: White to move, no castling, no en passant.
+  if (/^[pnbrqk1-8]+(\/[pnbrqk1-8]+){7}$/i.test(fields[0]) && fields.length < 4) {
+    line = [...fields, ...["w", "-", "-"].slice(fields.length - 1)].join(" ");
+  }
   if (line === "startpos" || (/\//.test(line) && !/[\n[\].]/.test(line))) {
     const answer = await remembered("v1/policy", { fen: line, ...named(), ...(chess960 ? { chess960 } : {}) });
     return [{ fen: line === "startpos" ? line : answer.fen, moves: [], chess960, title: "position" }];

@@ -162,7 +162,8 @@ function switchTo(step) {
 
 /** The model's own move, if it is its turn at the end of the line. */
 async function modelMove(answer, current) {
-  if (state.view !== "play" || resultOf(answer) || state.opponent !== answer.turn || state.at !== state.moves.length) return;
+  const due = state.opponent === answer.turn && state.at === state.moves.length && !resultOf(answer);
+  if (!due || state.view !== "play") return;
   const asked = { ...position(), ...named(), elo: elo(answer.turn), temperature: state.temperature, method: "sample" };
   const [{ move }] = await Promise.all([call("v1/move", asked), new Promise((done) => setTimeout(done, 1000 * state.pause))]);
   if (current()) play(move.uci);
@@ -250,7 +251,7 @@ function skip(event) {
 }
 
 /** Shows what the address says. */
-function open() {
+function showAddress() {
   readHash();
   takeKept();
   update();
@@ -272,5 +273,5 @@ listenToKeys(Object.fromEntries(Object.entries({
 for (const [id, does] of [["paste-form", paste], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
-addEventListener("popstate", open);
-open();
+addEventListener("popstate", showAddress);
+showAddress();

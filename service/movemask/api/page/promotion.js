@@ -15,7 +15,8 @@ export function promoted(moves, square) {
   const letters = [...PIECES].filter((letter) => by.has(letter));
   dialog.replaceChildren(...(upwards ? letters.toReversed() : letters).map((letter) => {
     const piece = colour + letter;
-    const button = element("button", { type: "button", className: "piece-choice", "aria-label": pieceName(piece), autofocus: letter === letters[0] }, drawing(piece));
+    const shown = { className: "piece-choice", "aria-label": pieceName(piece), autofocus: letter === letters[0] };
+    const button = element("button", { type: "button", ...shown }, drawing(piece));
     button.addEventListener("click", () => dialog.close(letter));
     return button;
   }));

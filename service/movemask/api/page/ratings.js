@@ -16,7 +16,8 @@ export async function showRatings(answer, models, current) {
   const others = comparable(models, chosen);
   const byModel = !takesRatings(chosen);
   const drawn = byModel ? chosen : inFloats(models, chosen);
-  byId("drawn").textContent = drawn === chosen ? "" : `Drawn by ${drawn.name}, the same network in floats: 8-bit integers make the lines jagged.`;
+  const why = `Drawn by ${drawn.name}, the same network in floats: 8-bit integers make the lines jagged.`;
+  byId("drawn").textContent = drawn === chosen ? "" : why;
   if (byModel && others.length < 2) {
     return clearRatings(`${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
   }

@@ -56,7 +56,10 @@ async function board({ answer, arrows, flip }) {
 }
 
 /** The rows of a table, with tabs between the cells, as spreadsheets take them. */
-const tableOf = (root) => [...root.querySelectorAll("tr")].map((row) => [...row.cells].map((cell) => cell.textContent).join("\t")).join("\n").replaceAll("\u00a0", " ");
+function tableOf(root) {
+  const cells = (row) => [...row.cells].map((cell) => cell.textContent.replaceAll("\u00a0", " "));
+  return [...root.querySelectorAll("tr")].map((row) => cells(row).join("\t")).join("\n");
+}
 
 async function copied(button, text) {
   try {

@@ -53,9 +53,9 @@ export const played = () => state.moves.slice(0, state.at);
 /** What a request says of the model; nothing for the service's default. */
 export const named = () => (state.model ? { model: state.model } : {});
 
-/** What a request says of the position that is shown. */
-export function position() {
-  const asked = { fen: state.fen, moves: played() };
+/** What a request says of the position after these moves: of the one that is shown. */
+export function position(moves = played()) {
+  const asked = { fen: state.fen, moves };
   return state.chess960 ? { ...asked, chess960: true } : asked;
 }
 

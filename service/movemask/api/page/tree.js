@@ -124,7 +124,10 @@ function written(node, ply, number = true) {
     const move = (one, always) => [...(always || ply % 2 === 0 ? [numbered(ply, "...")] : []), one.san,
       ...(one.nags ?? []).map((nag) => `$${nag}`), ...noted(one.comment)];
     words.push(...move(main, number));
-    for (const other of others) words.push("(", ...noted(other.before), ...move(other, true), ...written(other, ply + 1, Boolean(other.comment)), ")");
+    for (const other of others) {
+      const rest = written(other, ply + 1, Boolean(other.comment));
+      words.push("(", ...noted(other.before), ...move(other, true), ...rest, ")");
+    }
     number = Boolean(main.comment) || others.length > 0;
   }
   return words;
