@@ -25,6 +25,7 @@ const changed = settled(update, 60);
 
 let models = [];
 let shown = null; // the answer that is on the board
+let shownAfter = ""; // the moves that led to its position
 let latest = 0; // which update is the newest; older answers are dropped
 let retry;
 
@@ -81,6 +82,7 @@ const alone = () => state.view === "play" && state.opponent !== "" && !state.hin
 /** The answer on the board, and beside it what does not need another request. */
 function show(answer) {
   shown = answer;
+  shownAfter = played().join();
   const result = resultOf(answer);
   noteEnd(played(), answer);
   board.show({
@@ -133,7 +135,7 @@ async function lenses(answer, current) {
 /** Plays a move that the answer on the board has: along the line, or as a variation of it. */
 function play(uci) {
   const move = shown?.moves.find((one) => one.uci === uci);
-  if (!move) return;
+  if (!move || shownAfter !== played().join()) return; // the board still waits for its position
   board.nudge(uci);
   const line = [...played(), uci];
   note(line, shown, move);
