@@ -295,7 +295,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(brows
 
 
 def test_a_busy_service_is_told_and_asked_again_when_it_says(browser: Browser, models: Path) -> None:
-    with served(models, "--threads", "1", "--client-rate", "0.5", "--client-burst", "3") as (_, port):
+    with served(models, "--threads", "1", "--client-rate", "0.3", "--client-burst", "3") as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         visit.open()
