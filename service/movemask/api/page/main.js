@@ -259,6 +259,12 @@ function showAddress() {
   update();
 }
 
+/** What is on the board, to be taken away. */
+function onBoard() {
+  if (!shown) throw new Error("There is no position on the board yet.");
+  return { answer: shown, arrows: arrows(shown), flip: state.flip };
+}
+
 const first = () => goTo(0), last = () => goTo(state.moves.length);
 const back = () => goTo(state.at - 1), forward = () => goTo(state.at + 1);
 
@@ -266,7 +272,7 @@ listenToControls(() => { setControls(models); changed(); }, {
   first, back, forward, last, undo, flip, skip, "show-keys": showKeys,
   new: () => load({ fen: "startpos", moves: [], chess960: false }, state.opponent),
   hints: () => { state.hints = !state.hints; update(); },
-  ...Object.fromEntries(shares({ shown: () => ({ answer: shown, arrows: shown ? arrows(shown) : [], flip: state.flip }), report })),
+  ...Object.fromEntries(shares({ shown: onBoard, report })),
 });
 listenToKeys(Object.fromEntries(Object.entries({
   ArrowLeft: back, ArrowRight: forward, Home: first, End: last, f: flip, u: undo,
