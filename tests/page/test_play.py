@@ -136,6 +136,7 @@ def test_against_the_model_nothing_is_shown_before_it_is_asked_for(visit: Visit)
     for hidden in (".arrow", ".move:visible", "#value span", "#graph .score", "#line [title]"):
         expect(page.locator(hidden)).to_have_count(0)
     page.get_by_role("button", name="Show hints").click()
+    expect(page.get_by_role("button", name="Hide hints")).to_be_visible()
     expect(page.locator(".arrow").first).to_be_visible()
     expect(page.locator("#said")).to_contain_text("Likeliest")
     page.locator(".move").first.click()
@@ -153,6 +154,7 @@ def test_against_the_model_nothing_is_shown_before_it_is_asked_for(visit: Visit)
     visit.open(address("k7/8/1K6/8/8/8/8/7R w - - 0 1", opponent="black"))
     visit.type_move("Rh8")
     visit.sees("Checkmate: White wins, 1-0. You win.")
+    expect(page.locator("#value b")).to_have_text("100")
     visit.open(address("8/8/4k3/8/8/4K3/8/8 w - - 0 1"))
     visit.sees("The game is over (insufficient material): a draw, ½-½.")
 
@@ -251,7 +253,9 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     page.get_by_role("button", name="Copy FEN").click()
     assert page.evaluate("navigator.clipboard.readText()") == chess.STARTING_FEN
     for button, comments in (("Download PGN", "best by test"), ("Annotated PGN", "best by test P ")):
-        game = chess.pgn.read_game(io.StringIO(visit.saved(button)))
+        text = visit.saved(button)
+        assert "{ [%clk 0:05:00] best by test" in text  # whole, as a line's end would be part of it
+        game = chess.pgn.read_game(io.StringIO(text))
         assert game
         assert not game.errors
         assert (game.headers["White"], game.headers["Result"], game.comment[:13]) == ("Ann", "1-0", "From a study.")

@@ -57,7 +57,7 @@ export function setControls(models) {
   byId("arrows").checked = state.arrows;
   byId("chess960").checked = state.chess960;
   byId("hints").hidden = !state.opponent;
-  byId("hints").ariaPressed = String(state.hints);
+  byId("hints").textContent = state.hints ? "Hide hints" : "Show hints";
   for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
   byId("first").disabled = byId("back").disabled = state.at === 0;
   byId("last").disabled = byId("forward").disabled = state.at === state.moves.length;

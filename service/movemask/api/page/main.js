@@ -87,7 +87,7 @@ function show(answer) {
   noteEnd(played(), answer);
   board.show({
     fen: answer.fen, flip: state.flip, last: played().at(-1), moves: result ? [] : answer.moves, arrows: arrows(answer),
-    check: answer.status === "checkmate" ? `${answer.turn[0]}k` : undefined,
+    check: answer.status === "checkmate" || /[+#]$/.test(game().at(played()).san) ? `${answer.turn[0]}k` : undefined,
   });
   document.body.classList.remove("stale");
   showValue(byId("value"), alone() ? null : answer, state.flip);
@@ -206,7 +206,8 @@ function load(read, opponent = "") {
   Object.assign(state, { fen: read.fen, moves: read.moves, chess960: read.chess960, at: 0, opponent });
   for (const side of ["white", "black"]) state[side] = read.ratings?.[side] ?? state[side];
   byId("notice").hidden = true;
-  byId("said").scrollIntoView({ block: "nearest" });
+  for (const panel of document.querySelectorAll(".side, .panels")) panel.scrollTop = 0;
+  byId("board").scrollIntoView({ block: "nearest" });
   update();
 }
 

@@ -1,8 +1,12 @@
 // Bars of the moves with their probabilities, and the forecast beside the board.
 
 import { element, percent } from "./dom.js";
+import { resultOf } from "./words.js";
 
 const SHOWN = 8;
+const ENDED = { // White's value of a game that is over
+  "1-0": { win: 1, draw: 0, loss: 0, score: 1 }, "0-1": { win: 0, draw: 0, loss: 1, score: 0 }, "1/2-1/2": { win: 0, draw: 1, loss: 0, score: 0.5 },
+};
 
 let all = false;
 
@@ -38,14 +42,14 @@ export function showBars(root, moves, { onMove, onLight, next }) {
 /** The forecast for White, Black and a draw as a bar whose White part is on White's side. The number is the leader's
  * expected score in percent, at its end. No answer, no bar. */
 export function showValue(root, answer, flip) {
-  const value = answer?.value;
+  const value = answer?.value ?? ENDED[answer && resultOf(answer)];
   root.replaceChildren();
   root.classList.toggle("flipped", flip);
   if (!value) {
-    root.setAttribute("aria-label", !answer ? "No forecast" : answer.status === "ongoing" ? "This network forecasts no result" : "The game is over");
+    root.setAttribute("aria-label", answer ? "This network forecasts no result" : "No forecast");
     return;
   }
-  const ours = answer.turn === "white";
+  const ours = answer.turn === "white" || !answer.value;
   const shares = value.win === null
     ? [["white", ours ? value.score : 1 - value.score], ["black", ours ? 1 - value.score : value.score]]
     : [["white", ours ? value.win : value.loss], ["draw", value.draw], ["black", ours ? value.loss : value.win]];

@@ -73,7 +73,7 @@ export class Tree {
     if (this.fen !== "startpos") Object.assign(all, { SetUp: "1", FEN: this.fen });
     if (this.chess960) all.Variant = "Chess960";
     const names = [...HEADERS, ...Object.keys(all).filter((name) => !HEADERS.includes(name))];
-    const tags = names.map((name) => `[${name} "${String(all[name]).replace(/["\\]/g, "\\$&")}"]`);
+    const tags = names.map((name) => `[${name} "${all[name]}"]`); // python-chess leaves quotes as they are escaped
     const words = [...noted(this.root.comment), ...written(this.root, firstPly(this.fen)), all.Result];
     return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
   }
@@ -125,17 +125,19 @@ function written(node, ply, number = true) {
       ...(one.nags ?? []).map((nag) => `$${nag}`), ...noted(one.comment)];
     words.push(...move(main, number));
     for (const other of others) {
-      const rest = written(other, ply + 1, Boolean(other.comment));
-      words.push("(", ...noted(other.before), ...move(other, true), ...rest, ")");
+      const inner = [...noted(other.before), ...move(other, true), ...written(other, ply + 1, Boolean(other.comment))];
+      words.push(`(${inner.shift()}`, ...inner);
+      words[words.length - 1] += ")";
     }
     number = Boolean(main.comment) || others.length > 0;
   }
   return words;
 }
 
+/** Lines of words; a comment is one word, as a break would be part of it. */
 function wrapped(words) {
   const lines = [""];
-  for (const word of words.join(" ").replaceAll("( ", "(").replaceAll(" )", ")").split(/\s+/)) {
+  for (const word of words) {
     const line = lines.at(-1);
     if (line && line.length + 1 + word.length > WIDTH) lines.push(word);
     else lines[lines.length - 1] = line ? `${line} ${word}` : word;
