@@ -30,7 +30,8 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
     picture.append(svg("path", { class: "grid", d: `M${left},${y(value)}H${width - right}` }),
       svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, labelOf(value)));
   }
-  const every = Math.max(1, Math.ceil(xs.length / ((width - left - right) / 50)));
+  const room = 10 + LETTER * Math.max(...names.map((name) => name.length));
+  const every = Math.max(1, Math.ceil((xs.length * room) / (width - left - right)));
   xs.forEach((value, index) => {
     if (index % every) return;
     picture.append(svg("text", { x: x(value), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, names[index]));
