@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from movemask.numeric import distributions, entmax, gradients, losses, softmax
-from movemask.numeric.losses import TemperatureLoss
 from movemask.numeric.ragged import Float, Index, checked_floats, checked_mask, dense_indptr, row_of_each
 from movemask.numeric.softmax import gather_legal, ragged_of_mask
 
 P = ParamSpec("P")
 N = TypeVar("N", bound=np.generic)
+L = TypeVar("L")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,122 +109,6 @@ def masked_distance(
     return distance(p.values, q.values, p.indptr)
 
 
-def masked_cross_entropy(
-    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
-) -> tuple[Float, Float]:
-    """`-log p(target)` of each row `[B]`, and its gradient `[B, A]`; targets int `[B]`.
-
-    Raises ValueError for a target that is not legal and for a row without a legal slot, InvalidLogits as
-    `gather_legal`.
-    """
-    legal = legal_logits(logits, legal_mask)
-    arguments = (legal.values, legal.indptr, _places(targets, legal), temperature)
-    return losses.cross_entropy(*arguments), legal.back(losses.cross_entropy_gradient(*arguments))
-
-
-def masked_mean_cross_entropy(
-    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
-) -> tuple[float, Float]:
-    """Mean cross-entropy of the batch, and its gradient `(s - y) / (B T)`, `[B, A]`; targets int `[B]`."""
-    legal = legal_logits(logits, legal_mask)
-    mean, gradient = losses.mean_cross_entropy(legal.values, legal.indptr, _places(targets, legal), temperature)
-    return mean, legal.back(gradient)
-
-
-def masked_fenchel_young(
-    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, alpha: ArrayLike
-) -> tuple[Float, Float]:
-    """The loss that belongs to α-entmax, `[B]`, and its gradient `[B, A]`; targets int `[B]`."""
-    legal = legal_logits(logits, legal_mask)
-    values, gradient = losses.fenchel_young(legal.values, legal.indptr, _places(targets, legal), alpha)
-    return values, legal.back(gradient)
-
-
-def masked_soft_cross_entropy(
-    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
-) -> tuple[Float, Float]:
-    """`-Σ q log p` of each row `[B]`, and its gradient by the logits `[B, A]`; targets float `[B, A]`."""
-    legal = legal_logits(logits, legal_mask)
-    arguments = (legal.values, legal.indptr, _distribution(targets, legal), temperature)
-    return losses.soft_cross_entropy(*arguments), legal.back(losses.soft_cross_entropy_gradient(*arguments))
-
-
-def masked_mean_soft_cross_entropy(
-    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
-) -> tuple[float, Float]:
-    """Mean over the batch of `masked_soft_cross_entropy`, and its gradient `(p - q) / (B T)`, `[B, A]`."""
-    legal = legal_logits(logits, legal_mask)
-    q = _distribution(targets, legal)
-    mean, gradient = losses.mean_soft_cross_entropy(legal.values, legal.indptr, q, temperature)
-    return mean, legal.back(gradient)
-
-
-def masked_probability_gradient(policy: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike) -> Float:
-    """Gradient of each row's cross-entropy by the probabilities, `-q / p`: policy and targets `[B, A]` → `[B, A]`."""
-    legal = legal_logits(policy, legal_mask)
-    return legal.back(losses.probability_gradient(legal.values, legal.indptr, _distribution(targets, legal)))
-
-
-def masked_mean_probability_gradient(policy: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike) -> Float:
-    """Gradient of the batch's mean cross-entropy by the probabilities, `-Q / (B P)`: `[B, A]`."""
-    legal = legal_logits(policy, legal_mask)
-    return legal.back(losses.mean_probability_gradient(legal.values, legal.indptr, _distribution(targets, legal)))
-
-
-def masked_temperature_loss(
-    logits: ArrayLike, legal_mask: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
-) -> TemperatureLoss:
-    """`losses.temperature_loss` over the legal slots; targets float `[B, A]`, 0 where illegal."""
-    legal = legal_logits(logits, legal_mask)
-    return losses.temperature_loss(legal.values, legal.indptr, _distribution(targets, legal), temperature)
-
-
-def masked_absolute_jvp(logits: ArrayLike, legal_mask: ArrayLike, vectors: ArrayLike) -> Float:
-    """`gradients.absolute_jvp` over the legal slots: logits and vectors `[B, A]` → `[B, A]`."""
-    legal = legal_logits(logits, legal_mask)
-    return legal.back(gradients.absolute_jvp(legal.values, legal.indptr, legal.of(_dense("vectors", vectors, legal))))
-
-
-def masked_absolute_vjp(logits: ArrayLike, legal_mask: ArrayLike, vectors: ArrayLike) -> Float:
-    """`gradients.absolute_vjp` over the legal slots: logits and vectors `[B, A]` → `[B, A]`."""
-    legal = legal_logits(logits, legal_mask)
-    return legal.back(gradients.absolute_vjp(legal.values, legal.indptr, legal.of(_dense("vectors", vectors, legal))))
-
-
-def softmax_jacobian(policy: ArrayLike) -> Float:
-    """`diag(s) - s sᵀ` of each dense row, masked or not (illegal slots hold 0): `[B, A]` → float64 `[B, A, A]`."""
-    s = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
-    diagonal = s[:, :, None] * np.eye(s.shape[1])
-    return np.asarray(diagonal - s[:, :, None] * s[:, None, :])
-
-
-def softmax_jvp(policy: ArrayLike, vectors: ArrayLike) -> Float:
-    """`J v` of each dense row without forming `J`: policy and vectors `[B, A]` → float64 `[B, A]`; VJP alike."""
-    return _rowwise(gradients.softmax_jvp, policy, vectors)
-
-
-def entmax_jacobian(policy: ArrayLike, alpha: ArrayLike) -> Float:
-    """`diag(g) - g gᵀ / sum g` of each dense row of α-entmax: `[B, A]` → float64 `[B, A, A]`."""
-    p = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
-    g = gradients.entmax_weights(p.ravel(), dense_indptr(p), alpha)[0].reshape(p.shape)
-    total = g.sum(axis=1)
-    outer = g[:, :, None] * g[:, None, :] / np.where(total > 0, total, 1.0)[:, None, None]
-    return np.asarray(g[:, :, None] * np.eye(p.shape[1]) - outer)
-
-
-def entmax_jvp(policy: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
-    """`J v` of each dense row of α-entmax; VJP alike."""
-    return _rowwise(lambda p, indptr, v: gradients.entmax_jvp(p, indptr, v, alpha), policy, vectors)
-
-
-def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, vectors: ArrayLike) -> Float:
-    p = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
-    v = checked_floats("vectors", vectors, 2).astype(np.float64, copy=False)
-    if v.shape != p.shape:
-        raise ValueError(f"vectors: expected shape {p.shape}, got {v.shape}")
-    return kernel(p.ravel(), dense_indptr(p), v.ravel()).reshape(p.shape)
-
-
 def _dense(name: str, values: ArrayLike, legal: Legal) -> Float:
     """`values` in float64; ValueError unless they have the shape of the logits."""
     array = checked_floats(name, values, 2).astype(np.float64, copy=False)
@@ -260,3 +145,95 @@ def _places(targets: ArrayLike, legal: Legal) -> NDArray[np.intp]:
         row = int(np.argmax(illegal))
         raise ValueError(f"targets: slot {slots[row]} in row {row} is not legal")
     return np.asarray(position - legal.indptr[:-1], dtype=np.intp)
+
+
+def _vectors(vectors: ArrayLike, legal: Legal) -> Float:
+    """Vectors `[B, A]` → those of the legal slots `[N]`."""
+    return legal.of(_dense("vectors", vectors, legal))
+
+
+def _against(
+    kernel: Callable[Concatenate[Float, Index, NDArray[Any], P], R],
+    at_legal: Callable[[ArrayLike, Legal], NDArray[Any]],
+    back: Callable[[Legal, R], R],
+) -> Callable[Concatenate[ArrayLike, ArrayLike, ArrayLike, P], R]:
+    """The kernel on logits or probabilities `[B, A]`, a legal_mask, and targets or vectors, which `at_legal` turns into
+    the kernel's; `back` turns its result into the dense one."""
+
+    def masked(values: ArrayLike, legal_mask: ArrayLike, other: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        legal = legal_logits(values, legal_mask)
+        return back(legal, kernel(legal.values, legal.indptr, at_legal(other, legal), *args, **kwargs))
+
+    masked.__doc__ = kernel.__doc__
+    return masked
+
+
+def _with_gradient(legal: Legal, result: tuple[L, Float]) -> tuple[L, Float]:
+    loss, gradient = result
+    return loss, legal.back(gradient)
+
+
+def _cross_entropy(
+    values: Float, indptr: Index, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[Float, Float]:
+    """`-log p(target)` of each row `[B]`, and its gradient `[B, A]`; targets int `[B]`.
+
+    Raises ValueError for a target that is not legal and for a row without a legal slot, InvalidLogits as
+    `gather_legal`.
+    """
+    arguments = (values, indptr, targets, temperature)
+    return losses.cross_entropy(*arguments), losses.cross_entropy_gradient(*arguments)
+
+
+def _soft_cross_entropy(
+    values: Float, indptr: Index, targets: ArrayLike, temperature: ArrayLike = 1.0
+) -> tuple[Float, Float]:
+    """`-Σ q log p` of each row `[B]`, and its gradient by the logits `[B, A]`; targets float `[B, A]`."""
+    arguments = (values, indptr, targets, temperature)
+    return losses.soft_cross_entropy(*arguments), losses.soft_cross_entropy_gradient(*arguments)
+
+
+masked_cross_entropy = _against(_cross_entropy, _places, _with_gradient)
+masked_mean_cross_entropy = _against(losses.mean_cross_entropy, _places, _with_gradient)
+masked_fenchel_young = _against(losses.fenchel_young, _places, _with_gradient)
+masked_soft_cross_entropy = _against(_soft_cross_entropy, _distribution, _with_gradient)
+masked_mean_soft_cross_entropy = _against(losses.mean_soft_cross_entropy, _distribution, _with_gradient)
+masked_probability_gradient = _against(losses.probability_gradient, _distribution, Legal.back)
+masked_mean_probability_gradient = _against(losses.mean_probability_gradient, _distribution, Legal.back)
+masked_temperature_loss = _against(losses.temperature_loss, _distribution, lambda _, loss: loss)
+masked_absolute_jvp = _against(gradients.absolute_jvp, _vectors, Legal.back)
+masked_absolute_vjp = _against(gradients.absolute_vjp, _vectors, Legal.back)
+
+
+def softmax_jacobian(policy: ArrayLike) -> Float:
+    """`diag(s) - s sᵀ` of each dense row, masked or not (illegal slots hold 0): `[B, A]` → float64 `[B, A, A]`."""
+    s = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
+    diagonal = s[:, :, None] * np.eye(s.shape[1])
+    return np.asarray(diagonal - s[:, :, None] * s[:, None, :])
+
+
+def softmax_jvp(policy: ArrayLike, vectors: ArrayLike) -> Float:
+    """`J v` of each dense row without forming `J`: policy and vectors `[B, A]` → float64 `[B, A]`; VJP alike."""
+    return _rowwise(gradients.softmax_jvp, policy, vectors)
+
+
+def entmax_jacobian(policy: ArrayLike, alpha: ArrayLike) -> Float:
+    """`diag(g) - g gᵀ / sum g` of each dense row of α-entmax: `[B, A]` → float64 `[B, A, A]`."""
+    p = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
+    g = gradients.entmax_weights(p.ravel(), dense_indptr(p), alpha)[0].reshape(p.shape)
+    total = g.sum(axis=1)
+    outer = g[:, :, None] * g[:, None, :] / np.where(total > 0, total, 1.0)[:, None, None]
+    return np.asarray(g[:, :, None] * np.eye(p.shape[1]) - outer)
+
+
+def entmax_jvp(policy: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
+    """`J v` of each dense row of α-entmax; VJP alike."""
+    return _rowwise(lambda p, indptr, v: gradients.entmax_jvp(p, indptr, v, alpha), policy, vectors)
+
+
+def _rowwise(kernel: Callable[[Float, Index, Float], Float], policy: ArrayLike, vectors: ArrayLike) -> Float:
+    p = checked_floats("policy", policy, 2).astype(np.float64, copy=False)
+    v = checked_floats("vectors", vectors, 2).astype(np.float64, copy=False)
+    if v.shape != p.shape:
+        raise ValueError(f"vectors: expected shape {p.shape}, got {v.shape}")
+    return kernel(p.ravel(), dense_indptr(p), v.ravel()).reshape(p.shape)
