@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import chess
 import numpy as np
@@ -56,56 +56,31 @@ class Verdict:
     patterns: tuple[Pattern, ...]
 
 
-def audited_logits(
-    position: Position, vocabulary: Vocabulary, logits: Sequence[float], *, least: float, named: int
-) -> Verdict:
-    """The verdict on logits `[A]`. Raises InvalidAudit that names the offending slot."""
-    moves, slots = _legal_slots(position, vocabulary)
-    z = _array_of("logits", logits, vocabulary)
-    for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
-        raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
-    for slot, move in zip(slots.tolist(), moves, strict=True):
-        if np.isnan(z[slot]) or z[slot] == np.inf:
-            raise InvalidAudit(f"logits[{slot}]: {move.uci()} is legal, and its logit is {z[slot]}")
-    if np.isneginf(z[slots]).all():
-        raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
-    black = np.array([position.black])
-    kinds = [kind for kind in KINDS if kind != SERVED]
-    measured = measure(kinds, LogitBatch(z[None], slots, np.array([0, len(slots)])), vocabulary, black)
-    figures = {kind: columns.figure(0) for kind, columns in measured.items()}
-    share = np.zeros(len(z))
-    if figures[RAW].leaked is not None:
-        share = np.exp(z - z.max())
-        share /= share.sum()
-    best = int(np.argmax(np.where(np.isnan(z), -np.inf, z)))
-    return _verdict(position, vocabulary, slots, share, figures, None, best, np.isneginf(z[slots]), least, named)
-
-
-def audited_probabilities(
-    position: Position, vocabulary: Vocabulary, probabilities: Sequence[float], *, least: float, named: int
-) -> Verdict:
-    """The verdict on probabilities `[A]`. Raises InvalidAudit that names the offending slot."""
-    _, slots = _legal_slots(position, vocabulary)
-    p = _array_of("probabilities", probabilities, vocabulary)
-    total = _sum_of("probabilities", dict(enumerate(p.tolist())))
-    figures = {GIVEN: _given_figure(p[slots], np.delete(p, slots))}
-    best, missing = int(np.argmax(p)), p[slots] == 0
-    return _verdict(position, vocabulary, slots, p / total, figures, total, best, missing, least, named)
-
-
-def _verdict(
+def audited_slots(
+    name: Literal["logits", "probabilities"],
+    numbers: Sequence[float],
     position: Position,
     vocabulary: Vocabulary,
-    slots: NDArray[np.intp],
-    share: Float,
-    figures: Mapping[str, Figure],
-    total: float | None,
-    best: int,
-    missing: NDArray[np.bool_],
+    *,
     least: float,
     named: int,
 ) -> Verdict:
-    """The verdict on the shares `[A]` of the slots; `missing` bool `[L]`: which legal slots have probability 0."""
+    """The verdict on logits or probabilities `[A]`, as `name` says. Raises InvalidAudit that names the offending
+    slot."""
+    moves, slots = vocabulary.legal_slots(position)
+    if not moves:
+        raise _finished(position)
+    if len(numbers) != len(vocabulary):
+        raise InvalidAudit(
+            f"{name}: {len(numbers)} numbers; the vocabulary {vocabulary.name} has {len(vocabulary)} slots"
+        )
+    values = np.array(numbers, dtype=np.float64)
+    if name == "logits":
+        total, nothing = None, -np.inf
+        figures, share = _of_logits(values, moves, slots, position, vocabulary)
+    else:
+        total, nothing = _sum_of(name, dict(enumerate(values.tolist()))), 0.0
+        figures, share = {GIVEN: _given_figure(values[slots], np.delete(values, slots))}, values / total
     illegal = np.ones(len(share), dtype=np.bool_)
     illegal[slots] = False
     reached = np.flatnonzero(illegal & (share > 0))
@@ -116,12 +91,13 @@ def _verdict(
     names = names_of_slots(position, vocabulary)
     by_name = dict(zip(names, share.tolist(), strict=True))
     heaviest, causes = explained(heavy, boards_of([position]), vocabulary, legal, indptr, named).of(0)
+    best = int(np.argmax(np.where(np.isnan(values), -np.inf, values)))
     return Verdict(
         figures=figures,
         total=total,
         top=names[best],
         top_is_legal=not illegal[best],
-        missing=tuple(names[slot] for slot in slots[missing].tolist()),
+        missing=tuple(names[slot] for slot in slots[values[slots] == nothing].tolist()),
         causes=causes,
         illegal=tuple(move for move in heaviest if move.probability >= least),
         patterns=(
@@ -129,6 +105,27 @@ def _verdict(
             *swapped(position.board, by_name, vocabulary.castling, vocabulary),
         ),
     )
+
+
+def _of_logits(
+    z: Float, moves: Sequence[chess.Move], slots: NDArray[np.intp], position: Position, vocabulary: Vocabulary
+) -> tuple[dict[str, Figure], Float]:
+    """The figures of logits `[A]`, and the share `[A]` that softmax gives each slot: none if a logit is NaN or +inf."""
+    for slot in np.flatnonzero(np.isfinite(z) & (np.abs(z) > np.finfo(np.float32).max)):
+        raise InvalidAudit(f"logits[{slot}]: {z[slot]} is beyond float32; write null for -infinity")
+    for slot, move in zip(slots.tolist(), moves, strict=True):
+        if np.isnan(z[slot]) or z[slot] == np.inf:
+            raise InvalidAudit(f"logits[{slot}]: {move.uci()} is legal, and its logit is {z[slot]}")
+    if np.isneginf(z[slots]).all():
+        raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
+    kinds = [kind for kind in KINDS if kind != SERVED]
+    batch = LogitBatch(z[None], slots, np.array([0, len(slots)]))
+    measured = measure(kinds, batch, vocabulary, np.array([position.black]))
+    figures = {kind: columns.figure(0) for kind, columns in measured.items()}
+    if figures[RAW].leaked is None:
+        return figures, np.zeros(len(z))
+    share = np.exp(z - z.max())
+    return figures, share / share.sum()
 
 
 def audited_policy(
@@ -208,23 +205,8 @@ def _given_figure(right: Float, wrong: Float) -> Figure:
     return Figure(on_wrong / (on_right + on_wrong), flipped, kl)
 
 
-def _legal_slots(position: Position, vocabulary: Vocabulary) -> tuple[tuple[chess.Move, ...], NDArray[np.intp]]:
-    moves, slots = vocabulary.legal_slots(position)
-    if not moves:
-        raise _finished(position)
-    return moves, slots
-
-
 def _finished(position: Position) -> InvalidAudit:
     return InvalidAudit(f"fen: {position.fen!r} has no legal move; there is nothing to audit")
-
-
-def _array_of(name: str, numbers: Sequence[float], vocabulary: Vocabulary) -> Float:
-    if len(numbers) != len(vocabulary):
-        raise InvalidAudit(
-            f"{name}: {len(numbers)} numbers; the vocabulary {vocabulary.name} has {len(vocabulary)} slots"
-        )
-    return np.array(numbers, dtype=np.float64)
 
 
 def _sum_of(name: str, numbers: Mapping[Any, float]) -> float:

@@ -90,7 +90,7 @@ class HeavySlots:
 
 
 class LogitBatch:
-    """LogitBatch logits and their legal slots, from which every kind is computed. Shared parts are computed once.
+    """Unmasked logits and their legal slots, from which every kind is computed. Shared parts are computed once.
 
     Parameters
     ----------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -17,7 +18,7 @@ from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
-from movemask.leakage.foreign import Verdict, audited_logits, audited_policy, audited_probabilities
+from movemask.leakage.foreign import Verdict, audited_policy, audited_slots
 
 router = Router(tags=["leakage"])
 
@@ -44,12 +45,11 @@ def _verdict(request: AuditIn) -> VerdictOut:
     least, named = request.threshold, request.limit
     if request.policy is not None:
         found = audited_policy(position, request.policy, castling=request.castling_form, least=least, named=named)
-    elif request.probabilities is not None:
-        words = _vocabulary(request.vocabulary)
-        found = audited_probabilities(position, words, request.probabilities, least=least, named=named)
     else:
+        words = _vocabulary(request.vocabulary)
         logits = [-math.inf if number is None else number for number in request.logits or []]
-        found = audited_logits(position, _vocabulary(request.vocabulary), logits, least=least, named=named)
+        kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
+        found = audited_slots(kind, request.probabilities or logits, position, words, least=least, named=named)
     return _verdict_out(found, position)
 
 
