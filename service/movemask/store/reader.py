@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import sqlalchemy as sa
 
-from movemask.leakage.kinds import DERIVED, MULTIPLIED, RAW, SERVED, with_derived
+from movemask.leakage.kinds import ALWAYS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
 from movemask.leakage.table import groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Cells
 from movemask.store.database import Database
 from movemask.store.schema import CELL, MODEL, POSITION, WORST
-from movemask.store.writer import EVER
+from movemask.store.writer import CELL_COLUMNS, EVER
 
 Kinds = dict[str, Cell]  # cells by kind
 
@@ -66,11 +66,6 @@ class Bucket:
     seconds: int
     kinds: Kinds
 
-    @property
-    def positions(self) -> int:
-        """Audited positions."""
-        return positions_of(self.kinds)
-
 
 @dataclass(frozen=True, slots=True)
 class Illegal:
@@ -83,7 +78,8 @@ class Illegal:
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """A stored position. `figures` holds DERIVED kinds too; `causes` is the `raw` mass by cause."""
+    """A stored position. `figures` holds DERIVED kinds too, and what leaks by those of ALWAYS stands beside them;
+    `causes` is the `raw` mass by cause."""
 
     id: int | None
     fen: str
@@ -100,18 +96,9 @@ class StoredPosition:
     figures: dict[str, Figure]
     causes: dict[str, float]
     illegal: tuple[Illegal, ...]
-
-    @property
-    def raw(self) -> float | None:
-        return self.figures[RAW].leaked
-
-    @property
-    def multiplied(self) -> float | None:
-        return self.figures[MULTIPLIED].leaked
-
-    @property
-    def served(self) -> float | None:
-        return self.figures[SERVED].leaked
+    raw: float | None
+    multiplied: float | None
+    served: float | None
 
 
 class Figures:
@@ -144,7 +131,7 @@ class Figures:
             histories = []
             for row in connection.execute(_latest_models(model)).all():
                 parts: dict[tuple[int, int], list[Any]] = defaultdict(list)
-                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *_CELL_COLUMNS)
+                query = _spans(row.id, ALL, span).with_only_columns(CELL.c.tier, CELL.c.start, *CELL_COLUMNS)
                 for tier, start, *cell in connection.execute(query):
                     length = max(seconds, tier)
                     parts[start // length * length, length].append(cell)
@@ -211,10 +198,7 @@ def _cells(connection: sa.Connection, model: int, dimension: str, span: Span) ->
     query = _spans(model, dimension, span)
     if span.everything:
         query = sa.select(CELL).where(CELL.c.model == model, CELL.c.tier == EVER, CELL.c.dimension == dimension)
-    return _by_group(connection.execute(query.with_only_columns(*_CELL_COLUMNS)).all())
-
-
-_CELL_COLUMNS = tuple(CELL.c[name] for name in Cells.COLUMNS)
+    return _by_group(connection.execute(query.with_only_columns(*CELL_COLUMNS)).all())
 
 
 def _by_group(rows: Sequence[Any]) -> dict[str, Kinds]:
@@ -265,6 +249,7 @@ def _stored_position(row: Any) -> StoredPosition:
     kinds, values["causes"], illegal = orjson.loads(row["leakage"])
     figures = {kind: Figure(*figure) for kind, figure in kinds.items()}
     values["figures"] = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))
+    values |= {kind: values["figures"][kind].leaked for kind in ALWAYS}
     values["model"] = row["name"]
     values["illegal"] = tuple(Illegal(*move) for move in illegal)
     return StoredPosition(**values)

@@ -35,7 +35,8 @@ TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 #: The tier of all time.
 EVER = 0
 
-_COLUMNS = [CELL.c[name] for name in Cells.COLUMNS]
+#: The columns of CELL that a stored cell has, by `Cells.COLUMNS`.
+CELL_COLUMNS = [CELL.c[name] for name in Cells.COLUMNS]
 
 _PHASES, _CAUSES = [phase.value for phase in PHASES], [cause.value for cause in CAUSES]
 
@@ -128,13 +129,11 @@ def _locked_model(connection: sa.Connection, table: AuditTable) -> int:
     """Id of a network's row, inserted or updated, and locked until the transaction ends."""
     last_time = float(table.times.max())
     newest = {"trained_with_mask": table.trained_with_mask, "last_time": last_time}
-    insert = _insert_into(connection.dialect, MODEL).values({"name": table.model, "digest": table.digest, **newest})
-    connection.execute(insert.on_conflict_do_nothing(index_elements=["name", "digest"]))
-    this = sa.and_(MODEL.c.name == table.model, MODEL.c.digest == table.digest)
-    row = connection.execute(sa.select(MODEL).where(this).with_for_update()).one()
-    if last_time >= row.last_time:
-        connection.execute(sa.update(MODEL).where(this).values(newest))
-    return int(row.id)
+    key = {"name": table.model, "digest": table.digest}
+    insert = _insert_into(connection.dialect, MODEL).values({**key, **newest})
+    not_older = MODEL.c.last_time <= last_time  # a row that is newer is locked all the same
+    connection.execute(insert.on_conflict_do_update(index_elements=[*key], set_=newest, where=not_older))
+    return int(connection.execute(sa.select(MODEL.c.id).filter_by(**key)).scalar_one())
 
 
 def _position_rows(model: int, table: AuditTable) -> list[tuple[Any, ...]]:
@@ -207,7 +206,7 @@ def _span(model: int, tier: int, start: int) -> sa.ColumnElement[bool]:
 
 def _rows_of(connection: sa.Connection, *chosen: sa.ColumnElement[bool]) -> list[tuple[Any, ...]]:
     """Rows of CELL, by `Cells.COLUMNS`."""
-    return [tuple(row) for row in connection.execute(sa.select(*_COLUMNS).where(*chosen))]
+    return [tuple(row) for row in connection.execute(sa.select(*CELL_COLUMNS).where(*chosen))]
 
 
 def _insert_into(dialect: sa.Dialect, table: sa.Table) -> Any:

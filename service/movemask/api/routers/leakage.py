@@ -197,7 +197,12 @@ def _network_out(model: ModelFigures) -> dict[str, Any]:
 
 def _history_out(model: ModelFigures, buckets: list[Bucket]) -> dict[str, Any]:
     figures = [
-        {"start": one.start, "seconds": one.seconds, "positions": one.positions, "kinds": _kinds_out(one.kinds)}
+        {
+            "start": one.start,
+            "seconds": one.seconds,
+            "positions": positions_of(one.kinds),
+            "kinds": _kinds_out(one.kinds),
+        }
         for one in buckets
     ]
     return {**_network_out(model), "buckets": figures}
