@@ -335,9 +335,9 @@ def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
         ("sqlite://", "names no file"),
         (
             "sqlite:////nonexistent/folder/audit.db",
-            "cannot be opened: unable to open database file: there is no folder /nonexistent/folder, or user",
+            "cannot be opened: unable to open database file: there is no folder /nonexistent/folder, or this user",
         ),
-        ("sqlite:////proc/version/audit.db", "/proc/version is not a folder"),
+        ("sqlite:////proc/version/audit.db", "there is no folder /proc/version, or"),
         ("sqlite:////proc", "/proc is a folder; name a file in it"),
     ],
 )

@@ -176,7 +176,7 @@ class Database:
 def _version(connection: sa.Connection) -> int | None:
     """The version of the existing tables, None if there are none. Version 2 did not keep it where this one does."""
     tables = sa.inspect(connection).get_table_names()
-    if SCHEMA_VERSION.name in tables and "alembic_version" not in tables:
+    if SCHEMA_VERSION.name in tables:
         return connection.execute(sa.select(sa.func.max(SCHEMA_VERSION.c.version))).scalar()
     return 2 if set(tables) & set(METADATA.tables) else None
 
@@ -220,15 +220,13 @@ def _is_damage(error: SQLAlchemyError) -> bool:
 def _obstacle(file: Path) -> str | None:
     """Why a SQLite file cannot be opened or written, and what to do about it; None if nothing is found."""
     folder = file.parent
-    if not hasattr(os, "geteuid"):  # Windows
-        return None if folder.is_dir() and not file.is_dir() else f"{file} is not a file in a folder that is there"
-    user = os.geteuid()
-    if not os.access(folder, os.F_OK, effective_ids=True):
-        return f"there is no folder {folder}, or user {user} may not enter it; make it, or name another file"
-    if not folder.is_dir():
-        return f"{folder} is not a folder; name another file"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}, or this user may not enter it; make it, or name another file"
     if os.path.isdir(file):
         return f"{file} is a folder; name a file in it"
+    if not hasattr(os, "geteuid"):  # Windows
+        return None
+    user = os.geteuid()
     for path in (folder, file):  # SQLite keeps two more files beside its own
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
             if os.statvfs(path).f_flag & os.ST_RDONLY:
