@@ -24,8 +24,8 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.measure import Figure
 from movemask.leakage.table import DIMENSIONS, AuditTable, groups
 from movemask.store.cells import QUANTILES
+from movemask.store.database import VERSION
 from movemask.store.reader import Figures, Illegal, ModelFigures, Span
-from movemask.store.schema import VERSION
 from movemask.store.writer import Store
 from tests.store.records import record, write
 

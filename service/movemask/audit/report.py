@@ -147,7 +147,7 @@ _TITLES = {
 
 def distribution(models: Sequence[ModelSummary], kind: str) -> str:
     """The histogram of leakage, by quarter powers of ten, and the share of positions with at least so much."""
-    figure, (histogram, exceedance) = _figure(1, 2, (9.6, 3.3))
+    figure, (histogram, exceedance) = _figure(2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):
         if kind not in model.histograms:
@@ -182,7 +182,7 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
     if not shown:
         return ""
     widths = [max(len(model.groups(dimension)) for model in models) + 1 for dimension in shown]
-    figure, grid = _figure(1, len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True)
+    figure, grid = _figure(len(shown), (max(4.0, 0.42 * sum(widths) + 1), 3.2), width_ratios=widths, sharey=True)
     axes_of = np.atleast_1d(np.asarray(grid))
     for axes, dimension in zip(axes_of, shown, strict=True):
         names = max((model.groups(dimension) for model in models), key=len)  # in natural order
@@ -191,9 +191,9 @@ def by_group(models: Sequence[ModelSummary], kind: str) -> str:
             for place, name in enumerate(names):
                 cell = model.of(kind, dimension, name)
                 if cell.count:
-                    p99 = cell.quantiles["p99"] or 0.0
-                    axes.plot(place + shift, _drawn(cell.mean), "o", color=colour, markersize=4.5)
-                    axes.plot(place + shift, _drawn(p99), "o", color=colour, markersize=4.5, fillstyle="none")
+                    for value, fill in ((cell.mean, "full"), (cell.quantiles["p99"], "none")):
+                        height = max(value or 0.0, 10.0**_LEAST)
+                        axes.plot(place + shift, height, "o", color=colour, markersize=4.5, fillstyle=fill)
         axes.set_yscale("log")
         slanted = sum(map(len, names)) > 12
         axes.set_xticks(range(len(names)), names, rotation=60 if slanted else 0)
@@ -211,7 +211,7 @@ def by_cause(models: Sequence[ModelSummary]) -> str:
     models = [model for model in models if model.of(RAW).sum > 0]
     if not models:
         return ""
-    figure, axes = _figure(1, 1, (9.6, 0.5 * len(models) + 1.7))
+    figure, axes = _figure(1, (9.6, 0.5 * len(models) + 1.7))
     colours = {cause.value: _CAUSE_COLOURS[place] for place, cause in enumerate(Cause)}
     labelled = set()
     for place, model in enumerate(models):
@@ -249,21 +249,16 @@ def _colours(models: Sequence[ModelSummary]) -> list[str]:
     return [COLOURS[place % len(COLOURS)] for place in range(len(models))]
 
 
-def _drawn(value: float | None) -> float:
-    return max(value or 0.0, 10.0**_LEAST)
-
-
-def _figure(rows: int, columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
-    """A figure without pyplot's global state."""
+def _figure(columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
+    """A figure of one row, without pyplot's global state."""
     import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    ratios = options.pop("width_ratios", None)
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasSVG(figure)
-        return figure, figure.subplots(rows, columns, width_ratios=ratios, **options)
+        return figure, figure.subplots(1, columns, **options)
 
 
 def _svg(figure: Figure) -> str:
