@@ -77,6 +77,7 @@ def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> N
     with served(tmp_path, *options) as (_, port):
         url = f"http://127.0.0.1:{port}/mcp"
         assert httpx2.post(url, json={}).status_code == 401
+        assert httpx2.get(url, headers={"Authorization": f"Bearer {KEY}"}).status_code == 405
 
         async def run() -> None:
             http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"})

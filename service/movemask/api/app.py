@@ -18,6 +18,7 @@ from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
+from starlette.routing import Route
 
 from movemask import __version__, logs
 from movemask.api import headers, problems
@@ -162,7 +163,8 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
     # SecurityHeaders checks the host of a request, for all routes.
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
-    app.router.routes.extend(served.routes)
+    (route,) = (one for one in served.routes if isinstance(one, Route))
+    app.router.routes.append(Route("/mcp", route.endpoint, methods=["POST"]))  # no stream that a client might keep open
     return server.session_manager.run
 
 

@@ -69,6 +69,7 @@ class MoveOptions(PositionOptions, total=False):
 
     method: Literal["greedy", "sample"]
     seed: int
+    clock: Mapping[str, float]
 
 
 class SweepOptions(PlayedFrom, RuleOptions, total=False):
