@@ -61,7 +61,7 @@ export function setControls(models) {
   for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
   byId("first").disabled = byId("back").disabled = state.at === 0;
   byId("last").disabled = byId("forward").disabled = state.at === state.moves.length;
-  byId("undo").disabled = state.moves.length === 0;
+  byId("undo").disabled = byId("save-annotated").disabled = state.moves.length === 0;
 }
 
 /** Lets the controls change the state; `changed` is told of it. `presses` has what each button does, by its id. */

@@ -19,8 +19,9 @@ export function game() {
 
 const fits = (read) => read?.fen === state.fen && read.chess960 === state.chess960;
 
-/** Takes the game of an address: the one that was kept, if it has these moves. */
+/** Takes the game of an address: the present one or the one that was kept, if it has these moves. */
 export function takeKept() {
+  if (state.moves.length && fits(tree) && tree.has(state.moves)) return; // another view of it
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
   const read = fits(kept) && state.moves.length ? new Tree(kept) : null;
   tree = read?.has(state.moves) ? read : null;

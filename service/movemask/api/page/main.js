@@ -92,7 +92,7 @@ function show(answer) {
   document.body.classList.remove("stale");
   showValue(byId("value"), alone() ? null : answer, state.flip);
   byId("said").textContent = said(answer, { opponent: state.opponent, likeliest: !alone() });
-  byId("legal").replaceChildren(...answer.moves.map((move) => new Option(move.san)));
+  byId("legal").replaceChildren(...answer.moves.map((move) => move.san).sort().map((san) => new Option(san)));
   showGame();
   if (state.view === "play") {
     showBars(byId("bars"), alone() ? null : answer.moves, { onMove: play, onLight: (uci) => board.light(uci), next: state.moves[state.at] });
