@@ -120,6 +120,7 @@ async function groups() {
     const size = (figures) => (by === "cause" ? figures?.share : figures?.kinds.raw?.mean);
     const names = [...new Set(models.flatMap(([, model]) => Object.keys(model.by[by])))];
     const largest = (name) => Math.max(...models.map(([, model]) => size(model.by[by][name]) ?? 0));
+    if (by === "elo") names.sort((one, other) => one.localeCompare(other, undefined, { numeric: true }));
     if (by === "cause") names.sort((one, other) => largest(other) - largest(one));
     const longest = by === "cause" ? 1 : Math.max(...names.map(largest)) || 1;
     const heads = models.flatMap(() => [by === "cause" ? "share of raw" : "mean raw", "positions"]);
