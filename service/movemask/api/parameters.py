@@ -11,7 +11,6 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request, params
 from fastapi.dependencies.utils import get_flat_params
-from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from movemask.api.problems import shown
@@ -40,12 +39,12 @@ async def known_parameters(request: Request) -> None:
     """Refuses query parameters that the route does not take, or that are repeated; raises InvalidParameter."""
     if not request.query_params or request.url.path == "/":  # a link to the page may have been decorated on its way
         return
-    known = _query_names(request.scope["route"])
+    fields = get_flat_params(request.scope["route"].dependant)
+    known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]
     names = [name for name, _ in request.query_params.multi_items()]
     for name in names:
         if name not in known:
-            near = nearest(name, known)
-            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}" if known else "it takes none"
+            hint = _nearest(name, known, "did you mean {!r}?") or f"there are {', '.join(known) or 'none'}"
             raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {hint}")
         if names.count(name) > 1:
             raise InvalidParameter(f"{name}: is given {names.count(name)} times, and can be given once")
@@ -54,19 +53,14 @@ async def known_parameters(request: Request) -> None:
 def refuse_parameters(request: Request, body: type[BaseModel]) -> None:
     """Refuses all query parameters of a POST request; raises InvalidParameter that names the nearest body field."""
     for name in request.query_params:
-        near = nearest(name, [field.alias or name for name, field in body.model_fields.items()])
-        hint = f"put {near!r} into the body" if near else "its body says everything"
+        known = [field.alias or name for name, field in body.model_fields.items()]
+        hint = _nearest(name, known, "put {!r} into the body") or "its body says everything"
         raise InvalidParameter(f"{shown(name)}: POST {request.url.path} takes no query parameters; {hint}")
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The known name closest to `name`, if any is close."""
-    return next(iter(get_close_matches(name[:40].lower(), known, 1)), None)
-
-
-def _query_names(route: APIRoute) -> tuple[str, ...]:
-    fields = get_flat_params(route.dependant)
-    return tuple(field.alias for field in fields if isinstance(field.field_info, params.Query))
+def _nearest(name: str, known: Sequence[str], hint: str) -> str:
+    """A hint at the known name closest to `name`; empty if none is close."""
+    return "".join(hint.format(near) for near in get_close_matches(name[:40].lower(), known, 1))
 
 
 def time_of(name: str, given: str | None, now: float) -> float | None:

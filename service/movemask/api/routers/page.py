@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
@@ -33,20 +33,13 @@ _MODULES = "{modules}"  # in index.html: a preload of every module
 router = Router(tags=["page"])
 
 
-@dataclass(frozen=True)
-class PageFile:
-    """A file as it is sent."""
+class PageFile(NamedTuple):
+    """A file as it is sent, plain or compressed."""
 
     content: bytes
+    zipped: bytes
+    etag: str
     media_type: str
-
-    @cached_property
-    def zipped(self) -> bytes:
-        return gzip.compress(self.content, 9, mtime=0)
-
-    @cached_property
-    def etag(self) -> str:
-        return f'"{_digest(self.content)}"'
 
 
 @cache
@@ -57,7 +50,10 @@ def page_files() -> tuple[str, dict[str, PageFile]]:
     preloads = [f'<link rel="modulepreload" href="page/{version}/{name}">' for name in contents if name.endswith(".js")]
     index = contents[_INDEX].decode().replace(_MODULES, "\n".join(preloads)).replace(_VERSION, version)
     contents[_INDEX] = index.encode()
-    return version, {name: PageFile(content, TYPES[Path(name).suffix]) for name, content in contents.items()}
+    return version, {
+        name: PageFile(content, gzip.compress(content, 9, mtime=0), f'"{_digest(content)}"', TYPES[Path(name).suffix])
+        for name, content in contents.items()
+    }
 
 
 @router.get("/", summary="The page", response_class=HTMLResponse)
