@@ -54,19 +54,6 @@ def test_what_is_not_a_fen_is_refused_with_what_it_was(fen: str, words: str) -> 
         Position.read(fen)
 
 
-@pytest.mark.parametrize(
-    ("fen", "status"),
-    [
-        ("4k3/8/8/8/8/8/8/8 w - - 0 1", "NO_WHITE_KING"),
-        ("4k3/8/8/8/8/8/8/4K3 w - e6 0 1", "INVALID_EP_SQUARE"),
-    ],
-)
-def test_why_a_position_is_invalid_is_said_in_python_chess_names(fen: str, status: str) -> None:
-    with pytest.raises(InvalidPosition, match=status) as caught:
-        Position.read(fen)
-    assert status in caught.value.statuses
-
-
 def test_chess960_castling_rights_are_pointed_out() -> None:
     with pytest.raises(InvalidPosition, match="ask with chess960 true"):
         Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1")

