@@ -34,15 +34,8 @@ def test_a_check_of_few_positions_fails_safe(tmp_path: Path, models: Path) -> No
 def test_a_check_of_what_could_not_be_measured_fails(tmp_path: Path) -> None:
     write_fake(tmp_path / "m", planes="fen-77", vocabulary="uci-1968")  # not mirrored: nothing can be unmirrored
     (tmp_path / "x.fen").write_text("\n".join(fens(5)))
-    result = run(
-        tmp_path / "x.fen",
-        "--models-dir",
-        tmp_path / "m",
-        "--out",
-        tmp_path / "out",
-        "--fail-above",
-        "unmirrored.max=1",
-    )
+    options = ("--models-dir", tmp_path / "m", "--out", tmp_path / "out")
+    result = run(tmp_path / "x.fen", *options, "--fail-above", "unmirrored.max=1")
     assert result.exit_code == 3
     assert "fake: unmirrored.max could not be measured" in result.output
 

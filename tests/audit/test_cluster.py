@@ -19,7 +19,7 @@ from benchmarks.ray_nodes import Nodes, nodes
 from movemask.errors import MissingExtra
 from movemask.extras import require
 from tests.audit.clusters import compared, done, game, needs_ray, rows
-from tests.networks import ONNX_TOML, write_onnx
+from tests.audit.conftest import write_models
 from tests.processes import environment, free_port, started, until
 
 pytestmark = [pytest.mark.ray, needs_ray]
@@ -31,9 +31,7 @@ CUT = ("--kinds", "raw,multiplied,served", "--every", "3")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Games in files of several kinds, one of them damaged, and a network."""
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "m").mkdir()
-    (folder / "m" / "net.toml").write_text(ONNX_TOML)
-    write_onnx(folder / "m" / "net.onnx")
+    write_models(folder)
     text = [game(number) for number in range(1200)]
     (folder / "a.pgn").write_text("".join(text[:800]))
     frames = ["".join(text[at : at + 6]).encode() for at in range(800, 1200, 6)]

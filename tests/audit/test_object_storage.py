@@ -17,7 +17,7 @@ from pyarrow import fs
 
 from movemask.audit.files import Folder
 from tests.audit.clusters import done, game, needs_ray, table
-from tests.networks import ONNX_TOML, write_onnx
+from tests.audit.conftest import write_models
 from tests.processes import free_port, started, until
 
 SERVER = shutil.which("moto_server")
@@ -56,9 +56,7 @@ def made(system: fs.S3FileSystem, bucket: str) -> bool:
 
 
 def test_an_audit_from_s3_to_s3_comes_to_what_one_machine_comes_to(tmp_path: Path, query: str) -> None:
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "net.toml").write_text(ONNX_TOML)
-    write_onnx(tmp_path / "m" / "net.onnx")
+    write_models(tmp_path)
     texts = [game(number) for number in range(60)]
     frames = ["".join(texts[at : at + 6]).encode() for at in range(0, 60, 6)]
     names = []

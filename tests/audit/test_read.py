@@ -85,11 +85,6 @@ def test_games_are_found_as_python_chess_finds_them(tmp_path: Path, how: str) ->
     assert chess.pgn.read_game(whole) is None
 
 
-def test_a_game_after_another_without_a_blank_line_is_a_game(tmp_path: Path) -> None:
-    (tmp_path / "x.pgn").write_text(GAMES.replace("*\n\n[Event", "*\n[Event"))
-    assert sum(len(chunk.items) for chunk in read(tmp_path / "x.pgn")) == 4
-
-
 def test_lines_keep_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "x.epd").write_text(LINES)
     found = read(tmp_path / "x.epd")

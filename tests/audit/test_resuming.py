@@ -24,18 +24,9 @@ POSITIONS = 600 * 30  # in parts of 2,000, of which some wait ahead: a run can b
 
 
 def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    command = [
-        sys.executable,
-        "-m",
-        "movemask",
-        "audit",
-        str(models.parent / "x.fen"),
-        "--models-dir",
-        str(models),
-        "--model",
-        "net",
-    ]
-    return started([*command, "--out", str(out), "--jobs", "2", "--kinds", "raw"], stderr=subprocess.PIPE)
+    options = ("--models-dir", str(models), "--model", "net", "--out", str(out), "--jobs", "2", "--kinds", "raw")
+    command = [sys.executable, "-m", "movemask", "audit", str(models.parent / "x.fen"), *options]
+    return started(command, stderr=subprocess.PIPE)
 
 
 @pytest.fixture(scope="module")
@@ -125,25 +116,20 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
     other.mkdir()
     (other / "thesis.tex").write_text("mine")
     (tmp_path / "file").write_text("mine")
+    games, elsewhere = (tmp_path / "x.pgn", *common), (tmp_path / "x.pgn", *common[:4])
     for arguments, words in [
         ((tmp_path / "no.pgn", *common), "no.pgn: no such file"),
         ((tmp_path, *common), "Is a directory"),
-        (
-            (tmp_path / "x.pgn", *common, "--fail-above", "raw.p98=1"),
-            "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE",
-        ),
-        (
-            (tmp_path / "x.pgn", *common, "--fail-above", "rounded.max=1", "--kinds", "raw"),
-            "rounded is not among --kinds",
-        ),
-        ((tmp_path / "x.pgn", *common, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
+        ((*games, "--fail-above", "raw.p98=1"), "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE"),
+        ((*games, "--fail-above", "rounded.max=1", "--kinds", "raw"), "rounded is not among --kinds"),
+        ((*games, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
         ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
-        ((tmp_path / "x.pgn", *common, "--model", "net"), "--model net: twice"),
-        ((tmp_path / "x.pgn", *common[:4], "--out", other), "holds something else (thesis.tex)"),
+        ((*games, "--model", "net"), "--model net: twice"),
+        ((*elsewhere, "--out", other), "holds something else (thesis.tex)"),
         ((tmp_path / "empty.fen", *common), "no position to audit"),
-        ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file"), "cannot be written: "),
-        ((tmp_path / "x.pgn", *common[:4], "--out", tmp_path / "file" / "in"), "cannot be written: Not a directory"),
-        ((tmp_path / "x.pgn", *common[:4], "--out", "/proc/movemask"), "--out /proc/movemask: cannot be written: "),
+        ((*elsewhere, "--out", tmp_path / "file"), "cannot be written: "),
+        ((*elsewhere, "--out", tmp_path / "file" / "in"), "cannot be written: Not a directory"),
+        ((*elsewhere, "--out", "/proc/movemask"), "--out /proc/movemask: cannot be written: "),
         ((tmp_path / "x.pgn", sys.executable, *common), "binary data, neither a PGN nor a list of FENs"),
     ]:
         result = run(*arguments)

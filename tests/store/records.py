@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -99,6 +100,14 @@ def _joined(parts: Sequence[AuditTable]) -> AuditTable:
         ),
         **joined,
     )
+
+
+@contextmanager
+def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Store]:
+    """A store of a database, which keeps everything unless told otherwise."""
+    store = Store(url, **{"keep_seconds": keep_seconds, "keep_positions": 10_000, "keep_worst": 100, **options})
+    yield store
+    store.close()
 
 
 def write(store: Store, records: Iterable[AuditTable]) -> None:

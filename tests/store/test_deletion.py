@@ -14,26 +14,19 @@ from movemask.errors import StoreError
 from movemask.store.reader import Figures
 from movemask.store.writer import Deleted, Store, delete
 from tests.conftest import Serve
-from tests.store.records import record, write
+from tests.store.records import opened, record, write
 
 DAY = 86_400
-
-
-def opened(url: str, *, positions: bool = True) -> Store:
-    return Store(url, keep_seconds=365 * DAY, keep_positions=1000, keep_worst=10, positions=positions)
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
     """Three positions of `old` and two of `net`, half of them a month old."""
-    store = opened(database_url)
     now = time.time()
-    write(
-        store, [record(fen=f"old {days}", model="old", digest="sha256:b", at=now - days * DAY) for days in (1, 30, 40)]
-    )
-    write(store, [record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
-    yield store
-    store.close()
+    old = [record(fen=f"old {days}", model="old", digest="sha256:b", at=now - days * DAY) for days in (1, 30, 40)]
+    with opened(database_url) as store:
+        write(store, old + [record(fen=f"net {days}", at=now - days * DAY) for days in (2, 31)])
+        yield store
 
 
 def left(store: Store) -> set[str]:
@@ -76,20 +69,18 @@ def test_an_unknown_model_is_named(store: Store) -> None:
 
 
 def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
-    store = opened(f"sqlite:///{tmp_path}/a.db")
-    write(store, [record(fen=f"secret-{number}") for number in range(100)])
-    assert not delete(store.database, before=None, model=None).traces
-    store.close()
+    with opened(f"sqlite:///{tmp_path}/a.db") as store:
+        write(store, [record(fen=f"secret-{number}") for number in range(100)])
+        assert not delete(store.database, before=None, model=None).traces
     for file in tmp_path.iterdir():
         assert b"secret-" not in file.read_bytes(), file.name
 
 
 def test_off_keeps_figures_alone(database_url: str) -> None:
-    store = opened(database_url, positions=False)
-    write(store, [record(fen="kept nowhere") for _ in range(3)])
-    assert left(store) == set()
-    assert counts(store) == {"net": 3}
-    store.close()
+    with opened(database_url, positions=False) as store:
+        write(store, [record(fen="kept nowhere") for _ in range(3)])
+        assert left(store) == set()
+        assert counts(store) == {"net": 3}
 
 
 def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> None:
@@ -105,20 +96,16 @@ def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> 
 
 def test_the_command_says_what_it_deletes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    store = opened(url)
-    write(store, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
-    store.close()
+    with opened(url) as store:
+        write(store, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
 
     def run(*arguments: str) -> tuple[int, str]:
         result = CliRunner().invoke(main, ["positions", "delete", "--database-url", url, *arguments])
         return result.exit_code, result.output
 
-    assert run("--before", "7d", "--dry-run") == (
-        0,
-        "would be deleted: 1 positions, 2 of the worst, 0 rows of figures\n",
-    )
-    assert run("--before", "7d") == (0, "deleted: 1 positions, 2 of the worst, 0 rows of figures\n")
-    assert run("--all") == (0, "deleted: 1 positions, 2 of the worst, 0 rows of figures\n")
+    deleted = "deleted: 1 positions, 2 of the worst, 0 rows of figures\n"
+    assert run("--before", "7d", "--dry-run") == (0, f"would be {deleted}")
+    assert run("--before", "7d") == run("--all") == (0, deleted)
     for arguments in ([], ["--all", "--model", "net"], ["--figures", "--before", "7d"], ["--before", "soon"]):
         code, said = run(*arguments)
         assert code == 1

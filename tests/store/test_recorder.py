@@ -18,24 +18,20 @@ from movemask.network.audited import Audited
 from movemask.store.reader import Figures
 from movemask.store.recorder import Freshness, Recorder
 from movemask.store.writer import Store
-from tests.store.records import audited, numbered
+from tests.store.records import audited, numbered, opened
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    yield from opened(f"sqlite:///{tmp_path}/audit.db")
+    with opened(f"sqlite:///{tmp_path}/audit.db") as store:
+        yield store
 
 
 @pytest.fixture
 def either(database_url: str) -> Iterator[Store]:
     """A store in SQLite, and one in PostgreSQL."""
-    yield from opened(database_url)
-
-
-def opened(url: str) -> Iterator[Store]:
-    made = Store(url, keep_seconds=3600, keep_positions=10_000, keep_worst=10)
-    yield made
-    made.close()
+    with opened(database_url) as store:
+        yield store
 
 
 def count(store: Store) -> int:

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from movemask.store.cells import QUANTILES
 from movemask.store.database import VERSION
 from movemask.store.reader import Figures, Illegal, ModelFigures, Span
 from movemask.store.writer import Store
-from tests.store.records import record, write
+from tests.store.records import opened, record, write
 
 Open = Callable[..., Store]
 
@@ -37,17 +37,8 @@ NOON = 1_700_049_600.0  # a whole day, hour and ten minutes
 @pytest.fixture
 def reopened(database_url: str) -> Iterator[Open]:
     """Opens stores on one database."""
-    made: list[Store] = []
-
-    def opened(keep_worst: int = 100, keep_seconds: float = 1e12, keep_positions: int = 10_000) -> Store:
-        made.append(
-            Store(database_url, keep_seconds=keep_seconds, keep_positions=keep_positions, keep_worst=keep_worst)
-        )
-        return made[-1]
-
-    yield opened
-    for store in made:
-        store.close()
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(opened(database_url, **options))
 
 
 @pytest.fixture
@@ -250,24 +241,11 @@ def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
 
 
 def test_a_single_position_is_given_back_whole(store: Store) -> None:
-    written = record(
-        0.75,
-        fen="f",
-        at=NOON,
-        trained_with_mask=True,
-        elo=1500.0,
-        causes={Cause.CASTLING_PATH: 0.25},
-        more={"rounded": Figure(0.1, kl=None)},
-    )
-    write(store, [written])
+    more, causes = {"rounded": Figure(0.1, kl=None)}, {Cause.CASTLING_PATH: 0.25}
+    write(store, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
     (found,) = read(store).positions(5)
-    assert (found.fen, found.time, found.trained_with_mask, found.elo, found.phase) == (
-        "f",
-        NOON,
-        True,
-        1500,
-        "opening",
-    )
+    traits = (found.fen, found.time, found.trained_with_mask, found.elo, found.phase)
+    assert traits == ("f", NOON, True, 1500, "opening")
     assert found.causes == {"castling_path": 0.25}
     raw, rounded = found.figures["raw"], found.figures["rounded"]
     assert (raw.leaked, raw.flipped, raw.kl) == (0.75, True, 0.75)
@@ -283,15 +261,13 @@ def until_written(store: Store, table: AuditTable) -> None:
 
 
 def write_many(url: str, name: str) -> None:
-    store = Store(url, keep_seconds=1e12, keep_positions=10_000, keep_worst=100)
-    for value in range(100):
-        until_written(
-            store, record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)
-        )
-        if value % 40 == 0:
-            with suppress(StoreError):
-                store.prune()
-    store.close()
+    with opened(url) as store:
+        for value in range(100):
+            table = record(0.001 * value, fen=f"{name} {value}", model=f"net{value % 2}", at=NOON + 60 * value)
+            until_written(store, table)
+            if value % 40 == 0:
+                with suppress(StoreError):
+                    store.prune()
 
 
 def test_several_processes_write_to_one_database_and_nothing_is_lost(database_url: str, store: Store) -> None:
@@ -342,8 +318,8 @@ def test_readers_do_not_wait_for_a_writer(store: Store) -> None:
     ],
 )
 def test_a_url_that_cannot_be_opened_is_refused_by_name_without_its_password(url: str, words: str) -> None:
-    with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"):
-        Store(url, keep_seconds=1, keep_positions=1, keep_worst=1)
+    with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*{words}"), opened(url):
+        pass
 
 
 @pytest.mark.parametrize("wrong", ["volume", "file"])
@@ -362,33 +338,29 @@ def test_what_a_user_cannot_write_is_named_with_the_user_and_what_to_do(wrong: s
         words = f"user {user} cannot read and write {path}; give it to that user \\(chown -R {user} {path}\\)"
         os.seteuid(user)
         try:
-            with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"):
-                Store(f"sqlite:///{file}", keep_seconds=1, keep_positions=1, keep_worst=1)
+            with pytest.raises(StoreError, match=f"MOVEMASK_DATABASE_URL: .*: {words}"), opened(f"sqlite:///{file}"):
+                pass
         finally:
             os.seteuid(me)
 
 
 def test_a_server_that_does_not_answer_is_told_without_its_password_and_does_not_stop_the_start() -> None:
-    store = Store("postgresql://u:secret@127.0.0.1:1/d", keep_seconds=1, keep_positions=1, keep_worst=1)
-    assert store.unreachable is not None
-    assert "'postgresql://u:***@127.0.0.1:1/d' cannot be opened" in store.unreachable
-    with pytest.raises(StoreError, match="the audit store cannot be written: "):
-        write(store, [record()])
-    store.close()
+    with opened("postgresql://u:secret@127.0.0.1:1/d") as store:
+        assert "'postgresql://u:***@127.0.0.1:1/d' cannot be opened" in str(store.unreachable)
+        with pytest.raises(StoreError, match="the audit store cannot be written: "):
+            write(store, [record()])
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "audit.db").write_bytes(b"no database" * 100)
-    with pytest.raises(StoreError, match="file is not a database"):
-        Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=1, keep_positions=1, keep_worst=1)
+    with pytest.raises(StoreError, match="file is not a database"), opened(f"sqlite:///{tmp_path}/audit.db"):
+        pass
 
 
 def test_tables_of_another_version_are_refused_with_what_to_do(reopened: Open) -> None:
     with reopened().database.writing() as connection:
         connection.exec_driver_sql("UPDATE schema_version SET version = 99")
-    with pytest.raises(
-        StoreError, match=f"has tables of version 99, this movemask of {VERSION}: name another database"
-    ):
+    with pytest.raises(StoreError, match=f"has tables of version 99, this movemask of {VERSION}: name another"):
         reopened()
 
 
@@ -400,6 +372,9 @@ def test_databases_of_earlier_services_are_left_alone(tables: str, tmp_path: Pat
         connection.execute("CREATE TABLE cell (count INTEGER)")
     connection.close()
     before = (tmp_path / "audit.db").read_bytes()
-    with pytest.raises(StoreError, match=rf"has tables of version [12], this movemask of {VERSION}: name another"):
-        Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=1, keep_positions=1, keep_worst=1)
+    with (
+        pytest.raises(StoreError, match=rf"has tables of version [12], this movemask of {VERSION}: name another"),
+        opened(f"sqlite:///{tmp_path}/audit.db"),
+    ):
+        pass
     assert (tmp_path / "audit.db").read_bytes()[100:] == before[100:]  # but for the journal's mode in the header
