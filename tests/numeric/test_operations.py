@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -57,13 +59,9 @@ class Counted:
 
 
 def plain_softmax(z: Sequence[Counted]) -> list[Counted]:
-    top = z[0]
-    for other in z[1:]:
-        top = other if other > top else top
+    top = reduce(lambda one, other: other if other > one else one, z)
     weights = [(one - top).exp() for one in z]
-    total = weights[0]
-    for other in weights[1:]:
-        total = total + other
+    total = reduce(operator.add, weights)
     return [one / total for one in weights]
 
 
@@ -73,9 +71,7 @@ def by_log_mask(z: Sequence[Counted], mask: Sequence[bool]) -> list[Counted]:
 
 def by_masking_after(z: Sequence[Counted], mask: Sequence[bool]) -> list[Counted]:
     kept = [one * Counted(float(legal)) for one, legal in zip(plain_softmax(z), mask, strict=True)]
-    total = kept[0]
-    for other in kept[1:]:
-        total = total + other
+    total = reduce(operator.add, kept)
     return [one / total for one in kept]
 
 

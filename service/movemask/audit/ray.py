@@ -61,20 +61,13 @@ def connected(
 
     Raises AuditError if there is none, or none with as many GPUs as one worker needs.
     """
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        options |= {"num_cpus": jobs or cores, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        if address == "local":
-            ray.init(
-                address="local",
-                num_cpus=jobs or cores,
-                include_dashboard=False,
-                object_store_memory=_OBJECT_STORE,
-                **quiet,
-            )
-        else:
-            address = _reached(address)
-            ray.init(address=address, **quiet)
+        address = address if address == "local" else _reached(address)
+        ray.init(address=address, **options)
     except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise AuditError(f"--ray {address}: {_first_line(error)}{_hint(error)}") from None
     try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -73,11 +73,7 @@ class Measured:
     @classmethod
     def joined(cls, parts: Sequence[Measured]) -> Measured:
         """Those of all parts."""
-        return cls(
-            np.concatenate([part.leaked for part in parts]),
-            np.concatenate([part.flipped for part in parts]),
-            np.concatenate([part.kl for part in parts]),
-        )
+        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True)
