@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import chess
 import pyarrow as pa
@@ -51,11 +50,6 @@ def summary(out: Path) -> list[str]:
     """The lines of a summary but for the command, as `diff` compares them."""
     lines = (out / "summary.json").read_text().splitlines()
     return [line for line in lines if not line.startswith(' "command"')]
-
-
-def rows(out: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table(out).to_pylist()
-    return found
 
 
 def table(out: Path) -> pa.Table:

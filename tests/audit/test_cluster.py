@@ -18,7 +18,7 @@ import zstandard
 from benchmarks.ray_nodes import Nodes, nodes
 from movemask.errors import MissingExtra
 from movemask.extras import require
-from tests.audit.clusters import compared, done, game, needs_ray, rows
+from tests.audit.clusters import compared, done, game, needs_ray, table
 from tests.audit.conftest import write_models
 from tests.processes import environment, free_port, started, until
 
@@ -90,7 +90,7 @@ def test_a_cluster_comes_to_what_one_machine_comes_to(folder: Path, cluster: Nod
     assert "cut.pgn.zst: cannot be read to its end" in said
     assert "noise.pgn: binary data" in said
     progress = [json.loads(line) for line in said.splitlines() if line.startswith('{"file"')]
-    assert progress[-1]["positions"] == len(rows(folder / "ray-all"))
+    assert progress[-1]["positions"] == table(folder / "ray-all").num_rows
     assert len({(one["file"], one["chunk"]) for one in progress}) == len(progress)
     done(folder, command("local-limit", "--limit", "875"))
     done(folder, command("ray-limit", "--ray", cluster.address, "--limit", "875"))

@@ -17,7 +17,6 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
 from movemask.leakage.measure import Figure, LogitBatch, measure
-from movemask.numeric.ragged import Float, Index
 from movemask.numeric.softmax import ragged_of_mask
 from tests.leakage.batches import leakages
 
@@ -53,39 +52,27 @@ def multiplied_softmax(logits: NDArray[np.floating], mask: NDArray[np.bool_]) ->
     return np.asarray(softmax(np.where(mask, logits, 0.0), axis=1), dtype=np.float64)
 
 
-def raw(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    return LogitBatch(logits, slots, indptr).raw().leaked
-
-
-def multiplied(logits: NDArray[np.floating], slots: Index, indptr: Index) -> Float:
-    return LogitBatch(logits, slots, indptr).multiplied().leaked
-
-
 @given(batches())
 def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     logits, mask = batch
-    slots, indptr = ragged_of_mask(mask)
-    np.testing.assert_allclose(raw(logits, slots, indptr), exactly(*batch, multiplied=False), rtol=1e-11)
-    np.testing.assert_allclose(multiplied(logits, slots, indptr), exactly(*batch, multiplied=True), rtol=1e-11)
+    found = LogitBatch(logits, *ragged_of_mask(mask))
+    np.testing.assert_allclose(found.raw().leaked, exactly(*batch, multiplied=False), rtol=1e-11)
+    np.testing.assert_allclose(found.multiplied().leaked, exactly(*batch, multiplied=True), rtol=1e-11)
 
 
 def test_the_known_mistake() -> None:
     logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
     mask = np.array([[True, False, True, True, False]])
-    slots, indptr = ragged_of_mask(mask)
-    assert multiplied(logits, slots, indptr)[0] == pytest.approx(2 * 0.1477, abs=1e-4)
+    found = LogitBatch(logits, *ragged_of_mask(mask)).multiplied().leaked[0]
+    assert found == pytest.approx(2 * 0.1477, abs=1e-4)
     mistaken = multiplied_softmax(logits, mask)
     np.testing.assert_allclose(mistaken, [[0.5080, 0.1477, 0.0763, 0.1203, 0.1477]], atol=5e-5)
 
 
 def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
-    mask = np.array([[True, True]])
-    slots, indptr = ragged_of_mask(mask)
-    assert raw(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
-    assert multiplied(np.zeros((1, 2)), slots, indptr).tolist() == [0.0]
-    half = np.array([[0.0, -np.inf]])
-    slots, indptr = ragged_of_mask(np.array([[True, False]]))
-    assert raw(half, slots, indptr).tolist() == [0.0]
+    none = LogitBatch(np.zeros((1, 2)), *ragged_of_mask(np.array([[True, True]])))
+    half = LogitBatch(np.array([[0.0, -np.inf]]), *ragged_of_mask(np.array([[True, False]])))
+    assert [*none.raw().leaked, *none.multiplied().leaked, *half.raw().leaked] == [0.0] * 3
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -107,8 +94,8 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
 
 def test_float16_logits_are_summed_in_float64() -> None:
     logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
-    slots, indptr = np.arange(20), np.array([0, 20])
-    assert raw(logits, slots, indptr)[0] == pytest.approx(1860 / 1880, rel=1e-12)
+    found = LogitBatch(logits, np.arange(20), np.array([0, 20])).raw()
+    assert found.leaked[0] == pytest.approx(1860 / 1880, rel=1e-12)
 
 
 def test_the_heaviest_illegal_moves_are_named_as_the_board_has_them() -> None:

@@ -41,16 +41,10 @@ def test_dense_is_softmax_of_logits_plus_log_mask(batch: Batch) -> None:
 
 
 @given(batches(st.floats(-300, 300)), st.floats(0.05, 20))
-def test_log_softmax_is_the_logarithm_and_temperature_divides_the_logits(batch: Batch, temperature: float) -> None:
+def test_log_softmax_is_the_logarithm(batch: Batch, temperature: float) -> None:
     logits, mask = batch
     log_policy = dense.masked_log_softmax(logits, mask, temperature)
     np.testing.assert_allclose(np.exp(log_policy), dense.masked_softmax(logits, mask, temperature), rtol=1e-9)
-    np.testing.assert_allclose(
-        dense.masked_softmax(logits, mask, temperature),
-        by_definition(logits / temperature, mask),
-        rtol=1e-9,
-        atol=1e-300,
-    )
 
 
 def test_a_temperature_near_zero_gives_the_best_move_all() -> None:
