@@ -82,6 +82,7 @@ def test_a_replica_answers_as_the_service_does_and_is_audited(port: int) -> None
         assert problem.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own, at its import
 @pytest.mark.parametrize(
     ("given", "words"),
     [
