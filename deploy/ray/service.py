@@ -39,9 +39,8 @@ class Replica:
 
     def check_health(self) -> None:
         """Raises if only another process can help: Ray then replaces this one."""
-        stopped = self._app.state.services.serving.stopped()
-        if stopped:
-            raise RuntimeError(f"the threads of these models have stopped: {', '.join(stopped)}")
+        if faults := self._app.state.services.serving.faults():
+            raise RuntimeError("; ".join(faults))
 
 
 def application(arguments: dict[str, Any]) -> Application:
