@@ -1,7 +1,8 @@
 """CPU time of the service's process per position and per request, and of its network alone: `python -m benchmarks.cpu`.
 
 CPU time moves less than a rate on a machine that others share, so changes are judged by it. Every load in turn, in
-rounds, beside bare onnxruntime; medians are printed as a table. Default settings: the audit is on.
+rounds, beside bare onnxruntime; medians are printed as a table. Default settings: the audit is on. A machine that
+others share changes its pace by a third within minutes, so two versions are compared in turns: `--against CHECKOUT`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.servers import ROOT, movemask
 from benchmarks.serving import A_CALL, Measured
 from movemask.settings import shipped_models
 
@@ -21,23 +25,31 @@ CONNECTIONS = (64, 16, 1)
 _WRITTEN = 1.0
 
 
-def one_round(of: Measured) -> dict[str, float]:
-    """CPU time in microseconds by load, and the times of one connection as ratios."""
+def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
+    """CPU time in microseconds by load, and the times of one connection as ratios; of each checkout in turn."""
     found = {"network": 1e6 * of.bare.cpu_seconds(of.seconds)}
     loads = {f"{A_CALL} a call": (A_CALL, lambda server: of.in_batches(server, A_CALL))}
     for count in CONNECTIONS:
         loads[f"{count} connections"] = (1, lambda server, count=count: of.one_by_one(server, count))
-    with of.serve() as server:
-        of.in_batches(server, A_CALL)  # to warm up
+    with ExitStack() as running:
+        servers = {
+            suffix: running.enter_context(movemask(of.models, of.model.name, root))
+            for suffix, root in checkouts.items()
+        }
+        for server in servers.values():
+            of.in_batches(server, A_CALL)  # to warm up
         time.sleep(_WRITTEN)
         for name, (size, load) in loads.items():
-            before = server.cpu_seconds()
-            measured = load(server)
-            time.sleep(_WRITTEN)
-            found[name] = 1e6 * (server.cpu_seconds() - before) / (measured.answered * size)
-        lone = of.bare.lone_seconds(of.seconds / 2)
-        found["one connection: p50 over a bare run"] = measured.percentile(50) / lone
-        found["one connection: p99 over p50"] = measured.percentile(99) / measured.percentile(50)
+            for suffix, server in servers.items():
+                before = server.cpu_seconds()
+                measured = load(server)
+                time.sleep(_WRITTEN)
+                found[name + suffix] = 1e6 * (server.cpu_seconds() - before) / (measured.answered * size)
+                if name == "1 connections":
+                    lone = of.bare.lone_seconds(of.seconds / 2)
+                    found[f"one connection: p50 over a bare run{suffix}"] = measured.percentile(50) / lone
+                    ratio = measured.percentile(99) / measured.percentile(50)
+                    found[f"one connection: p99 over p50{suffix}"] = ratio
     found["network"] = (found["network"] + 1e6 * of.bare.cpu_seconds(of.seconds)) / 2
     return found
 
@@ -49,9 +61,13 @@ def main() -> None:
     parser.add_argument("--model", default="movemask-3")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--against", type=Path, help="another checkout, whose service is measured in turns with ours")
     arguments = parser.parse_args()
     of = Measured(arguments.models_dir.resolve(), arguments.model, arguments.seconds, "")
-    rounds = [one_round(of) for _ in range(arguments.rounds)]
+    checkouts = {"": ROOT}
+    if arguments.against is not None:
+        checkouts[f", {arguments.against.name}"] = arguments.against.resolve()
+    rounds = [one_round(of, checkouts) for _ in range(arguments.rounds)]
     print(f"| {arguments.model} | median | least | most | network's share |\n|---|--:|--:|--:|--:|")
     for name in rounds[0]:
         values = [one[name] for one in rounds]

@@ -45,11 +45,12 @@ class Server:
 
 
 @contextmanager
-def movemask(models: Path, default: str, **settings: object) -> Iterator[Server]:
-    """`movemask serve` with everything at its default but what is given."""
+def movemask(models: Path, default: str, root: Path = ROOT, **settings: object) -> Iterator[Server]:
+    """`movemask serve` of a checkout, with everything at its default but what is given."""
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
         environment = {
+            "PYTHONPATH": f"{root / 'service'}:{ROOT}",
             "MOVEMASK_MODELS_DIR": str(models),
             "MOVEMASK_DEFAULT_MODEL": default,
             "MOVEMASK_DATABASE_URL": f"sqlite:///{folder}/audit.db",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -124,6 +125,24 @@ def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queu
     gate.open.set()
     assert asyncio.run(ask(queue, [1])) == [2]
     until(lambda: gate.followed_up == [[1]], "the follow-up of the answer")
+
+
+def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread_gave_them(gate: Gate, pair: Queue) -> None:
+    """Nothing is quiet while a client asks again at once, even if each thread rests for longer than that."""
+
+    def slow(answer: int) -> int:
+        time.sleep(0.007)
+        return answer
+
+    async def story() -> None:
+        for item in range(20):
+            assert await ask(pair, [item], slow) == [2 * item]
+
+    gate.open.set()
+    asyncio.run(story())
+    pair.close()
+    assert gate.finished == 20
+    assert len(gate.followed_up) <= 10  # three by its times; each stall of the machine adds one
 
 
 def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:

@@ -43,7 +43,7 @@ _SMALL_EXPECTED = 1.0
 #: A batch that takes so many seconds, and ten times what its items usually take, does not come back.
 _HANGS = 4.0
 
-#: A thread follows up what it has answered when nothing has arrived for so long …
+#: What has been answered is followed up when nothing has arrived or run for so long …
 _QUIET = 0.005  # seconds
 #: … or the oldest of it is so old.
 _OLDEST = 0.1  # seconds
@@ -170,8 +170,8 @@ class Queue:
     worker : called with items and the seconds until the first batch of each one's submission, on several threads at
         once; returns an answer or an error for each item, and what the follow-up needs, or raises an error that
         concerns all
-    follow_up : called with what the worker returned for some batches that have been delivered, on the thread that
-        answered them: for up to `max_batch` items at once, as soon as there is time
+    follow_up : called with what the worker returned for some batches that have been delivered, on one of the threads:
+        for about `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
     max_waiting : items that may wait, and an eighth more for small submissions; a submission beyond it raises
@@ -201,6 +201,9 @@ class Queue:
         self._closing = False
         self._seconds_per_item = 0.0
         self._running: dict[str, tuple[float, int]] = {}  # by thread: since when, and how many items
+        self._active = 0.0  # when something arrived or ended last
+        self._done: list[Any] = []  # batches to follow up
+        self._done_items, self._oldest = 0, 0.0  # items in them, and when work on the first began
         self._idle = threads
         self._threads = [
             threading.Thread(target=self._work, name=f"network-{name}-{number}", daemon=True)
@@ -240,6 +243,7 @@ class Queue:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             self._admit(len(items))
             self._fair.add(entry)
+            self._active = entry.submitted
             self._wake.notify(min(len(items), self._idle))
         try:
             await future
@@ -275,50 +279,68 @@ class Queue:
             thread.join()
 
     def _work(self) -> None:
-        done: list[Any] = []  # batches to follow up
-        count, since = 0, 0.0  # items in them, and when work on the first began
         while True:
-            parts = self._next_batch(None if not done else _QUIET)
+            parts = self._next_batch()
             if parts:
-                items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
-                waited = [entry.started - entry.submitted for entry, _, size in parts for _ in range(size)]
-                started = time.perf_counter()
-                self._running[threading.current_thread().name] = started, len(items)
-                try:
-                    try:
-                        answers, one = self._worker(items, waited)
-                    finally:
-                        del self._running[threading.current_thread().name]
-                except Exception as error:  # a failing batch must not end the thread
-                    self._fail(parts, error)
-                else:
-                    self._deliver(parts, answers)
-                    since = since if done else started
-                    done.append(one)
-                    count += len(items)
-                self._measured((time.perf_counter() - started) / len(items), len(items))
-            elif not done:
-                return
-            if done and (not parts or count >= self._max_batch or time.perf_counter() - since > _OLDEST):
+                self._run(parts)
+            done = self._due(quiet=not parts)
+            if done:
                 try:
                     self._follow_up(done)
                 except Exception:  # a bug; the answers are out, and the thread goes on
                     log.exception("what follows the answers of model %s failed", self.name)
-                done, count = [], 0
+            elif not parts and self._closing:
+                return
             with self._wake:
                 self._idle += 1
+
+    def _run(self, parts: Sequence[Part]) -> None:
+        """Answers and delivers a batch, and leaves it to be followed up."""
+        items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
+        waited = [entry.started - entry.submitted for entry, _, size in parts for _ in range(size)]
+        thread, started = threading.current_thread().name, time.perf_counter()
+        self._running[thread] = started, len(items)
+        try:
+            answers, one = self._worker(items, waited)
+        except Exception as error:  # a failing batch must not end the thread
+            self._fail(parts, error)
+        else:
+            self._deliver(parts, answers)
+            with self._wake:
+                self._oldest = self._oldest if self._done else started
+                self._done.append(one)
+                self._done_items += len(items)
+        del self._running[thread]
+        self._active = time.perf_counter()
+        self._measured((self._active - started) / len(items), len(items))
+
+    def _due(self, quiet: bool) -> list[Any]:
+        """What is to be followed up now, for this thread to do: what all threads have answered, or nothing yet."""
+        with self._wake:
+            late = time.perf_counter() - self._oldest > _OLDEST
+            if not (quiet or late or self._done_items >= self._max_batch):
+                return []
+            done, self._done, self._done_items = self._done, [], 0
+            return done
 
     def _measured(self, seconds_per_item: float, size: int) -> None:
         """Follows the time of an item; a small batch, whose items take longer, counts for less."""
         weight = 1.0 if not self._seconds_per_item else min(0.5, size / self._max_batch)
         self._seconds_per_item += weight * (seconds_per_item - self._seconds_per_item)
 
-    def _next_batch(self, patience: float | None) -> list[Part]:
-        """Waits for items and takes a share. No parts if there are none within `patience` seconds,
-        or the queue is closed and empty. The thread counts as busy from then on.
+    def _next_batch(self) -> list[Part]:
+        """Waits for items and takes a share. No parts if it is time to follow up what has been answered, or the queue
+        is closed and empty. The thread counts as busy from then on.
         """
         with self._wake:
-            self._wake.wait_for(lambda: self._fair.items or self._closing, patience)
+            while not (self._fair.items or self._closing):
+                left = None
+                if self._done:  # it would slow down a batch that is running
+                    due = self._oldest + _OLDEST if self._running else self._active + _QUIET
+                    left = due - time.perf_counter()
+                    if left <= 0:
+                        break
+                self._wake.wait(left)
             room = min(self._max_batch, -(-self._fair.items // self._idle))  # split evenly among idle threads
             self._idle -= 1
             now = time.perf_counter()
