@@ -70,7 +70,7 @@ def create_app(
     settings : those of the environment if None
     own_process : the app may configure the logs and the garbage collector of the process
     tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
-    prepare : as in `service.running`
+    prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
     keys = Keys.of(settings)

@@ -21,7 +21,7 @@ from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.table import AuditTable
 from movemask.network.registry import Registry
-from movemask.service import RuntimeEvents
+from movemask.pipeline import Events
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -30,7 +30,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
 
-class Metrics(RuntimeEvents):
+class Metrics(Events):
     """The metrics of one app, in their own registry."""
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""What routes use: `Services`, made in the app's lifespan, and work that ends when its client disconnects."""
+"""`Services`: the models behind their queues, the audit's store, recorder and readers, made in the app's lifespan. And
+work that ends when its client disconnects."""
 
 from __future__ import annotations
 
@@ -13,11 +14,18 @@ from fastapi import Depends, Request
 
 from movemask.api.metrics import Metrics
 from movemask.api.telemetry import context_of
-from movemask.errors import Overloaded
+from movemask.errors import Overloaded, SettingsError, UnknownModel
+from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
+from movemask.network.cache import Cache, CachedNetwork
 from movemask.network.model import Model
+from movemask.network.onnx import provider_named
+from movemask.network.registry import Registry
 from movemask.pipeline import Pipeline
-from movemask.service import Runtime, running
+from movemask.serving import Serving
 from movemask.settings import Settings
+from movemask.store.reader import Figures
+from movemask.store.recorder import Recorder
+from movemask.store.writer import Store
 
 T = TypeVar("T")
 
@@ -59,13 +67,35 @@ class Readers:
 
 
 @dataclass(frozen=True)
-class Services(Runtime):
-    """The process's runtime, the readers of the audit and the metrics; `parsing` bounds the large bodies that are
-    parsed at once, each of which may take many times its size in memory."""
+class Services:
+    """The long-lived objects of one app. `parsing` bounds the large bodies that are parsed at once, each of which may
+    take many times its size in memory."""
 
+    settings: Settings
+    serving: Serving
+    store: Store
+    figures: Figures
+    recorder: Recorder
     readers: Readers
     metrics: Metrics
     parsing: CapacityLimiter
+
+    def unready(self) -> list[str]:
+        """Reasons why requests cannot be answered now; empty if they can."""
+        reasons = []
+        try:
+            default = self.registry.entry(None)
+        except UnknownModel as error:
+            reasons.append(f"the default model is gone: {error}")
+        else:
+            if not default.served:
+                reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
+        return reasons + self.serving.faults()
+
+    @property
+    def registry(self) -> Registry:
+        """The models now served; a new object whenever the models folder changes."""
+        return self.serving.registry
 
     @asynccontextmanager
     async def pipeline(self, model: str | None, http: Request) -> AsyncIterator[Pipeline]:
@@ -78,10 +108,86 @@ class Services(Runtime):
 def running_services(
     settings: Settings, metrics: Metrics, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Services]:
-    """The services of one app; closes them in order. `prepare` as in `service.running`."""
-    with running(settings, metrics, prepare) as runtime:
-        readers, parsing = Readers(settings.max_readers), CapacityLimiter(_PARSED_AT_ONCE)
-        yield Services(**vars(runtime), readers=readers, metrics=metrics, parsing=parsing)
+    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
+    lost. `prepare` is given each model that passed its check, and returns the one to serve."""
+    plan = audit_plan(settings)
+    provider = provider_named(settings.provider)
+    store = Store(
+        settings.database_url,
+        keep_seconds=settings.audit_keep_days * 86400,
+        keep_positions=settings.audit_keep_positions,
+        keep_worst=settings.audit_keep_worst,
+        positions=settings.audit_positions == "on",
+    )
+    recorder = Recorder(
+        store,
+        flush_seconds=settings.audit_flush_seconds,
+        max_waiting=settings.audit_buffer,
+        on_waiting=metrics.audit_waits,
+        on_table=metrics.audited,
+    )
+    cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
+    serving: Serving | None = None
+
+    def start(model: Model) -> Pipeline:
+        model = model if prepare is None else prepare(model)
+        network = None
+        if cache is not None:
+            network = CachedNetwork(
+                model, cache, lambda hits, misses: metrics.cached(model.name, hits, misses, cache.bytes)
+            )
+        return Pipeline(
+            model,
+            recorder.audit,
+            expect=recorder.expect,
+            max_batch=settings.positions_a_run,
+            max_waiting=settings.max_queue,
+            max_seconds=settings.max_wait_seconds,
+            max_moves=settings.max_moves,
+            plan=plan,
+            network=network,
+            events=metrics,
+        )
+
+    try:
+        serving = Serving(
+            settings.model_folders,
+            settings.default_model,
+            settings.threads,
+            start,
+            provider=provider,
+            poll_seconds=settings.models_poll_seconds or None,
+            trial_seconds=settings.trial_seconds,
+            on_change=metrics.models,
+        )
+        yield Services(
+            settings,
+            serving,
+            store,
+            Figures(store.database),
+            recorder,
+            readers=Readers(settings.max_readers),
+            metrics=metrics,
+            parsing=CapacityLimiter(_PARSED_AT_ONCE),
+        )
+    finally:
+        if serving is not None:
+            serving.close()
+        recorder.close()
+        store.close()
+
+
+def audit_plan(settings: Settings) -> Plan:
+    """What is measured by these settings. Raises SettingsError for an unknown kind."""
+    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
+    unknown = sorted(chosen - set(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
+    sources = {DERIVED.get(kind, kind) for kind in chosen}
+    always = tuple(kind for kind in MEASURED if kind in sources)
+    return Plan(always, settings.audit_share, settings.audit_cause_threshold)
 
 
 async def services(request: Request) -> Services:
