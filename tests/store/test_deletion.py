@@ -31,8 +31,8 @@ def store(database_url: str) -> Iterator[Store]:
 
 def left(store: Store) -> set[str]:
     figures = Figures(store.database)
-    kept = {position.fen for position in figures.positions(100)}
-    worst = {position.fen for kind in ("raw", "multiplied") for position in figures.worst(kind, 100)}
+    kept = {position["fen"] for position in figures.positions(100)}
+    worst = {position["fen"] for kind in ("raw", "multiplied") for position in figures.worst(kind, 100)}
     assert worst == kept
     return kept
 

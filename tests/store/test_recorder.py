@@ -131,7 +131,7 @@ def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: s
     assert recorder.flush(60)
     recorder.close()
     assert (count(either), recorder.dropped, recorder.failure) == (99, 3, None)
-    kept = {position.fen for position in Figures(either.database).all_positions()}
+    kept = {position["fen"] for position in Figures(either.database).all_positions()}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
@@ -151,7 +151,7 @@ def test_a_position_too_long_for_an_index_does_not_stop_the_audit(either: Store)
     assert recorder.flush(60)
     recorder.close()
     assert count(either) + recorder.dropped == 3
-    assert {numbered(1), numbered(2)} <= {position.fen for position in Figures(either.database).all_positions()}
+    assert {numbered(1), numbered(2)} <= {position["fen"] for position in Figures(either.database).all_positions()}
 
 
 def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_nothing(
@@ -174,7 +174,7 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
         pass
     recorder.close()
     assert (count(store), recorder.dropped) == (63, 1)
-    assert len({position.fen for position in Figures(store.database).all_positions()}) == 63
+    assert len({position["fen"] for position in Figures(store.database).all_positions()}) == 63
     failing.close()
 
 

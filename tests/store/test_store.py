@@ -25,7 +25,7 @@ from movemask.leakage.measure import Figure
 from movemask.leakage.table import DIMENSIONS, AuditTable, groups
 from movemask.store.cells import QUANTILES
 from movemask.store.database import VERSION
-from movemask.store.reader import Figures, Illegal, ModelFigures, Span
+from movemask.store.reader import Figures, ModelFigures, Span
 from movemask.store.writer import Store
 from tests.store.records import opened, record, write
 
@@ -56,7 +56,7 @@ def models(store: Store, name: str | None = None, **options: object) -> list[Mod
 
 def fens(store: Store) -> list[str]:
     """Of the single positions that are kept, oldest first."""
-    return [position.fen for position in read(store).all_positions()][::-1]
+    return [position["fen"] for position in read(store).all_positions()][::-1]
 
 
 def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store) -> None:
@@ -92,7 +92,7 @@ def test_a_restart_keeps_everything(reopened: Open) -> None:
     (figures,) = models(store)
     assert figures.kinds["raw"].count == 2
     assert figures.kinds["raw"].mean == pytest.approx(0.2)
-    assert [position.fen for position in read(store).worst("raw", 10)] == ["0.3", "0.1"]
+    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["0.3", "0.1"]
 
 
 def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(store: Store) -> None:
@@ -123,7 +123,7 @@ def test_kinds_of_a_share_of_the_requests_have_counts_of_their_own(store: Store)
     assert list(figures.kinds) == ["raw", "multiplied", "unnormalised", "unmirrored", "rounded", "served"]
     assert (figures.positions, figures.kinds["rounded"].count, figures.kinds["rounded"].infinite) == (2, 1, 1)
     assert (figures.kinds["unmirrored"].count, figures.kinds["unmirrored"].unmeasured) == (0, 1)
-    assert [position.fen for position in read(store).worst("rounded", 5)] == ["b"]
+    assert [position["fen"] for position in read(store).worst("rounded", 5)] == ["b"]
 
 
 def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:
@@ -204,13 +204,14 @@ def test_worst_is_ranked_by_kind_once_a_position_and_bounded(reopened: Open) -> 
     store = reopened(keep_worst=3)
     for value in (0.1, 0.5, 0.3, 0.2, 0.4, 0.5):
         write(store, [record(value, 1 - value, fen=f"fen {value}")])
-    assert [position.fen for position in read(store).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
-    assert [position.fen for position in read(store).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
+    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["fen 0.5", "fen 0.4", "fen 0.3"]
+    assert [position["fen"] for position in read(store).worst("multiplied", 2)] == ["fen 0.1", "fen 0.2"]
     worst = read(store).worst("raw", 1)[0]
-    assert (worst.raw, worst.multiplied, worst.illegal) == (0.5, 0.5, (Illegal("e2e5", 0.25, "wrong_geometry"),))
+    assert (worst["raw"], worst["multiplied"]) == (0.5, 0.5)
+    assert worst["illegal"] == [{"uci": "e2e5", "probability": 0.25, "cause": "wrong_geometry"}]
     assert read(store).worst("raw", 10, model="other") == []
     write(store, [record(0.6, 0.0, fen="fen 0.3")])  # leaks more than before
-    assert [position.fen for position in read(store).worst("raw", 10)] == ["fen 0.3", "fen 0.5", "fen 0.4"]
+    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["fen 0.3", "fen 0.5", "fen 0.4"]
 
 
 def test_single_positions_are_forgotten_after_their_time_but_the_figures_stay(reopened: Open) -> None:
@@ -234,8 +235,8 @@ def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:
     seen: list[str] = []
     before = None
     while page := read(store).positions(10, before=before):
-        seen += [position.fen for position in page]
-        before = page[-1].id
+        seen += [position["fen"] for position in page]
+        before = page[-1]["id"]
         write(store, [record(fen=f"new {len(seen)} {number}") for number in range(7)])
     assert seen == [str(number) for number in range(24, -1, -1)]
 
@@ -244,10 +245,10 @@ def test_a_single_position_is_given_back_whole(store: Store) -> None:
     more, causes = {"rounded": Figure(0.1, kl=None)}, {Cause.CASTLING_PATH: 0.25}
     write(store, [record(0.75, fen="f", at=NOON, trained_with_mask=True, elo=1500.0, causes=causes, more=more)])
     (found,) = read(store).positions(5)
-    traits = (found.fen, found.time, found.trained_with_mask, found.elo, found.phase)
-    assert traits == ("f", NOON, True, 1500, "opening")
-    assert found.causes == {"castling_path": 0.25}
-    raw, rounded = found.figures["raw"], found.figures["rounded"]
+    traits = [found[name] for name in ("fen", "time", "trained_with_mask", "elo", "phase")]
+    assert traits == ["f", NOON, True, 1500, "opening"]
+    assert found["causes"] == {"castling_path": 0.25}
+    raw, rounded = found["kinds"]["raw"], found["kinds"]["rounded"]
     assert (raw.leaked, raw.flipped, raw.kl) == (0.75, True, 0.75)
     assert (rounded.leaked, rounded.flipped, rounded.kl) == (0.1, False, None)
 

@@ -19,6 +19,9 @@ from movemask.store.writer import CELL_COLUMNS, EVER
 
 Kinds = dict[str, Cell]  # cells by kind
 
+#: A stored position, as the API's `AuditedOut`, and of a single position its `id`. `kinds` has a Figure by kind.
+StoredPosition = dict[str, Any]
+
 #: Positions read at once where all are.
 _PAGE = 1000
 
@@ -64,40 +67,6 @@ class Bucket:
     start: int
     seconds: int
     kinds: Kinds
-
-
-@dataclass(frozen=True, slots=True)
-class Illegal:
-    """An illegal move, the probability that plain softmax gives it, and why it is illegal."""
-
-    uci: str
-    probability: float
-    cause: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPosition:
-    """A stored position. `figures` holds DERIVED kinds too, and what leaks by those of ALWAYS stands beside them;
-    `causes` is the `raw` mass by cause."""
-
-    id: int | None
-    fen: str
-    chess960: bool
-    model: str
-    digest: str
-    trained_with_mask: bool
-    time: float
-    turn: str
-    in_check: bool
-    phase: str
-    legal_moves: int
-    elo: float | None
-    figures: dict[str, Figure]
-    causes: dict[str, float]
-    illegal: tuple[Illegal, ...]
-    raw: float | None
-    multiplied: float | None
-    served: float | None
 
 
 class Figures:
@@ -160,7 +129,7 @@ class Figures:
         """All single positions, newest first, read in pages: no long transaction, and little memory."""
         while page := self.positions(_PAGE, before=before, model=model, span=span):
             yield from page
-            before = page[-1].id
+            before = page[-1]["id"]
 
     def _stored(self, query: sa.Select[Any]) -> list[StoredPosition]:
         with self._database.reading() as connection:
@@ -243,12 +212,15 @@ def _within(time: sa.ColumnElement[float], span: Span) -> list[sa.ColumnElement[
     return bounds
 
 
-def _stored_position(row: Any) -> StoredPosition:
-    values = {name: row.get(name) for name in StoredPosition.__slots__}
-    kinds, values["causes"], illegal = orjson.loads(row["leakage"])
-    figures = {kind: Figure(*figure) for kind, figure in kinds.items()}
-    values["figures"] = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))
-    values |= {kind: values["figures"][kind].leaked for kind in ALWAYS}
-    values["model"] = row["name"]
-    values["illegal"] = tuple(Illegal(*move) for move in illegal)
-    return StoredPosition(**values)
+def _stored_position(row: sa.RowMapping) -> StoredPosition:
+    measured, causes, illegal = orjson.loads(row["leakage"])
+    figures = {kind: Figure(*figure) for kind, figure in measured.items()}
+    kinds = with_derived(figures, lambda figure: replace(figure, flipped=False), Figure(0.0))
+    return {
+        **row,
+        **{kind: kinds[kind].leaked for kind in ALWAYS},
+        "model": row["name"],
+        "kinds": kinds,
+        "causes": causes,
+        "illegal": [dict(zip(("uci", "probability", "cause"), move, strict=True)) for move in illegal],
+    }

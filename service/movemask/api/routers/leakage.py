@@ -151,7 +151,7 @@ async def positions(
 
         def read() -> dict[str, Any]:
             page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
-            more = str(page[wanted - 1].id) if len(page) > wanted else None
+            more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
             return {"positions": page[:wanted], "next": more}
 
         return await _answer(services, PositionsOut, read)
@@ -230,10 +230,11 @@ def _csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
     """A header, then one line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
     yield _line(_COLUMNS)
     for position in positions:
-        plain = [rfc3339(position.time) if name == "time_utc" else getattr(position, name) for name in _PLAIN]
-        leaked = [position.figures[kind].leaked if kind in position.figures else None for kind in KINDS]
-        causes = [position.causes.get(cause.value) for cause in Cause]
-        illegal = " ".join(f"{move.uci}:{move.probability!r}:{move.cause or ''}" for move in position.illegal)
+        plain = [rfc3339(position["time"]) if name == "time_utc" else position[name] for name in _PLAIN]
+        figures, by_cause = position["kinds"], position["causes"]
+        leaked = [figures[kind].leaked if kind in figures else None for kind in KINDS]
+        causes = [by_cause.get(cause.value) for cause in Cause]
+        illegal = " ".join(f"{move['uci']}:{move['probability']!r}:{move['cause']}" for move in position["illegal"])
         yield _line([*plain, *leaked, *causes, illegal])
 
 

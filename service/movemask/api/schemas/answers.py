@@ -101,8 +101,6 @@ class StatisticsOut(BaseModel):
 class IllegalMoveOut(BaseModel):
     """An illegal move that gets probability."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     uci: str = Field(description="The move in UCI.")
     probability: float = Field(description="Probability of the move, 0 to 1.")
     cause: str | None = Field(description="Why the move is illegal; null if an older version did not store it.")

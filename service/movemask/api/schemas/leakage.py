@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
 from movemask.logs import rfc3339
@@ -101,8 +101,6 @@ class HistoryOut(BaseModel):
 class AuditedOut(BaseModel):
     """An audited position."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     fen: str = Field(description="The position.")
     chess960: bool = Field(description="Whether its castling is Chess960's.")
     model: str = Field(description="Name of the network that answered.")
@@ -117,10 +115,7 @@ class AuditedOut(BaseModel):
     raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
     multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
     served: float = Field(description="Probability that the answer gave to illegal moves; always 0.")
-    kinds: dict[str, FigureOut] = Field(
-        validation_alias=AliasChoices("figures", "kinds"),
-        description="Figures by kind of leakage; docs/leakage.md says what each is.",
-    )
+    kinds: dict[str, FigureOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
     causes: dict[str, float] = Field(description="`raw` mass by cause, of moves above the threshold: probabilities.")
     illegal: list[IllegalMoveOut] = Field(description="Illegal moves that plain softmax gives most, heaviest first.")
 
