@@ -30,8 +30,9 @@ Opener = Callable[[Any], AsyncClient]
 
 Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from it.")]
 Moves = Annotated[Sequence[str], Field(description="Moves in SAN or UCI, played from the position, such as e4 and e5.")]
-Rating = Annotated[float | None, Field(description="Rating of the player to move; the network's default if left out.")]
-Opponent = Annotated[float | None, Field(description="The opponent's rating; the same as `rating` if left out.")]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Rating = Annotated[Number | None, Field(description="Rating of the player to move; the network's default if left out.")]
+Opponent = Annotated[Number | None, Field(description="The opponent's rating; the same as `rating` if left out.")]
 ModelName = Annotated[str | None, Field(description="Name of a network; the service's default if left out.")]
 Top = Annotated[int, Field(ge=1, le=218, description="Most moves that are listed.")]
 
@@ -128,11 +129,21 @@ class AuditAnswer(BaseModel):
     mistakes: list[str] = Field(description="Known mistakes that the numbers resemble.")
 
 
+class _Strict(MCPServer[Any]):
+    """Language models guess names: an argument that a tool does not have is refused, not ignored."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        for tool in await self.list_tools():
+            known = tool.input_schema["properties"]
+            unknown = ", ".join(sorted(arguments.keys() - known.keys()))
+            if tool.name == name and unknown:
+                raise ToolError(f"{name} has no argument {unknown}; there are {', '.join(known)}")
+        return await super().call_tool(name, arguments, context)
+
+
 def mcp_server(http: Opener) -> MCPServer[Any]:
     """The tools. `http` opens a client of the service's API for a tool's context, which it may take the headers of."""
-    server: MCPServer[Any] = MCPServer(
-        "movemask", version=__version__, instructions=INSTRUCTIONS.strip(), log_level="ERROR"
-    )
+    server = _Strict("movemask", version=__version__, instructions=INSTRUCTIONS.strip(), log_level="ERROR")
     read_only = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
     async def ask(context: Context[Any, Any], path: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,7 +198,7 @@ def mcp_server(http: Opener) -> MCPServer[Any]:
         context: Context[Any, Any],
         fen: Fen = "startpos",
         moves: Moves = (),
-        ratings: Annotated[list[float] | None, Field(description="800 to 2500 by hundreds if left out.")] = None,
+        ratings: Annotated[list[Number] | None, Field(description="800 to 2500 by hundreds if left out.")] = None,
         model: ModelName = None,
         top: Top = 3,
     ) -> SweepAnswer:
@@ -222,7 +233,7 @@ def mcp_server(http: Opener) -> MCPServer[Any]:
     @server.tool(title="Whether a distribution of moves can be played", annotations=read_only)
     async def audit(
         context: Context[Any, Any],
-        policy: Annotated[dict[str, float], Field(description="Moves in UCI and their probabilities, 0 to 1.")],
+        policy: Annotated[dict[str, Number], Field(description="Moves in UCI and their probabilities, 0 to 1.")],
         fen: Fen = "startpos",
         moves: Moves = (),
     ) -> AuditAnswer:

@@ -15,6 +15,9 @@ import chess
 
 from movemask.board.position import Position
 
+#: Seconds on a clock at most: a week, as in correspondence chess.
+LONGEST = 7 * 86_400
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -41,7 +44,7 @@ class ThinkRule:
     on_recapture: float = 0.4
     on_only_move: float = 0.15
     most: float = 0.2  # of what is left
-    reserve: float = 1.0  # seconds that are never counted on: machines and networks stall
+    reserve: float = 1.0  # seconds kept back: machines and networks stall
 
 
 RULE = ThinkRule()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_games
+from movemask.board.position import Elo
 from movemask.errors import InvalidPgn, MovemaskError
 
 GOOD = "1. e4 e5 2. Nf3 *"
@@ -76,10 +77,11 @@ def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> No
 
 
 @pytest.mark.parametrize("rating", ["²", "\u0661\u0665\u0660\u0660", "1500.5", "-1", "12345", ""])
-def test_what_is_no_rating_is_left_out(rating: str) -> None:
-    (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "1500"]\n\n1. e4 *\n')
-    assert isinstance(game, Game)
-    assert game.plies[0].elo is None
+def test_what_is_no_rating_is_left_out_and_one_alone_is_both_players(rating: str) -> None:
+    for other, elo in (("1800", Elo(1800, 1800)), ("?", None)):
+        (game,) = read(f'[WhiteElo "{rating}"]\n[BlackElo "{other}"]\n\n1. e4 *\n')
+        assert isinstance(game, Game)
+        assert game.plies[0].elo == elo
 
 
 def test_a_long_line_is_read_as_many_short_ones() -> None:

@@ -85,6 +85,9 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
         (("predict", "--sweep", "--elo", "1500"), "--ratings goes with --sweep, and --elo without it"),
         (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),
+        (("predict", "--elo", "nan"), "Error: Invalid value for '--elo': 'nan' is not a number"),
+        (("predict", "--elo", "5001"), "Error: Invalid value for '--elo': 5001"),
+        (("predict", "--temperature", "inf"), "Error: Invalid value for '--temperature': 'inf' is not a number"),
         (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
         (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
         (

@@ -228,4 +228,16 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
     assert told("position startpos", "go searchmoves e2e4")[-1] == "bestmove e2e4"
     assert told("position startpos moves e2e4", "go")[-1] != "bestmove b1a3"
     (fault,) = told(f"setoption name BookFile value {book}x")
-    assert fault.startswith(f"info string setoption: BookFile: {book}x: cannot be read: ")
+    assert fault == f"info string setoption: BookFile: {book}x: cannot be read: No such file or directory"
+    (tmp_path / "empty.bin").touch()
+    for file in (tmp_path, tmp_path / "empty.bin"):
+        (fault,) = told(f"setoption name BookFile value {file}")
+        assert fault == f"info string setoption: BookFile: {file}: holds no moves"
+
+
+def test_a_clock_beyond_all_measure_is_answered(network: Network) -> None:
+    """Its thread died of the time it was to think, and no later `go` was answered."""
+    out = io.StringIO()
+    commands = ("setoption name Think Time value true", f"go wtime {10**20} btime 1", "stop", "quit")
+    Engine(lambda _: network, Options(), out).run(commands)
+    assert out.getvalue().splitlines()[-1].startswith("bestmove ")

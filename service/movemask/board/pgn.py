@@ -214,6 +214,7 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
     if not moves:
         raise InvalidPgn(f"{name}: no moves")
     white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
+    white, black = (black if white is None else white), (white if black is None else black)
     elos = (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
     line = Line(board)
     for index, move in enumerate(moves):

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from movemask.board.pgn import Lines
-from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
+from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
@@ -28,8 +28,8 @@ _SHOWN = 10  # players with a line of their own
 )
 @click.option("--model", help="Name of the model; the default if left out.")
 @models_dir_option
-@click.option("--elo", type=float, nargs=2, metavar="WHITE [BLACK]", help="Ratings, in place of those in the headers.")
-@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings, in place of those in the headers.")
+@click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 def annotate(
     games: str,
@@ -44,7 +44,8 @@ def annotate(
     comment, and ?! for moves that few would make and that cost something.
 
     Comments, glyphs and variations that are there stay. [%eval] is not written: the network's value is a forecast of
-    the result between people, not an evaluation of the position. A summary goes to standard error.
+    the result between people, not an evaluation of the position. A summary goes to standard error. Exits with 1 if
+    no game could be read.
     """
     from movemask.audit.read import TextSource
 
@@ -72,8 +73,9 @@ def annotate(
             with open(partial, "w", encoding="utf-8") as stream:
                 asyncio.run(write_all(source, stream.write))
             os.replace(partial, out)
-    if players:
-        click.echo(_table(players), err=True)
+    if not players:
+        raise SystemExit(1)  # the reasons are told already
+    click.echo(_table(players), err=True)
 
 
 def _table(players: dict[str, SideReport]) -> str:

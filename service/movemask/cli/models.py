@@ -52,7 +52,7 @@ def list_models(models_dir: Path | None) -> None:
         if entry.model is not None:
             terms, card = entry.model.contract.contract, entry.model.contract.card
             click.echo(f"    {terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}")
-            click.echo(f"    licence {card.get('licence', 'not told')}; source {card.get('source', 'not told')}")
+            click.echo(f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}")
 
 
 @models.command("import")

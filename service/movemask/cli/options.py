@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from movemask.errors import SettingsError
 from movemask.settings import Settings, user_models
+from movemask.uci.options import MAX_RATING
 
 if TYPE_CHECKING:
     from movemask.network.registry import Registry
@@ -67,6 +69,17 @@ def show_skipped(reasons: dict[str, int], examples: list[str]) -> None:
     for example in examples[:5]:
         click.echo(f"  {example}", err=True)
 
+
+class Finite(click.FloatRange):
+    """A number between bounds, which `nan` is not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        return number if math.isfinite(number) else self.fail(f"{value!r} is not a number", param, ctx)
+
+
+RATING = Finite(0, MAX_RATING)
+TEMPERATURE = Finite(min=0, min_open=True)
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 

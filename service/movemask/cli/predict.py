@@ -13,7 +13,7 @@ import click
 from movemask.api.writing import point_of, policy_out, sweep_out
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
-from movemask.cli.options import RatingsCommand, models_dir_option, registry_of
+from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
 from movemask.leakage.explain import explained
 from movemask.network.model import Model
@@ -30,9 +30,9 @@ _SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
 @click.argument("fen", required=False)
 @click.option("--moves", default="", help="Moves in UCI or SAN from FEN, else from the start: 'e2e4 e7e5', '1. e4 e5'.")
 @click.option(
-    "--elo", type=float, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and the other."
+    "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and the other."
 )
-@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True)
+@click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this.")
 @click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
-from movemask.cli.options import models_dir_option
+from movemask.cli.options import Finite, models_dir_option
 from movemask.extras import require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
@@ -37,7 +37,7 @@ _LONGEST = 65_536
     "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
 )
 @click.option(
-    "--temperature", type=click.FloatRange(0, 100), default=0.0, show_default=True,
+    "--temperature", type=Finite(0, 100), default=0.0, show_default=True,
     help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
 )  # fmt: skip
 def uci(

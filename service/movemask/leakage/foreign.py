@@ -213,7 +213,7 @@ def _sum_of(name: str, numbers: Mapping[Any, float]) -> float:
     """The sum of probabilities. Raises InvalidAudit that names the probability, or the sum, that is impossible."""
     for key, p in numbers.items():
         if not 0 <= p <= 1 + _ROUNDING:
-            raise InvalidAudit(f"{name}[{key}]: {p} is no probability; it must be from 0 to 1")
+            raise InvalidAudit(f"{name}[{key}]: {p} is not a probability from 0 to 1")
     total = math.fsum(numbers.values())
     if total == 0:
         raise InvalidAudit(f"{name}: nothing is above 0")

@@ -30,6 +30,7 @@ class Kind:
     value_order: str = "win_draw_loss"
     elo: Mapping[str, Any] | None = None
     whole_ratings: bool = False  # whether there are exports that take ratings as int64
+    trained_with_mask: bool = False
 
 
 _MAIA2_ELO = {"default": 1500, "minimum": 0, "maximum": 5000, "scale": "lichess", "edges": list(range(1100, 2001, 100))}
@@ -41,7 +42,7 @@ KINDS: dict[str, Kind] = {
         Kind("lc0", ("lc0-112",), "lc0-1858"),
         Kind("maia1", ("lc0-112",), "lc0-1858"),
         Kind("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
-        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True),
+        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True, True),
         Kind("alphazero", ("pgx-119",), "alphazero-4672"),
         Kind("searchless", ("fen-77",), "uci-1968"),
         Kind("movemask", ("movemask-18", "movemask-24"), "movemask-1880", elo={"scale": "lichess"}),
@@ -94,8 +95,10 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
     unused = [info.name for info in session.outputs if info.name not in (logits, (value or {}).get("name"))]
     if unused:
         notes.append(f"not used: {', '.join(unused)}")
-    masked = bool(trained_with_mask)
-    if trained_with_mask is None:
+    masked = kind.trained_with_mask if trained_with_mask is None else trained_with_mask
+    if trained_with_mask is None and masked:
+        notes.append(f"trained_with_mask = true: {kind.name} was trained over legal moves alone")
+    elif trained_with_mask is None:
         notes.append("trained_with_mask = false: a network trained over legal moves alone needs --trained-with-mask")
     table["contract"]["trained_with_mask"] = masked
     return Guess(table, tuple(notes))

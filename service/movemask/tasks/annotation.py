@@ -38,7 +38,7 @@ _REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
 #: What the marks mean, told in a game that has evaluations. Points are hundredths of the expected score.
 _MARKS = (
     f"trap at least {MOST_PLAY:.0%} and {100 * MISTAKE:.0f} points lost, "
-    f"gem at most {FEW_FIND:.0%} and {100 * HOLDS:.0f} points lost"
+    f"gem at most {FEW_FIND:.0%} and no more than {100 * HOLDS:.0f} points lost"
 )
 
 _JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most

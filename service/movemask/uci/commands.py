@@ -42,10 +42,10 @@ class Go:
         remaining, increment = ("wtime", "winc") if turn == chess.WHITE else ("btime", "binc")
         if remaining not in self.clocks:
             return None
-        from movemask.think_time import Clock  # imports numpy, which `uciok` need not wait for
+        from movemask.think_time import LONGEST, Clock  # imports numpy, which `uciok` need not wait for
 
-        seconds = max(0, self.clocks[remaining]) / 1000
-        return Clock(seconds, max(0, self.clocks.get(increment, 0)) / 1000, self.clocks.get("movestogo"))
+        seconds, gained = (min(max(0, self.clocks.get(name, 0)) / 1000, LONGEST) for name in (remaining, increment))
+        return Clock(seconds, gained, self.clocks.get("movestogo"))
 
 
 def tokens_of(line: str) -> list[str]:

@@ -121,7 +121,10 @@ def _book(path: str) -> str:
     """The path of an opening book that can be read, or none; raises ValueError."""
     if path:
         try:
-            chess.polyglot.open_reader(path).close()
+            with chess.polyglot.open_reader(path) as book:
+                entries = len(book)
         except (OSError, ValueError) as error:
-            raise ValueError(f"{path[:200]}: cannot be read: {error}") from None
+            raise ValueError(f"{path[:200]}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        if not entries:
+            raise ValueError(f"{path[:200]}: holds no moves")
     return path

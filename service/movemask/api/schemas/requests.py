@@ -29,12 +29,10 @@ from movemask.errors import LimitExceeded
 from movemask.pipeline import Query
 from movemask.policy import CALIBRATED, Normalisation, Normalizer
 from movemask.settings import Settings
+from movemask.think_time import LONGEST
 
 #: The highest rating that is taken, in Elo points.
 MAX_RATING = 5000
-
-#: The longest time on a clock: a week, as in correspondence chess.
-MAX_SECONDS = 7 * 86_400
 
 
 def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
@@ -152,8 +150,8 @@ class PolicyIn(PositionIn):
 class ClockIn(In):
     """The clock of the side to move."""
 
-    remaining: float = Field(ge=0, le=MAX_SECONDS, description="Seconds that are left.")
-    increment: float = Field(0, ge=0, le=MAX_SECONDS, description="Seconds that each move gains.")
+    remaining: float = Field(ge=0, le=LONGEST, description="Seconds that are left.")
+    increment: float = Field(0, ge=0, le=LONGEST, description="Seconds that each move gains.")
 
 
 class MoveIn(PolicyIn):
@@ -202,7 +200,10 @@ class BatchIn(RuleIn):
 class GamesIn(In):
     """A request to judge the moves of games."""
 
-    pgn: str = Field(max_length=MAX_PGN, description="One game or several. Ratings: WhiteElo and BlackElo.")
+    pgn: str = Field(
+        max_length=MAX_PGN,
+        description="One game or several. Ratings: WhiteElo and BlackElo; one alone is both players'.",
+    )
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` takes the contract's.")
     include: list[Literal["tree"]] = Field(_EMPTY, max_length=1, description="`tree`: comments and variations too.")
