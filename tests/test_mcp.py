@@ -66,13 +66,13 @@ def test_four_tools_answer_in_a_players_words() -> None:
         wrong = await client.call_tool("policy", {"fen": "nonsense"})
         assert wrong.is_error
         assert "'nonsense' is cut short" in wrong.content[0].text  # type: ignore[union-attr]
-        for tool, arguments, words in (
+        for name, arguments, words in (
             ("policy", {"elo": 2400}, "policy has no argument elo; there are fen, moves, rating, opponent_rating"),
             ("policy", {"rating": True}, "rating"),
             ("policy", {"rating": "1500"}, "rating"),
             ("sweep", {"ratings": [float("nan")]}, "ratings"),
         ):
-            wrong = await client.call_tool(tool, arguments)
+            wrong = await client.call_tool(name, arguments)
             assert wrong.is_error
             assert words in wrong.content[0].text  # type: ignore[union-attr]
 
