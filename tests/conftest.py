@@ -20,12 +20,10 @@ from movemask.network.model import Model
 from movemask.settings import Settings, user_models
 from tests.networks import ONNX_TOML, write_fake, write_onnx
 from tests.postgres import Server, binaries, running
+from tests.store.records import written
 
 hypothesis.settings.register_profile("movemask", deadline=None)  # no test fails for a busy machine
 hypothesis.settings.load_profile("movemask")
-
-#: Longest that a test waits for what was answered to be written.
-WRITTEN_SECONDS = 30
 
 
 class AuditedClient(TestClient):
@@ -34,7 +32,7 @@ class AuditedClient(TestClient):
 
     def request(self, method: str, url: Any, **options: Any) -> Any:
         if method == "GET" and str(url).startswith(("/v1/leakage", "/v1/models/", "/metrics", "/readyz")):
-            self.app.state.services.recorder.flush(WRITTEN_SECONDS)  # type: ignore[attr-defined]
+            written(self.app.state.services.recorder)  # type: ignore[attr-defined]
         return super().request(method, url, **options)
 
 
@@ -86,7 +84,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if models is None:
                 models = tmp_path / "models"
                 write_fake(models)
-            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
+            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "audit_flush_seconds": 0.01}
+            usual |= {"threads": 1, "audit_share": 0}
             chosen = {"models_dir": models, **usual, **settings}
             app = create_app(Settings.read(**chosen), prepare=prepare)
             return stack.enter_context(AuditedClient(app, raise_server_exceptions=False))

@@ -144,7 +144,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
 ) -> None:
     with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
-        client = serve(database_url=url, audit_flush_seconds=0.05, audit_buffer=4, audit_share=1)
+        client = serve(database_url=url, audit_buffer=4, audit_share=1)
         for move in MOVES[:2]:
             assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
         assert positions(client) == 2
@@ -181,7 +181,7 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
 @pytest.mark.parametrize("where", [0, 4096])
 def test_a_file_that_is_damaged_is_set_aside_and_made_anew(serve: Serve, tmp_path: Path, where: int) -> None:
     """Issue 17: the only fault of a database that the service did not recover from."""
-    client = serve(database_url=f"sqlite:///{tmp_path}/x.db", audit_flush_seconds=0.05)
+    client = serve(database_url=f"sqlite:///{tmp_path}/x.db")
     client.post("/v1/policy", json={"moves": []})
     assert positions(client) == 1
     with sqlite3.connect(tmp_path / "x.db") as other:
@@ -200,7 +200,7 @@ def test_a_file_that_is_damaged_is_set_aside_and_made_anew(serve: Serve, tmp_pat
 def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Server, serve: Serve) -> None:
     url = postgres.database()
     postgres.stop()
-    client = serve(database_url=url, audit_flush_seconds=0.05)
+    client = serve(database_url=url)
     assert client.post("/v1/policy", json={"moves": []}).status_code == 200
     readiness = client.get("/readyz")
     assert readiness.status_code == 200

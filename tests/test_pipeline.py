@@ -18,10 +18,9 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.table import AuditTable
 from movemask.network.model import Batch, Outputs
 from movemask.pipeline import Pipeline, Query
-from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
-from tests.store.records import joined, record
+from tests.store.records import joined, record, recording
 
 E2E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR"
 D2D4 = "rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR"
@@ -47,7 +46,7 @@ def test_an_answer_that_cannot_be_recorded_costs_its_own_record_alone(
 ) -> None:
     made: list[AuditTable] = []
     store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100, on_table=made.append)
+    recorder = recording(store, on_table=made.append)
     asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, max_batch=8, max_waiting=100)
     outcomes = answered(asked, [Query(moves=("e2e4",)), unwritable(), Query(moves=("d2d4",))])
     assert [isinstance(outcome, MovemaskError) for outcome in outcomes] == [False] * 3
@@ -64,13 +63,12 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
             raise MemoryError
 
     store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder = recording(store)
     asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, plan=Broken(), max_batch=8, max_waiting=100)
     outcomes = answered(asked, [Query(moves=("e2e4",)), Query(moves=("d2d4",))])
     assert not any(isinstance(outcome, MovemaskError) for outcome in outcomes)
-    assert recorder.flush(30)
+    recorder.close(60)
     assert (recorder.dropped, recorder.waiting) == (2, 0)
-    recorder.close()
     store.close()
 
 

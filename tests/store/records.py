@@ -21,6 +21,7 @@ from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
 from movemask.leakage.table import AuditTable
 from movemask.network.audited import Audited
+from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 from tests.leakage import batches
 
@@ -108,6 +109,21 @@ def opened(url: str, keep_seconds: float = 1e12, **options: Any) -> Iterator[Sto
     store = Store(url, **{"keep_seconds": keep_seconds, "keep_positions": 10_000, "keep_worst": 100, **options})
     yield store
     store.close()
+
+
+def recording(store: Store, **options: Any) -> Recorder:
+    """A recorder of a store, which writes at once and is observed by nobody unless told otherwise."""
+    usual = {"flush_seconds": 0.01, "max_waiting": 1000, "on_waiting": lambda *_: None, "on_table": lambda _: None}
+    return Recorder(store, **{**usual, **options})
+
+
+def written(recorder: Recorder) -> bool:
+    """Waits until everything answered before is written, or the store fails; whether it is written."""
+    end = time.monotonic() + 60
+    while recorder._expected or (recorder.waiting and recorder.failure is None):
+        assert time.monotonic() < end, "not written within a minute"
+        time.sleep(0.002)
+    return not recorder.waiting
 
 
 def write(store: Store, records: Iterable[AuditTable]) -> None:

@@ -16,9 +16,10 @@ from movemask.errors import StoreError
 from movemask.leakage.table import AuditTable
 from movemask.network.audited import Audited
 from movemask.store.reader import Figures
-from movemask.store.recorder import Freshness, Recorder
+from movemask.store.recorder import Freshness
 from movemask.store.writer import Store
-from tests.store.records import audited, numbered, opened
+from tests.processes import until
+from tests.store.records import audited, numbered, opened, recording, written
 
 
 @pytest.fixture
@@ -38,21 +39,10 @@ def count(store: Store) -> int:
     return sum(figures.positions for figures in Figures(store.database).models())
 
 
-def test_records_are_written_by_themselves_within_the_second(store: Store) -> None:
-    recorder = Recorder(store, flush_seconds=0.05, max_waiting=100)
-    recorder.audit([audited([1])])
-    for _ in range(200):  # ten seconds on the slowest machine; no claim about time
-        if count(store):
-            break
-        recorder._thread.join(0.05)
-    assert count(store) == 1
-    recorder.close()
-
-
-def test_a_flush_writes_at_once_and_closing_writes_the_rest(store: Store) -> None:
-    recorder = Recorder(store, flush_seconds=1.0, max_waiting=10_000)
+def test_records_are_written_by_themselves_and_closing_writes_the_rest(store: Store) -> None:
+    recorder = recording(store, flush_seconds=1.0, max_waiting=10_000)
     recorder.audit([audited(range(1, 4501))])  # more than goes into one transaction
-    assert recorder.flush(30)
+    assert written(recorder)
     assert count(store) == 4500
     recorder.audit([audited([1])])
     recorder.close()
@@ -63,12 +53,12 @@ def test_a_locked_database_loses_nothing_and_writing_resumes(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[tuple[int, int]] = []
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=3, on_waiting=lambda *now: told.append(now))
+    recorder = recording(store, max_waiting=3, on_waiting=lambda *now: told.append(now))
 
     other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
     other.execute("ALTER TABLE position RENAME TO gone")  # the fault: writes fail at once
     recorder.audit([audited([1, 2])])
-    assert not recorder.flush(30)
+    assert not written(recorder)
     assert recorder.failure is not None
     assert "no such table: position" in recorder.failure
     recorder.audit([audited([3])])
@@ -77,12 +67,8 @@ def test_a_locked_database_loses_nothing_and_writing_resumes(
     assert (3, 1) in told
     other.execute("ALTER TABLE gone RENAME TO position")
     other.close()
-    for _ in range(200):
-        if count(store) == 3:
-            break
-        recorder._thread.join(0.1)
+    until(lambda: written(recorder), "what waited is written")
     assert count(store) == 3
-    assert recorder.flush(10)
     assert recorder.failure is None
     recorder.close()
 
@@ -92,7 +78,7 @@ def test_a_locked_database_loses_nothing_and_writing_resumes(
 def test_closing_on_a_broken_database_says_what_was_lost(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=10)
+    recorder = recording(store)
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("DROP TABLE position")
     other.close()
@@ -125,31 +111,28 @@ IMPOSSIBLE = ["no FEN", "infinity that leaks", "less than nothing", "a divergenc
 
 @pytest.mark.parametrize("kind", IMPOSSIBLE)
 def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: str) -> None:
-    recorder = Recorder(either, flush_seconds=1.0, max_waiting=1000)
+    recorder = recording(either)
     recorder.audit([with_bad(audited(range(1, 81)), [70], kind)])
     recorder.audit([with_bad(audited(range(101, 123)), [0, 21], kind)])
-    assert recorder.flush(60)
-    recorder.close()
+    recorder.close(60)
     assert (count(either), recorder.dropped, recorder.failure) == (99, 3, None)
     kept = {position["fen"] for position in Figures(either.database).all_positions()}
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
 def test_a_network_whose_name_cannot_be_written_costs_its_own_positions_alone(either: Store) -> None:
-    recorder = Recorder(either, flush_seconds=1.0, max_waiting=1000)
+    recorder = recording(either)
     recorder.audit([audited([1, 2]), audited([3], model="net\ud800"), audited([4])])
-    assert recorder.flush(60)
-    recorder.close()
+    recorder.close(60)
     assert (count(either), recorder.dropped) == (3, 1)
 
 
 def test_a_position_too_long_for_an_index_does_not_stop_the_audit(either: Store) -> None:
     """PostgreSQL names it as it names a full disk, which passes; this never does."""
     digits = "".join(str(digit) for digit in np.random.default_rng(1).integers(1, 10, 4_000))
-    recorder = Recorder(either, flush_seconds=1.0, max_waiting=1000)
+    recorder = recording(either)
     recorder.audit([audited([1, int(digits), 2])])
-    assert recorder.flush(60)
-    recorder.close()
+    recorder.close(60)
     assert count(either) + recorder.dropped == 3
     assert {numbered(1), numbered(2)} <= {position["fen"] for position in Figures(either.database).all_positions()}
 
@@ -168,10 +151,9 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
             super().write(table)
 
     failing = Failing(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=10_000, keep_worst=10)
-    recorder = Recorder(failing, flush_seconds=0.01, max_waiting=1000)
+    recorder = recording(failing)
     recorder.audit([with_bad(audited(range(1, 65)), [40], "infinity that leaks")])
-    while not recorder.flush(60):  # what failed is tried again a tenth of a second later
-        pass
+    until(lambda: written(recorder), "what failed is written")
     recorder.close()
     assert (count(store), recorder.dropped) == (63, 1)
     assert len({position["fen"] for position in Figures(store.database).all_positions()}) == 63
@@ -179,13 +161,13 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
 
 
 def test_figures_say_how_fresh_they_are(store: Store, tmp_path: Path) -> None:
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder = recording(store)
     before = time.time()
     assert recorder.freshness().as_of >= before  # nothing waits: all that was answered is there
     with sqlite3.connect(tmp_path / "audit.db") as other:
         other.execute("ALTER TABLE position RENAME TO gone")
     recorder.audit([audited([1], at=1000.0), audited([2], at=2000.0)])
-    assert not recorder.flush(30)
+    assert not written(recorder)
     assert recorder.freshness() == Freshness(1000.0, 2)
     other.execute("ALTER TABLE gone RENAME TO position")
     other.close()
@@ -193,47 +175,42 @@ def test_figures_say_how_fresh_they_are(store: Store, tmp_path: Path) -> None:
 
 
 def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(store: Store) -> None:
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder = recording(store)
     before = time.time()
     ticket = recorder.expect(2)
     fresh = recorder.freshness()
     assert fresh.waiting == 2
     assert before <= fresh.as_of < recorder.freshness().as_of + 1
     assert recorder.freshness().as_of == fresh.as_of  # it stands still until they are there
-    assert not recorder.flush(0.01)
     recorder.audit([audited([1, 2])], [ticket])
-    assert recorder.flush(30)
+    recorder.close(60)
     assert recorder.freshness().as_of > fresh.as_of
     assert (count(store), recorder.freshness().waiting, recorder.dropped) == (2, 0, 0)
-    recorder.close()
 
 
 def test_a_batch_of_which_every_answer_was_withheld_leaves_nothing_waiting(store: Store) -> None:
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder = recording(store)
     recorder.audit([audited([1, 2]).rows(np.array([], dtype=np.intp))], [recorder.expect(0)])
-    assert recorder.flush(30)
+    recorder.close(60)
     assert (count(store), recorder.dropped, recorder.waiting) == (0, 0, 0)
-    recorder.close()
 
 
 def test_tickets_are_settled_each_on_its_own(store: Store) -> None:
-    recorder = Recorder(store, flush_seconds=0.01, max_waiting=100)
+    recorder = recording(store)
     first, second, third = (recorder.expect(positions) for positions in (1, 2, 3))
     recorder.audit([audited([1, 2])], [second])
     assert recorder.waiting >= 4
     recorder.audit([audited([3]), audited([4, 5])], [first, third])  # one of the six could not be made
-    assert recorder.flush(30)
+    recorder.close(60)
     assert (count(store), recorder.dropped, recorder.waiting) == (5, 1, 0)
-    recorder.close()
 
 
 def test_batches_of_one_network_and_kinds_become_one_table(store: Store) -> None:
     tables: list[AuditTable] = []
-    recorder = Recorder(store, flush_seconds=1.0, max_waiting=100, on_table=tables.append)
+    recorder = recording(store, flush_seconds=1.0, on_table=tables.append)
     recorder.audit([audited([1, 2]), audited([3], model="other")])
     recorder.audit([audited([4]), audited([5, 6]).rows(np.array([1]))])
-    assert recorder.flush(30)
-    recorder.close()
+    recorder.close(60)
     assert {table.model: list(table.fens) for table in tables} == {
         "net": [numbered(number) for number in (1, 2, 4, 6)],
         "other": [numbered(3)],

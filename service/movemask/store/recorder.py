@@ -52,8 +52,8 @@ class Recorder:
         *,
         flush_seconds: float,
         max_waiting: int,
-        on_waiting: Callable[[int, int], None] | None = None,
-        on_table: Callable[[AuditTable], None] | None = None,
+        on_waiting: Callable[[int, int], None],
+        on_table: Callable[[AuditTable], None],
     ) -> None:
         self._store = store
         self._flush_seconds = flush_seconds
@@ -67,7 +67,6 @@ class Recorder:
         self._making: Sequence[Audited] = ()  # tables are being made of these
         self._tables: deque[AuditTable] = deque()  # not written yet, in order of time
         self._unwritten = 0  # positions in all three
-        self._flushing = 0  # who waits in `flush`
         self._closing = False
         self._pruned = 0.0
         self.failure = store.unreachable
@@ -112,24 +111,8 @@ class Recorder:
                 self._unwritten += positions
                 if idle or self._unwritten >= _PER_WRITE:  # in between the thread only lets them gather
                     self._wake.notify_all()
-            if self._flushing:
-                self._wake.notify_all()
             self.dropped += lost
-        self._notify(lost)
-
-    def flush(self, timeout: float) -> bool:
-        """Waits until everything answered before is written; False if the store fails or after `timeout` seconds."""
-        with self._wake:
-            self._flushing += 1
-            self._wake.notify_all()
-            try:
-                # What is expected is taken first, whatever the store does.
-                self._wake.wait_for(
-                    lambda: not self._expected and (not self.waiting or self.failure is not None), timeout
-                )
-            finally:
-                self._flushing -= 1
-            return not self.waiting
+        self._on_waiting(self.waiting, lost)
 
     def close(self, timeout: float = 5.0) -> None:
         """Writes what waits and ends the thread; positions not written within `timeout` seconds are lost, and
@@ -152,7 +135,6 @@ class Recorder:
                     log.error("%s; %d audit records wait", error, self.waiting)
                 with self._wake:
                     self.failure = str(error)
-                    self._wake.notify_all()
                     if self._closing:
                         return
                     self._wake.wait_for(lambda: self._closing, retry)
@@ -168,9 +150,7 @@ class Recorder:
             idle = _PRUNE_EVERY if self.failure is None else _LONGEST_RETRY
             self._wake.wait_for(lambda: self._unwritten or self._closing, idle)
             if self._audited and not self._tables:
-                self._wake.wait_for(
-                    lambda: self._flushing or self._closing or self._unwritten >= _PER_WRITE, self._flush_seconds
-                )
+                self._wake.wait_for(lambda: self._closing or self._unwritten >= _PER_WRITE, self._flush_seconds)
             return bool(self._unwritten) or not self._closing
 
     def _make(self) -> None:
@@ -183,18 +163,16 @@ class Recorder:
                 whole = len(batch) <= _PER_WRITE
                 part = batch if whole else batch.rows(np.arange(start, min(start + _PER_WRITE, len(batch))))
                 tables += _tables(part)
-        if self._on_table is not None:
-            for table in tables:
-                self._on_table(table)
+        for table in tables:
+            self._on_table(table)
         with self._wake:
             lost = sum(map(len, self._making)) - sum(map(len, tables))
             self._tables += tables
             self._making = ()
             self._unwritten -= lost
             self.dropped += lost
-            self._wake.notify_all()  # there may be nothing to write
         if lost:
-            self._notify(lost)
+            self._on_waiting(self.waiting, lost)
 
     def _write(self) -> None:
         """Writes the tables, halving one on failure until a position that can never be written is alone, and dropped.
@@ -232,15 +210,7 @@ class Recorder:
             if not lost and self.failure is not None:
                 self.failure = None
                 log.warning("the audit store can be written again")
-            self._wake.notify_all()
-        self._notify(lost)
-
-    def _notify(self, lost: int) -> None:
-        if self._on_waiting is not None:
-            try:
-                self._on_waiting(self.waiting, lost)
-            except Exception:  # a failing observer must not stop the writer
-                log.exception("the observer of the audit's backlog failed")
+        self._on_waiting(self.waiting, lost)
 
     def _prune(self) -> None:
         """Prunes when due, or to probe whether a failed database is back."""
