@@ -89,7 +89,10 @@ def _allow_descriptors() -> None:
 
 
 def _prepare_database(url: str) -> None:
-    """Migrates the database once for all workers; raises StoreError if it cannot be used."""
+    """Opens the database before the workers do: only one process at a time can change a new SQLite file to WAL.
+
+    Raises StoreError if it cannot be used.
+    """
     store = Store(url, keep_seconds=1, keep_positions=1, keep_worst=1)
     if store.unreachable:
         log.error("%s; positions are answered, and audit records wait", store.unreachable)
