@@ -80,13 +80,19 @@ def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabular
 
 
 # The planes of each input that variations change.
-_BOARDS = {"lc0-112": slice(104), "maia2-18": slice(12), "movemask-18": slice(15)}  # those seen from a side
+_OURS = ("movemask-18", "movemask-24")
+_BOARDS = {  # those seen from a side
+    "lc0-112": slice(104),
+    "maia2-18": slice(12),
+    "movemask-18": slice(15),
+    "movemask-24": np.r_[0:15, 18:24],
+}
 _CASTLING = {"lc0-112": ((104, 105), (106, 107)), "maia2-18": ((13, 14), (15, 16))}
-_SIDE = {"lc0-112": 108, "movemask-18": 16}
-_CLOCK = {"lc0-112": 109, "movemask-18": 15}
-_ONES = {"lc0-112": 111, "movemask-18": 17}
-_EN_PASSANT = {"maia2-18": slice(17, 18), "movemask-18": slice(14, 15)}
-_HISTORY = {"lc0-112": slice(13, 104)}
+_SIDE = {"lc0-112": 108, **dict.fromkeys(_OURS, 16)}
+_CLOCK = {"lc0-112": 109, **dict.fromkeys(_OURS, 15)}
+_ONES = {"lc0-112": 111, **dict.fromkeys(_OURS, 17)}
+_EN_PASSANT = {"maia2-18": slice(17, 18), **dict.fromkeys(_OURS, slice(14, 15))}
+_HISTORY = {"lc0-112": slice(13, 104), "movemask-24": slice(18, 24)}
 
 
 def _swapped_castling(planes: Planes, _: chess.Board, encoder: str) -> Planes:
@@ -109,7 +115,9 @@ def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
     return planes
 
 
-def _blacks(planes_of: dict[str, slice], axis: int) -> Callable[[Planes, chess.Board, str], Planes]:
+def _blacks(
+    planes_of: Mapping[str, slice | NDArray[np.intp]], axis: int
+) -> Callable[[Planes, chess.Board, str], Planes]:
     """With Black to move, turns these planes round along their ranks (1) or files (2)."""
 
     def change(planes: Planes, board: chess.Board, encoder: str) -> Planes:
@@ -179,7 +187,7 @@ _VARIATIONS = {
         Variation("clock_scale", "the half-move clock on the other scale (raw or / 100)", tuple(_CLOCK), _scaled_clock),
         Variation("no_ones_plane", "no plane of ones", tuple(_ONES), _blank(_ONES)),
         Variation("no_side_plane", "no plane for the side to move", tuple(_SIDE), _blank(_SIDE)),
-        Variation("no_history", "the newest position alone, older planes empty", ("lc0-112",), _blank(_HISTORY)),
+        Variation("no_history", "the newest position alone, older planes empty", tuple(_HISTORY), _blank(_HISTORY)),
         Variation(
             "en_passant_unflipped", "Black's en-passant square not flipped", tuple(_EN_PASSANT), _blacks(_EN_PASSANT, 1)
         ),
