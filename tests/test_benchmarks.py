@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 
 
 def test_a_load_counts_answers_and_takes_nothing_else_for_one() -> None:
-    with movemask(shipped_models(), "movemask-3") as server:
+    with movemask(shipped_models(), "movemask-4") as server:
         found = load(
             server.port, [request("/v1/policy", b'{"moves": []}')], connections=4, seconds=60, warm_up=0, most=40
         )
@@ -35,6 +35,6 @@ def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
     page = (tmp_path / "serving.md").read_text()
     for words in ("≥ 0.90", "µs of a processor", "a plain FastAPI handler", "#### Batch size", "#### Connections"):
         assert words in page
-    figures = json.loads((tmp_path / "movemask-3.json").read_text())
+    figures = json.loads((tmp_path / "movemask-4.json").read_text())
     assert {"bare", "rounds", "peers", "max_batch", "flat"} <= set(figures)
     assert len(list(tmp_path.glob("*.svg"))) == 2

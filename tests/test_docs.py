@@ -51,7 +51,7 @@ TOLERANCE = 0.02
 
 @pytest.fixture
 def shipped(serve: Serve) -> TestClient:
-    return serve(shipped_models(), default_model="movemask-3")
+    return serve(shipped_models(), default_model="movemask-4")
 
 
 def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
@@ -74,10 +74,12 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-3").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-3`"))
-    assert f"{100 * measured['top1']:.1f} %" in row
-    assert f"| {measured['cross_entropy']:.3f} |" in row
+    measured = shipped.get("/v1/models/movemask-4").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-4`"))
+    for words, unit, scale in (("top1", " %", 100), ("cross_entropy", "", 1)):
+        bare, known = measured[words], measured[f"{words}_with_moves"]
+        digits = 3 if scale == 1 else 1
+        assert f"| {scale * bare:.{digits}f}{unit} / {scale * known:.{digits}f}{unit} |" in row
     assert f"| {measured['raw_leakage_mean']} |" in row
     assert f"{measured['positions']:,} positions" in README
     assert measured["command"] in README

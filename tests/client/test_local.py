@@ -67,7 +67,7 @@ def test_a_policy_has_a_length_and_moves_and_is_shown_in_a_line(network: movemas
     assert len(policy) == 20
     assert list(policy) == list(policy.probabilities)
     assert chess.Move.from_uci("e2e4") in policy
-    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-3>", repr(policy))
+    assert re.fullmatch(r"<movemask\.Policy e4 [\d.]+%, d4 [\d.]+%, \w+ [\d.]+% and 17 more; movemask-4>", repr(policy))
 
 
 def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(network: movemask.Network) -> None:
@@ -77,7 +77,7 @@ def test_many_boards_and_finished_games_and_the_board_is_the_callers_to_change(n
     assert (policies[1].best, policies[1].sample(), policies[1].value) == (None, None, None)
     board.push_san("e4")
     assert policies[0].board == chess.Board()
-    assert network.policy(board).ignored == ("history",)
+    assert network.policy(board).ignored == ()
 
 
 def test_many_boards_have_a_rating_each(network: movemask.Network) -> None:

@@ -25,7 +25,7 @@ def test_a_provider_that_is_not_there_is_named() -> None:
 
 
 def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
-    file = shipped_models() / "movemask-3.onnx"
+    file = shipped_models() / "movemask-4.onnx"
     session, pair = OnnxSession(file, threads=2), OnnxSession(file, threads=1, runs=2)
     assert (session.at_once, pair.at_once) == (1, 2)
     rng = np.random.default_rng(0)
@@ -41,6 +41,6 @@ def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
 def test_a_network_on_a_gpu_answers_as_on_the_cpu(tmp_path: Path) -> None:
     if CUDA not in ort.get_available_providers():
         pytest.skip(f"onnxruntime has no {CUDA}: a machine with a GPU and onnxruntime-gpu is needed")
-    entry = load_entry(shipped_models() / "movemask-3.toml", 1, Provider.CUDA)
+    entry = load_entry(shipped_models() / "movemask-4.toml", 1, Provider.CUDA)
     assert entry.model is not None, entry.failure
     assert entry.model.session.at_once == 2

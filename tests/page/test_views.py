@@ -19,8 +19,8 @@ VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#lea
 
 
 def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
-    page = visit.open(f"#ratings?{RUY}")
-    floats = f"{call(port, '/v1/policy', {'fen': 'startpos'})['model']['name']}-fp32"
+    page = visit.open(f"#ratings?{RUY}&model=zz-integers")
+    floats = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
     expect(page.locator("#drawn")).to_contain_text(f"Drawn by {floats}, the same network in floats")
     asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"], "model": floats}
     sweep = call(port, "/v1/policy/sweep", asked)

@@ -18,7 +18,7 @@ from movemask.numeric.losses import COLDEST, HOTTEST, TemperatureFit, fitted_tem
 from movemask.pipeline import evaluate_positions
 from movemask.tasks.model_files import replaced
 
-#: Fits to fewer moves are refused; with this many, movemask-3's standard error is about 4 %.
+#: Fits to fewer moves are refused; with this many, our own network's standard error is about 4 %.
 MINIMUM_MOVES = 500
 #: Fits with a standard error above this share of the temperature are refused.
 LARGEST_ERROR = 0.1

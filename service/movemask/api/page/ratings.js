@@ -64,8 +64,8 @@ function surprise(next, answer, sweep, playedMove, names) {
   return `${move.san} was played: choice ${rank} of ${answer.moves.length}, at ${percent(move.probability)}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
 }
 
-/** The network of which this is a quantised copy or the copy in floats, by its card or by its name. */
-const original = (model) => (model.card?.quantised?.from ?? model.name).replace(/-fp32$/, "");
+/** The network of which this is a quantised copy, by its card; or itself. */
+const original = (model) => model.card?.quantised?.from ?? model.name;
 
 /** The networks of one rating by name, one of each family of copies: the chosen one of its own. */
 function comparable(models, chosen) {
@@ -73,10 +73,9 @@ function comparable(models, chosen) {
   return [...families.values()].map((family) => (family.find((model) => model === chosen) ?? family[0]).name).toSorted();
 }
 
-/** The copy of a network in floats, if it is served; otherwise the network. */
+/** The network in floats of which this is a quantised copy, if it is served; otherwise the network. */
 function inFloats(models, chosen) {
-  const from = chosen.card?.quantised?.from ?? `${chosen.name}-fp32`;
-  return models.find((model) => model.served && model.name === from && takesRatings(model)) ?? chosen;
+  return models.find((model) => model.served && model.name === original(chosen) && takesRatings(model)) ?? chosen;
 }
 
 /** Takes the chart away, and says why. */
