@@ -19,7 +19,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InferenceFailed, MovemaskError, NotCalibrated
 from movemask.network.contract import Contract
-from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, restricted, row_lengths
+from movemask.numeric.ragged import Float, Index, indptr_of, joined_indptr, row_lengths
 
 Array = NDArray[Any]
 
@@ -94,19 +94,6 @@ class Batch:
         """The index of a legal move among those of its position; ValueError if it is not legal."""
         return int(self.codes[self.legal(row)].tolist().index(code_of(move)))
 
-    def repeated(self, rows: Sequence[int], elo: Float) -> Batch:
-        """The positions `rows`, which may repeat, with the ratings `[len(rows), 2]`."""
-        spans = [self.legal(row) for row in rows]
-        return Batch(
-            [self.positions[row] for row in rows],
-            self.boards.rows(rows),
-            np.concatenate([self.codes[span] for span in spans]),
-            np.concatenate([self.slots[span] for span in spans]),
-            indptr_of([span.stop - span.start for span in spans]),
-            self.in_check[list(rows)],
-            elo,
-        )
-
     @classmethod
     def joined(cls, parts: Sequence[Batch]) -> Batch:
         """Batches, concatenated."""
@@ -122,22 +109,21 @@ class Batch:
             np.concatenate([part.elo for part in parts]),
         )
 
-    def rows(self, keep: Index) -> Batch:
-        """The batch of the positions `keep`, which are in rising order."""
-        if len(keep) == len(self):
+    def rows(self, indices: Index, elo: Float | None = None) -> Batch:
+        """The positions at these indices, which rise; with ratings `[len(indices), 2]` in any order, and repeated."""
+        if elo is None and len(indices) == len(self):
             return self
-        kept = np.zeros(len(self), dtype=np.bool_)
-        kept[keep] = True
-        moves = np.repeat(kept, self.counts)
-        starts = restricted(self.indptr, moves)
+        lengths = self.counts[indices]
+        indptr = indptr_of(lengths)
+        moves = np.arange(indptr[-1]) + np.repeat(self.indptr[indices] - indptr[:-1], lengths)
         return Batch(
-            [self.positions[row] for row in keep.tolist()],
-            self.boards.rows(keep),
+            [self.positions[row] for row in indices.tolist()],
+            self.boards.rows(indices),
             self.codes[moves],
             self.slots[moves],
-            np.append(starts[:-1][kept], starts[-1]),
-            self.in_check[keep],
-            self.elo[keep],
+            indptr,
+            self.in_check[indices],
+            self.elo[indices] if elo is None else elo,
         )
 
 
@@ -211,7 +197,7 @@ class Model:
             place_of = {id(position): place for place, position in enumerate(distinct)}
             places = [place_of[id(position)] for position in positions]
             errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
-            return once.repeated(places, self._elo(elos)), errors
+            return once.rows(np.array(places), self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(position.board for position in positions)
         codes, slots, outside = self.vocabulary.slots(legal, boards)
