@@ -13,6 +13,8 @@ import pytest
 from fastapi.testclient import TestClient
 from onnx import TensorProto, helper, numpy_helper
 
+from movemask.errors import ContractError
+from movemask.network.files import refuse_external
 from movemask.network.registry import load_entry
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, write_onnx
@@ -54,15 +56,9 @@ def in_the_training(model: onnx.ModelProto) -> None:
     model.training_info.add().initialization.initializer.append(tensor())
 
 
-def by_location_alone(model: onnx.ModelProto) -> None:
-    made = tensor(external=False)
-    made.data_location = TensorProto.EXTERNAL
-    model.graph.initializer.append(made)
-
-
 @pytest.mark.parametrize(
     "put",
-    [in_the_graph, in_a_node, in_a_branch, in_a_sparse_tensor, in_a_function, in_the_training, by_location_alone],
+    [in_the_graph, in_a_node, in_a_branch, in_a_sparse_tensor, in_a_function, in_the_training],
 )
 def test_external_weights_are_refused_wherever_they_are(tmp_path: Path, put: Callable[[onnx.ModelProto], None]) -> None:
     write_onnx(tmp_path / "net.onnx")
@@ -76,7 +72,14 @@ def test_external_weights_are_refused_wherever_they_are(tmp_path: Path, put: Cal
     assert "its weights are in another file" in entry.failure
 
 
-def test_the_walk_ends_whatever_the_bytes(tmp_path: Path) -> None:
+def test_external_weights_are_refused_where_their_key_is_written_longer_than_it_need_be(tmp_path: Path) -> None:
+    for key in (b"\x0a\x08", b"\x8a\x00\x88\x00", b"\x8a\x80\x80\x00\x88\x80\x80\x80\x80\x80\x80\x80\x80\x00"):
+        with pytest.raises(ContractError, match="its weights are in another file"):
+            refuse_external(b"\x6a" + key + b"location\x12\x01x", "net.onnx")
+    refuse_external(b"\x6a\x0bthelocation\x12\x01x", "net.onnx")
+
+
+def test_loading_ends_whatever_the_bytes(tmp_path: Path) -> None:
     write_onnx(tmp_path / "net.onnx")
     good = (tmp_path / "net.onnx").read_bytes()
     rng = np.random.default_rng(0)

@@ -4,14 +4,15 @@ networks whose weights lie elsewhere.
 A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes: what is served
 is what was checked, whatever happens to the file.
 
-ONNX files and lc0's weight files are protocol buffers (https://protobuf.dev/programming-guides/encoding/). Every length
-is checked against the remaining bytes before it is used.
+ONNX files and lc0's weight files are protocol buffers (https://protobuf.dev/programming-guides/encoding/).
+Every length in the latter is checked against the remaining bytes before it is used.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,21 +24,10 @@ from movemask.errors import ContractError, SettingsError, WeightsError
 #: Bytes of the largest message that protocol buffers can hold.
 LARGEST = 2**31 - 1
 
-#: Of messages in one another, as protocol buffers' own parsers allow.
-_DEEPEST = 100
-
-# Field numbers of onnx.proto3 that lead to tensors, by message.
-_MODEL, _GRAPH, _NODE, _ATTRIBUTE, _SPARSE, _TENSOR, _FUNCTION, _TRAINING = range(8)
-_WITHIN: dict[int, dict[int, int]] = {
-    _MODEL: {7: _GRAPH, 20: _TRAINING, 25: _FUNCTION},
-    _GRAPH: {1: _NODE, 5: _TENSOR, 15: _SPARSE},
-    _NODE: {5: _ATTRIBUTE},
-    _ATTRIBUTE: {5: _TENSOR, 6: _GRAPH, 10: _TENSOR, 11: _GRAPH, 22: _SPARSE, 23: _SPARSE},
-    _SPARSE: {1: _TENSOR, 2: _TENSOR},
-    _FUNCTION: {7: _NODE, 11: _ATTRIBUTE},
-    _TRAINING: {1: _GRAPH, 2: _GRAPH},
-}
-_EXTERNAL_DATA, _DATA_LOCATION = 13, 14  # of a tensor
+#: What comes before the word `location` where it is the key of a tensor's `external_data`: tags and lengths, also where
+#: they are written longer than they need be.
+_KEY = re.compile(rb"(\x0a|\x8a\x80*\x00)(\x08|\x88\x80*\x00)\Z")
+_LONGEST_KEY = 20
 
 #: A pipe must not block where it is opened; only Windows has text files, and it has no such pipes.
 _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -132,23 +122,12 @@ def read_onnx(file: Path, *, external: bool = False) -> bytes:
 def refuse_external(network: bytes, name: str) -> None:
     """Raises ContractError for external weights: they would be read from a path that the file chooses, the digest does
     not cover them, and onnxruntime maps them into memory, where a truncated file ends the process."""
-    waiting = [(_MODEL, memoryview(network), 1)]
-    try:
-        while waiting:
-            kind, message, depth = waiting.pop()
-            if depth > _DEEPEST:
-                raise ContractError(f"{name}: messages nested more than {_DEEPEST} deep")
-            for number, value in fields(message, name):
-                if kind == _TENSOR and (number == _EXTERNAL_DATA or (number == _DATA_LOCATION and value != 0)):
-                    raise ContractError(
-                        f"{name}: its weights are in another file; save it as one file "
-                        "(onnx.save with save_as_external_data=False)"
-                    )
-                inner = _WITHIN.get(kind, {}).get(number)
-                if inner is not None and isinstance(value, memoryview):
-                    waiting.append((inner, value, depth + 1))
-    except WeightsError:
-        raise ContractError(f"{name}: not an ONNX file, or a damaged one") from None
+    for word in re.finditer(b"location", network):
+        if _KEY.search(network, max(0, word.start() - _LONGEST_KEY), word.start()):
+            raise ContractError(
+                f"{name}: its weights are in another file; save it as one file "
+                "(onnx.save with save_as_external_data=False)"
+            )
 
 
 def fields(message: memoryview, where: str) -> Iterator[tuple[int, FieldValue]]:
