@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import given
 
 from movemask.numeric.gradients import absolute, absolute_jvp, absolute_vjp
 from tests.numeric.batches import Ragged, ragged
@@ -38,13 +37,9 @@ def test_its_products_are_those_of_its_jacobian() -> None:
     assert not absolute_vjp(np.zeros(3), [0, 3], np.ones(3)).any()
 
 
-@given(ragged(-9, 9), st.integers(0, 99))
-def test_scaling_the_logits_changes_nothing_so_they_have_no_slope_along_themselves(batch: Ragged, seed: int) -> None:
+@given(ragged(-9, 9))
+def test_scaling_the_logits_changes_nothing_so_they_have_no_slope_along_themselves(batch: Ragged) -> None:
     np.testing.assert_allclose(absolute_jvp(batch.values, batch.indptr, batch.values), 0, atol=1e-12)
-    assume(not ((batch.values != 0) & (np.abs(batch.values) < 1e-280)).any())  # beyond a float: a slope is 1 / sum
-    v, w = np.random.default_rng(seed).normal(size=(2, len(batch.values)))
-    one = w @ absolute_jvp(batch.values, batch.indptr, v)
-    assert one == pytest.approx(v @ absolute_vjp(batch.values, batch.indptr, w), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

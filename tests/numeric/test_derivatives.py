@@ -133,6 +133,7 @@ class TestCalibration:
         z, indptr, targets = self.drawn(20_000, truth)
         found = losses.fitted_temperature(z, indptr, targets)
         assert found.temperature == pytest.approx(truth, rel=0.05)
+        assert not found.at_bound
         assert found.cross_entropy_after <= found.cross_entropy_before
         for near in (0.99, 1.01):
             loss, _ = losses.mean_cross_entropy(z, indptr, targets, found.temperature * near)
@@ -151,20 +152,6 @@ class TestCalibration:
         rng = np.random.default_rng(4)
         z = rng.normal(size=(rows, 9)) * 2
         return z.ravel(), np.arange(0, z.size + 1, 9), np.argmax(z / truth + rng.gumbel(size=z.shape), axis=1)
-
-    @pytest.mark.parametrize("truth", [0.5, 1.0, 2.5])
-    def test_the_standard_error_is_the_curvature_of_the_loss(self, truth: float) -> None:
-        z, indptr, targets = self.drawn(2000, truth)
-        found = losses.fitted_temperature(z, indptr, targets)
-        step = 1e-3 * found.temperature
-
-        def loss(t: float) -> float:
-            return losses.mean_cross_entropy(z, indptr, targets, t)[0]
-
-        t = found.temperature
-        second = (loss(t + step) - 2 * loss(t) + loss(t - step)) / step**2
-        assert found.standard_error == pytest.approx(1 / np.sqrt(2000 * second), rel=1e-3)
-        assert not found.at_bound
 
     def test_the_standard_error_is_how_far_fits_to_other_draws_lie_apart(self) -> None:
         z, indptr, targets = self.drawn(1000, 1.6)

@@ -179,23 +179,16 @@ class TestEntmax:
                 exact(batch.values, batch.indptr), entmax.entmax(batch.values, batch.indptr, alpha), atol=1e-12
             )
 
-    @given(batch=ragged(-3, 3, empty=False))
-    def test_sparsemax_is_the_nearest_distribution(self, batch: Ragged) -> None:
-        p = entmax.sparsemax(batch.values, batch.indptr)
+    @given(batch=ragged(-3, 3, empty=False), alpha=st.sampled_from([1.3, 1.5, 2.0]))
+    def test_each_satisfies_its_equation(self, batch: Ragged, alpha: float) -> None:
+        """p = max(0, (alpha - 1) z - threshold) ** (1 / (alpha - 1)), with one threshold for a row."""
+        kernels = {1.3: RAGGED["entmax(1.3)"], 1.5: entmax.entmax15, 2.0: entmax.sparsemax}
+        p = kernels[alpha](batch.values, batch.indptr)
         for own, z in zip(batch.split(p), batch.rows, strict=True):
             support = own > 0
-            threshold = (z[support].sum() - 1) / support.sum()
-            np.testing.assert_allclose(own[support], z[support] - threshold, atol=1e-12)
-            assert (z[~support] <= threshold + 1e-12).all()
-
-    @given(batch=ragged(-3, 3, empty=False))
-    def test_entmax15_satisfies_its_equation(self, batch: Ragged) -> None:
-        p = entmax.entmax15(batch.values, batch.indptr)
-        for own, z in zip(batch.split(p), batch.rows, strict=True):
-            support = own > 0
-            thresholds = z[support] / 2 - np.sqrt(own[support])
+            thresholds = (alpha - 1) * z[support] - own[support] ** (alpha - 1)
             np.testing.assert_allclose(thresholds, thresholds[0], atol=1e-9)
-            assert (z[~support] / 2 <= thresholds[0] + 1e-9).all()
+            assert ((alpha - 1) * z[~support] <= thresholds[0] + 1e-9).all()
 
     def test_a_moves_far_below_the_best_gets_exactly_nothing(self) -> None:
         z, indptr = np.array([0.0, -0.5, -5.0, -np.inf]), np.array([0, 4])

@@ -23,6 +23,14 @@ from movemask.numeric.masking import (
 )
 
 
+def counted(what: str, compute: Callable[..., float]) -> Callable[..., Counted]:
+    def operation(*numbers: Counted) -> Counted:
+        Counted.done[what] += 1
+        return Counted(compute(*(number.value for number in numbers)))
+
+    return operation
+
+
 class Counted:
     """A number that counts what is done with it."""
 
@@ -31,31 +39,16 @@ class Counted:
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def _made(self, what: str, value: float) -> Counted:
-        self.done[what] += 1
-        return Counted(value)
-
-    def __add__(self, other: Counted) -> Counted:
-        return self._made("additions", self.value + other.value)
-
-    def __sub__(self, other: Counted) -> Counted:
-        return self._made("additions", self.value - other.value)
-
-    def __mul__(self, other: Counted) -> Counted:
-        return self._made("multiplications", self.value * other.value)
-
-    def __truediv__(self, other: Counted) -> Counted:
-        return self._made("divisions", self.value / other.value)
-
     def __gt__(self, other: Counted) -> bool:
         self.done["comparisons"] += 1
         return self.value > other.value
 
-    def exp(self) -> Counted:
-        return self._made("exponentials", math.exp(self.value))
-
-    def log(self) -> Counted:
-        return self._made("logarithms", math.log(self.value) if self.value else -math.inf)
+    __add__ = counted("additions", operator.add)
+    __sub__ = counted("additions", operator.sub)
+    __mul__ = counted("multiplications", operator.mul)
+    __truediv__ = counted("divisions", operator.truediv)
+    exp = counted("exponentials", math.exp)
+    log = counted("logarithms", lambda value: math.log(value) if value else -math.inf)
 
 
 def plain_softmax(z: Sequence[Counted]) -> list[Counted]:

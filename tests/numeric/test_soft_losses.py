@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import gradients, losses, softmax
+from movemask.numeric import losses, softmax
 from tests.numeric.batches import Ragged, ragged
 from tests.numeric.test_derivatives import BATCH, FULL, slopes
 
@@ -75,13 +75,6 @@ def test_the_gradient_by_the_probabilities_is_the_slope_of_the_logarithm() -> No
     np.testing.assert_allclose(losses.mean_probability_gradient(p, BATCH.indptr, q), gradient / 4)
 
 
-@given(ragged(-10, 10), st.integers(0, 99))
-def test_through_the_jacobian_it_is_the_gradient_by_the_logits(batch: Ragged, seed: int) -> None:
-    p, q = np.asarray(softmax.softmax(batch.values, batch.indptr)), drawn(batch, seed)
-    by_probabilities = losses.probability_gradient(p, batch.indptr, q)
-    np.testing.assert_allclose(gradients.softmax_vjp(p, batch.indptr, by_probabilities), p - q, atol=1e-9)
-
-
 def test_a_played_moves_gradient_is_minus_one_over_its_probability_and_nothing_else() -> None:
     p, indptr = np.array([0.25, 0.75, 1.0, 0.0, 0.0, 1.0]), np.array([0, 2, 4, 6])
     y = losses.one_hot([0, 0, 0], indptr)
@@ -111,18 +104,6 @@ def test_large_logits_do_not_cancel_in_the_derivative_by_the_temperature() -> No
     assert far.by_temperature == near.by_temperature
     lost = losses.temperature_loss(np.array([0.0, -np.inf]), [0, 2], np.array([0.5, 0.5]))
     assert (lost.loss[0], lost.by_temperature[0]) == (np.inf, -np.inf)
-
-
-def test_descent_in_log_temperature_ends_where_calibration_does() -> None:
-    rng = np.random.default_rng(3)
-    z = rng.normal(size=(500, 8)) * 2
-    indptr = np.arange(0, z.size + 1, 8)
-    targets = np.argmax(z / 1.7 + rng.gumbel(size=z.shape), axis=1)  # a draw from the softmax at temperature 1.7
-    q = losses.one_hot(targets, indptr)
-    log_t = 0.0
-    for _ in range(400):
-        log_t -= 0.5 * losses.temperature_loss(z.ravel(), indptr, q, np.exp(log_t)).by_log_temperature.mean()
-    assert np.exp(log_t) == pytest.approx(losses.fitted_temperature(z.ravel(), indptr, targets).temperature)
 
 
 @pytest.mark.parametrize(

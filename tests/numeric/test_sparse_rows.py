@@ -122,6 +122,7 @@ class TestEpsilon:
         with np.errstate(all="ignore"):
             theirs = np.concatenate(self.as_the_source(list(batch.rows), p, k))
         ours = sparse_softmax(batch.values, batch.indptr, method, epsilon=SOURCE_EPSILON, inside=np.float32)
+        assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=1e-6)
 
     def failed(self, method: RowMaximum, sigma: float, epsilon: float) -> tuple[bool, bool]:
@@ -146,17 +147,11 @@ class TestEpsilon:
         assert self.failed(method, 100, SOURCE_EPSILON) == (False, True)
         assert self.failed(method, 100, 0.0) == (True, False)
 
-    @given(ragged(-5, 5), st.floats(0, 1))
-    def test_it_is_added_to_the_sum_of_a_softmax(self, batch: Ragged, epsilon: float) -> None:
-        found = sparse_softmax(batch.values, batch.indptr, Naive(), epsilon=epsilon)
-        for row, made in zip(batch.rows, batch.split(found), strict=True):
-            np.testing.assert_allclose(made, np.exp(row) / (np.exp(row).sum() + epsilon))
 
-
-@given(st.integers(0, 999))
-def test_coordinates_become_scipys_csr(seed: int) -> None:
+@given(st.integers(0, 999), st.sampled_from([0, 3, 30]))
+def test_coordinates_become_scipys_csr(seed: int, size: int) -> None:
     rng = np.random.default_rng(seed)
-    rows, columns, values = rng.integers(0, 6, 30), rng.integers(0, 7, 30), rng.normal(size=30)
+    rows, columns, values = rng.integers(0, 6, size), rng.integers(0, 7, size), rng.normal(size=size)
     theirs = scipy.sparse.coo_array((values, (rows, columns)), shape=(6, 7)).tocsr()
     theirs.sum_duplicates()
     x, indptr, j = coalesced(rows, columns, values, 6, duplicates="sum")
@@ -168,10 +163,6 @@ def test_coordinates_become_scipys_csr(seed: int) -> None:
 def test_duplicates_are_refused_by_place_unless_asked_for() -> None:
     with pytest.raises(ValueError, match="values: two at row 1, column 2; ask for duplicates='sum'"):
         coalesced([1, 0, 1], [2, 0, 2], [1.0, 2.0, 3.0], 2)
-    x, indptr, columns = coalesced([1, 0, 1], [2, 0, 2], [1.0, 2.0, 3.0], 3, duplicates="sum")
-    assert (x.tolist(), indptr.tolist(), columns.tolist()) == ([2.0, 4.0], [0, 1, 2, 2], [0, 2])
-    x, indptr, _ = coalesced(np.empty(0, int), np.empty(0, int), np.empty(0), 2)
-    assert indptr.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +184,3 @@ def test_duplicates_are_refused_by_place_unless_asked_for() -> None:
 def test_arguments_that_cannot_be_are_refused_by_name(make: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make()
-
-
-def test_the_result_has_the_dtype_of_the_arithmetic() -> None:
-    assert sparse_softmax(np.array([1.0, 2.0]), [0, 2], inside=np.float32).dtype == np.float32
