@@ -55,10 +55,7 @@ def help_texts() -> str:
 
 
 def problem_types() -> str:
-    named = [(kind.__name__, status, name) for kind, status, name in problems.TABLE]
-    found = [one for one in vars(problems).values() if isinstance(one, tuple) and len(one) == 2]
-    plain = [("", *one) for one in found if isinstance(one[1], str) and hasattr(one[0], "phrase")]
-    return "".join(f"{status.value} {name} {error}".rstrip() + "\n" for error, status, name in [*named, *plain])
+    return "".join(f"{status.value} {name}\n" for name, status in problems.STATUSES.items())
 
 
 def metrics() -> str:

@@ -278,7 +278,7 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
         if token is not None:
             fault = "Authorization: this API key is not valid"
         challenge = _REALM if token is None else f'{_REALM}, error="invalid_token"'
-        raise ProblemError(problems.problem(problems.UNAUTHORIZED, fault), {"WWW-Authenticate": challenge})
+        raise ProblemError(problems.problem("unauthorized", fault), {"WWW-Authenticate": challenge})
     needed = next((scopes for prefix, scopes in SCOPES if _under(path, (prefix,))), None)
     if needed is not None and not needed & key.scopes:
         names = sorted(one.value for one in needed)
@@ -287,7 +287,7 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
             f"and the key {key.name} does not have it"
         )
         challenge = f'{_REALM}, error="insufficient_scope", scope="{" ".join(names)}"'
-        raise ProblemError(problems.problem(problems.FORBIDDEN, fault), {"WWW-Authenticate": challenge})
+        raise ProblemError(problems.problem("forbidden", fault), {"WWW-Authenticate": challenge})
 
 
 def _address_of(scope: Scope) -> str:

@@ -103,7 +103,7 @@ def _decoded(body: bytes, fields: int) -> Any:
         fault = "nested too deeply"
     except ValueError:  # not text, or a number of thousands of digits
         fault = "cannot be read as JSON"
-    raise ProblemError(problems.problem(problems.MALFORMED_JSON, f"body: {fault}"))
+    raise ProblemError(problems.problem("malformed-json", f"body: {fault}"))
 
 
 def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class SecurityHeaders:
             return
         if self._proxies:
             _see_through(scope, self._proxies)
-        extra = headers(scope)
+        extra = headers(scope["path"], scope["scheme"])
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -73,7 +73,7 @@ class SecurityHeaders:
             host = _host(scope)
             if host not in self._hosts and not host.endswith(self._domains or ("/",)):
                 refused = problems.problem(
-                    problems.UNTRUSTED_HOST,
+                    "untrusted-host",
                     f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)",
                 )
                 self._metrics.problem(refused)
@@ -82,13 +82,9 @@ class SecurityHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def headers(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The security headers of an answer; an answer's own header of the same name wins."""
-    return _headers(scope["path"], scope["scheme"])
-
-
 @lru_cache(maxsize=256)
-def _headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
+def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
+    """The security headers of an answer; an answer's own header of the same name wins."""
     policy = next((policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/")), NOTHING)
     found = [*_ALWAYS, (b"content-security-policy", policy.encode())]
     if path.startswith(("/v1", "/metrics")):

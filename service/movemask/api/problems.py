@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -12,52 +13,41 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
-from starlette.types import Scope
 
-from movemask import errors
-from movemask.api.schemas.answers import TYPE_PREFIX, FieldError, Problem
-from movemask.errors import CapacityError, InvalidPosition, MovemaskError
+from movemask.api.schemas.answers import TYPE_PREFIX, Problem
+from movemask.errors import CapacityError, MovemaskError, StoreError
 from movemask.logs import request_id
 
 log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
 SERVED_LEAKAGE = "served-leakage"
+INTERNAL_ERROR = "internal-error"
 
-#: Error class → status and name, subclasses first. Any other error is a 500 `internal-error`.
-TABLE: tuple[tuple[type[MovemaskError], HTTPStatus, str], ...] = (
-    (errors.InvalidFen, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-fen"),
-    (errors.InvalidPosition, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-position"),
-    (errors.IllegalMove, HTTPStatus.UNPROCESSABLE_ENTITY, "illegal-move"),
-    (errors.UnsupportedVariant, HTTPStatus.UNPROCESSABLE_ENTITY, "unsupported-variant"),
-    (errors.InvalidRule, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-rule"),
-    (errors.NotCalibrated, HTTPStatus.UNPROCESSABLE_ENTITY, "not-calibrated"),
-    (errors.InvalidPgn, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-pgn"),
-    (errors.UnknownModel, HTTPStatus.NOT_FOUND, "unknown-model"),
-    (errors.UnknownKind, HTTPStatus.UNPROCESSABLE_ENTITY, "unknown-kind"),
-    (errors.InvalidParameter, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-parameter"),
-    (errors.InvalidSweep, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-sweep"),
-    (errors.InvalidAudit, HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-audit"),
-    (errors.LimitExceeded, HTTPStatus.UNPROCESSABLE_ENTITY, "limit-exceeded"),
-    (errors.Overloaded, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
-    (errors.RateLimited, HTTPStatus.TOO_MANY_REQUESTS, "rate-limited"),
-    (errors.ShuttingDown, HTTPStatus.SERVICE_UNAVAILABLE, "shutting-down"),
-    (errors.ModelUnavailable, HTTPStatus.SERVICE_UNAVAILABLE, "model-unavailable"),
-    (errors.ModelError, HTTPStatus.BAD_GATEWAY, "model-error"),
-    (errors.ServedLeakage, HTTPStatus.INTERNAL_SERVER_ERROR, SERVED_LEAKAGE),
-    (errors.StoreError, HTTPStatus.SERVICE_UNAVAILABLE, "audit-unavailable"),
+_UNPROCESSABLE = (
+    "invalid-request invalid-fen invalid-position illegal-move unsupported-variant invalid-rule not-calibrated "
+    "invalid-pgn unknown-kind invalid-parameter invalid-sweep invalid-audit limit-exceeded"
 )
 
-#: Problems without an error class.
-MALFORMED_JSON = (HTTPStatus.BAD_REQUEST, "malformed-json")
-INVALID_REQUEST = (HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request")
-UNTRUSTED_HOST = (HTTPStatus.BAD_REQUEST, "untrusted-host")
-UNAUTHORIZED = (HTTPStatus.UNAUTHORIZED, "unauthorized")
-FORBIDDEN = (HTTPStatus.FORBIDDEN, "forbidden")
-BODY_TOO_LARGE = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body-too-large")
-UNSUPPORTED_MEDIA_TYPE = (HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type")
-INTERNAL_ERROR = (HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error")
-NOT_READY = (HTTPStatus.SERVICE_UNAVAILABLE, "not-ready")
+#: The status of each problem by its name. An error's problem has the name of its class, or of the next class above it
+#: that is here: `InvalidFen` is an `invalid-fen`. Any other error is an `internal-error`.
+STATUSES: dict[str, HTTPStatus] = {
+    name: status
+    for status, names in {
+        HTTPStatus.BAD_REQUEST: "malformed-json untrusted-host",
+        HTTPStatus.UNAUTHORIZED: "unauthorized",
+        HTTPStatus.FORBIDDEN: "forbidden",
+        HTTPStatus.NOT_FOUND: "unknown-model",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "body-too-large",
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",
+        HTTPStatus.UNPROCESSABLE_ENTITY: _UNPROCESSABLE,
+        HTTPStatus.TOO_MANY_REQUESTS: "rate-limited",
+        HTTPStatus.INTERNAL_SERVER_ERROR: f"{SERVED_LEAKAGE} {INTERNAL_ERROR}",
+        HTTPStatus.BAD_GATEWAY: "model-error",
+        HTTPStatus.SERVICE_UNAVAILABLE: "overloaded shutting-down model-unavailable audit-unavailable not-ready",
+    }.items()
+    for name in names.split()
+}
 
 #: What a database says may name its host, port and user, which are for the log alone.
 _AUDIT_UNREADABLE = "the audit cannot be read now; the service's log says why"
@@ -94,38 +84,39 @@ class ProblemError(HTTPException):
         self.problem = problem
 
 
-def problem(kind: tuple[HTTPStatus, str], detail: str, **extra: Any) -> Problem:
-    """A problem of the given status and name."""
-    status, name = kind
+def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
+    """A problem by its name; `status` if it is none of the table's."""
     title = name.replace("-", " ").capitalize().replace("fen", "FEN").replace("json", "JSON")
-    return Problem(type=TYPE_PREFIX + name, title=title, status=status.value, detail=detail, **extra)
+    status = status or STATUSES[name].value
+    return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
+
+
+def internal_error() -> Problem:
+    """The problem of a bug."""
+    return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
 
 
 def problem_of(error: MovemaskError) -> Problem:
-    """The problem that describes an error."""
-    for kind, status, name in TABLE:
-        if isinstance(error, kind):
-            extra: dict[str, Any] = {}
-            if isinstance(error, InvalidPosition):
-                extra["statuses"] = list(error.statuses)
-            if isinstance(error, CapacityError):
-                extra["retry_after"] = error.retry_after
-            detail = _AUDIT_UNREADABLE if isinstance(error, errors.StoreError) else str(error)
-            return problem((status, name), detail, **extra)
-    return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
+    """The problem that describes an error, with what the error says beside its message."""
+    if isinstance(error, StoreError):
+        return problem("audit-unavailable", _AUDIT_UNREADABLE)
+    for kind in type(error).__mro__:
+        name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__).lower()
+        if name in STATUSES:
+            return problem(name, str(error), **vars(error))
+    return internal_error()
 
 
 def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> Problem:
     """pydantic's errors as one problem. Field names leave out the first `skip` parts of a location; an error of the
     whole is reported for `item`."""
     listed = [
-        FieldError(field=_field(error["loc"][skip:]) or item, message=_message(error))
-        for error in details[:_MOST_ERRORS]
+        {"field": _field(error["loc"][skip:]) or item, "message": _message(error)} for error in details[:_MOST_ERRORS]
     ]
-    detail = "; ".join(f"{error.field}: {error.message}" for error in listed[:5])
+    detail = "; ".join(f"{error['field']}: {error['message']}" for error in listed[:5])
     if len(details) > 5:
         detail += f"; and {len(details) - 5} more"
-    return problem(INVALID_REQUEST, detail, errors=[error.model_dump() for error in listed])
+    return problem("invalid-request", detail, errors=listed)
 
 
 def invalid_field(field: str, message: str) -> Problem:
@@ -135,27 +126,25 @@ def invalid_field(field: str, message: str) -> Problem:
 
 def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """The HTTP response of a problem, with Retry-After if it has one."""
-    headers = dict(headers or {})
-    if "retry_after" in (problem.model_extra or {}):
-        headers["Retry-After"] = str((problem.model_extra or {})["retry_after"])
     body = problem.model_dump(mode="json", exclude_unset=True)
+    retry = {"Retry-After": str(body["retry_after"])} if "retry_after" in body else {}
     current_id = request_id.get()
     if current_id is not None:
         body["request_id"] = current_id
-    return JSONResponse(body, problem.status, headers, media_type=CONTENT_TYPE)
+    return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
 
 
 def install(
-    app: FastAPI, count: Callable[[Problem], None], headers: Callable[[Scope], list[tuple[bytes, bytes]]]
+    app: FastAPI, count: Callable[[Problem], None], headers: Callable[[str, str], list[tuple[bytes, bytes]]]
 ) -> None:
     """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each.
 
     `headers` gives those that the middleware would add to the answer to an unexpected error, which bypasses it.
     """
 
-    def answered(problem: Problem) -> JSONResponse:
+    def answered(problem: Problem, own: Mapping[str, str] | None = None) -> JSONResponse:
         count(problem)
-        return response(problem)
+        return response(problem, own)
 
     async def ours(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, MovemaskError)
@@ -172,20 +161,16 @@ def install(
         assert isinstance(error, HTTPException)
         if isinstance(error, ProblemError):
             return answered(error.problem)
-        status = HTTPStatus(error.status_code)
+        status, own = HTTPStatus(error.status_code), dict(error.headers or {})
+        if own.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
+            own["Allow"] = "GET, HEAD"
         detail = f"{request.method} {request.url.path}: {status.phrase}"
-        answer = answered(problem((status, status.phrase.lower().replace(" ", "-")), detail))
-        answer.headers.update(error.headers or {})
-        if answer.headers.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
-            answer.headers["Allow"] = "GET, HEAD"
-        return answer
+        return answered(problem(status.phrase.lower().replace(" ", "-"), detail, status=status), own)
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        answer = answered(problem(INTERNAL_ERROR, "an error inside the service; its log says more"))
-        current_id = request_id.get()
-        if current_id is not None:
-            answer.headers["X-Request-ID"] = current_id
-        answer.raw_headers += headers(request.scope)
+        answer = answered(internal_error())  # no middleware sees it
+        answer.raw_headers += headers(request.url.path, request.url.scheme)
+        answer.headers["X-Request-ID"] = request_id.get() or ""
         return answer
 
     app.add_exception_handler(MovemaskError, ours)

@@ -150,7 +150,7 @@ async def _read(http: Request, limit: int, settings: Settings) -> bytes:
     if main != "application" or not (kind == "json" or kind.endswith("+json")):
         fault = f"is {media_type!r}" if media_type else "is missing"
         fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
-        raise ProblemError(problems.problem(problems.UNSUPPORTED_MEDIA_TYPE, fault))
+        raise ProblemError(problems.problem("unsupported-media-type", fault))
     parts, size = [], 0
     async for part in http.stream():
         parts.append(part)
@@ -162,4 +162,4 @@ async def _read(http: Request, limit: int, settings: Settings) -> bytes:
 
 def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
     why = "MOVEMASK_MAX_BODY_BYTES" if limit == settings.max_body_bytes else "what a request of this route can need"
-    return ProblemError(problems.problem(problems.BODY_TOO_LARGE, f"body: {size}, at most {limit} are taken ({why})"))
+    return ProblemError(problems.problem("body-too-large", f"body: {size}, at most {limit} are taken ({why})"))

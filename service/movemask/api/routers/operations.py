@@ -52,7 +52,7 @@ async def readyz(request: Request, services: AppServices) -> ReadyOut | Response
     reasons, detailed = services.unready(), Scope.METRICS in context_of(request.scope).scopes
     if reasons:
         detail = "; ".join(reasons) if detailed else "the default model cannot answer"
-        return problems.response(problems.problem(problems.NOT_READY, detail))
+        return problems.response(problems.problem("not-ready", detail))
     if not detailed:
         return ReadyOut(status="ready")
     recorder = services.recorder

@@ -17,7 +17,7 @@ from movemask.api import problems
 from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import BatchOut, GamesOut, MoveChosenOut, PolicyOut, Problem, SweepOut
-from movemask.api.schemas.requests import BatchIn, GamesIn, InvalidItem, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
+from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.services import AppServices, Services, while_connected
 from movemask.api.writing import game_out, move_out, point_of, policy_out, sweep_out
 from movemask.board.position import Position
@@ -203,7 +203,7 @@ async def _ndjson(request: BatchIn, http: Request, services: Services) -> AsyncI
 
 
 async def _results(
-    request: BatchIn, positions: Sequence[PositionIn | InvalidItem], pipeline: Pipeline, services: Services
+    request: BatchIn, positions: Sequence[PositionIn | Problem], pipeline: Pipeline, services: Services
 ) -> list[bytes]:
     """The answers and errors of positions, as JSON."""
     items = _queries(positions, request)
@@ -213,15 +213,12 @@ async def _results(
     return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
 
-def _queries(positions: Sequence[PositionIn | InvalidItem], request: BatchIn) -> list[Query | Problem]:
+def _queries(positions: Sequence[PositionIn | Problem], request: BatchIn) -> list[Query | Problem]:
     """The query or the problem of each position."""
     queries: list[Query | Problem] = []
     for position in positions:
-        if isinstance(position, InvalidItem):
-            queries.append(position.problem)
-            continue
         try:
-            queries.append(query_of(position, request))
+            queries.append(position if isinstance(position, Problem) else query_of(position, request))
         except MovemaskError as error:
             queries.append(problems.problem_of(error))
     return queries

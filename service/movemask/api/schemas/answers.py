@@ -17,13 +17,6 @@ TrainedWithMask = Annotated[
 TYPE_PREFIX = "urn:movemask:problem:"
 
 
-class FieldError(BaseModel):
-    """One field of the body or query that is wrong."""
-
-    field: str = Field(description="The field's path in the body.")
-    message: str = Field(description="What is wrong with it.")
-
-
 class Problem(BaseModel):
     """RFC 9457 problem details. `type` is stable; `detail` names the offending input."""
 

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN, MAX_SLOTS
-from movemask.api.schemas.answers import Include, Problem
+from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, START_WORD, Elo
 from movemask.encoding.forms import Castling
 from movemask.errors import LimitExceeded
@@ -168,20 +168,15 @@ class MoveIn(PolicyIn):
         return self
 
 
-class InvalidItem(BaseModel):
-    """Takes the place of an invalid position in a batch, so that the others are still answered."""
-
-    problem: Problem
-
-
 def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """A position of a batch; the problem in its place if it is invalid, so that the others are still answered."""
     try:
         return read(value)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-        return InvalidItem(problem=problems.invalid_request(details, item="position"))
+        return problems.invalid_request(details, item="position")
     except LimitExceeded as error:
-        return InvalidItem(problem=problems.problem_of(error))
+        return problems.problem_of(error)
 
 
 class BatchIn(RuleIn):
