@@ -22,7 +22,7 @@ from fastapi.routing import APIRoute
 from movemask.api import bodies
 from movemask.api.app import create_app
 from movemask.api.bodies import position_limits
-from movemask.api.parameters import refuse_parameters
+from movemask.api.parameters import known_parameters
 from movemask.api.routes import Router
 from movemask.api.schemas.requests import PolicyIn
 from movemask.api.services import AppServices
@@ -46,7 +46,7 @@ class OwnHandler(APIRoute):
             services = http.app.state.services
             body = await http.body()
             request = bodies.read(body, PolicyIn, position_limits(services.settings), services.settings)
-            refuse_parameters(http, PolicyIn)
+            await known_parameters(http)
             return await endpoint(request, http, services)
 
         return handle

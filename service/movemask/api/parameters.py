@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Annotated
 
 from fastapi import Depends, Query, Request, params
 from fastapi.dependencies.utils import get_flat_params
-from pydantic import BaseModel
 
 from movemask.api.problems import shown
 from movemask.errors import InvalidParameter
@@ -36,7 +34,8 @@ SpanParameters = Annotated[Span, Depends(span)]
 
 
 async def known_parameters(request: Request) -> None:
-    """Refuses query parameters that the route does not take, or that are repeated; raises InvalidParameter."""
+    """Refuses query parameters that the route does not take, as a POST route takes none, or that are repeated; raises
+    InvalidParameter."""
     if not request.query_params or request.url.path == "/":  # a link to the page may have been decorated on its way
         return
     fields = get_flat_params(request.scope["route"].dependant)
@@ -44,23 +43,11 @@ async def known_parameters(request: Request) -> None:
     names = [name for name, _ in request.query_params.multi_items()]
     for name in names:
         if name not in known:
-            hint = _nearest(name, known, "did you mean {!r}?") or f"there are {', '.join(known) or 'none'}"
+            near = get_close_matches(name[:40].lower(), known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
             raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {hint}")
         if names.count(name) > 1:
             raise InvalidParameter(f"{name}: is given {names.count(name)} times, and can be given once")
-
-
-def refuse_parameters(request: Request, body: type[BaseModel]) -> None:
-    """Refuses all query parameters of a POST request; raises InvalidParameter that names the nearest body field."""
-    for name in request.query_params:
-        known = [field.alias or name for name, field in body.model_fields.items()]
-        hint = _nearest(name, known, "put {!r} into the body") or "its body says everything"
-        raise InvalidParameter(f"{shown(name)}: POST {request.url.path} takes no query parameters; {hint}")
-
-
-def _nearest(name: str, known: Sequence[str], hint: str) -> str:
-    """A hint at the known name closest to `name`; empty if none is close."""
-    return "".join(hint.format(near) for near in get_close_matches(name[:40].lower(), known, 1))
 
 
 def time_of(name: str, given: str | None, now: float) -> float | None:

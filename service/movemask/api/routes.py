@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from movemask.api import bodies, problems
 from movemask.api.bodies import BodyLimits
-from movemask.api.parameters import refuse_parameters
+from movemask.api.parameters import known_parameters
 from movemask.api.problems import ProblemError
 from movemask.api.services import Services
 from movemask.api.telemetry import context_of
@@ -88,7 +88,7 @@ class PostRoute(APIRoute):
                 bodies.read, body, self._body, limits, settings, limiter=services.parsing
             )
         if scope["query_string"]:
-            refuse_parameters(http, self._body)
+            await known_parameters(http)
         context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
         response = await self._endpoint(request, http, services)
         await response(scope, receive, send)

@@ -15,6 +15,7 @@ from movemask.api.schemas.requests import AuditIn
 from movemask.api.services import AppServices
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
+from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import InvalidAudit
@@ -44,7 +45,8 @@ def _verdict(request: AuditIn) -> VerdictOut:
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
     least, named = request.threshold, request.limit
     if request.policy is not None:
-        found = audited_policy(position, request.policy, castling=request.castling_form, least=least, named=named)
+        castling = None if request.castling is None else Castling(request.castling)
+        found = audited_policy(position, request.policy, castling=castling, least=least, named=named)
     else:
         words = _vocabulary(request.vocabulary)
         logits = [-math.inf if number is None else number for number in request.logits or []]

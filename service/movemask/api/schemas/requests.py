@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -24,7 +24,6 @@ from movemask.api import problems
 from movemask.api.bodies import MAX_PGN, MAX_SLOTS
 from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, START_WORD, Elo
-from movemask.encoding.forms import Castling
 from movemask.errors import LimitExceeded
 from movemask.pipeline import Query
 from movemask.policy import CALIBRATED, Normalisation, Normalizer
@@ -55,7 +54,7 @@ Temperature = Annotated[
     WrapValidator(lambda value, read: CALIBRATED if value == "calibrated" else read(value)),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"const": "calibrated"}]}),
 ]
-Includes = Annotated[list[Include], Field(fail_fast=True), counted("include", "items", lambda _: 16)]
+Includes = Annotated[list[Include], Field(fail_fast=True, max_length=16)]
 Moves = Annotated[
     list[Annotated[str, Field(max_length=8)]],
     Field(fail_fast=True),
@@ -227,9 +226,9 @@ class SweepIn(PositionIn):
     )
     model: str | None = _MODEL
     models: Names | None = Field(None, description="In place of `ratings`: one answer by each of these networks.")
-    include: Annotated[
-        list[Literal["san", "statistics"]], Field(fail_fast=True), counted("include", "items", lambda _: 16)
-    ] = Field(_EMPTY, description="What to add to the answer.")
+    include: list[Literal["san", "statistics"]] = Field(
+        _EMPTY, fail_fast=True, max_length=16, description="What to add to the answer."
+    )
 
     @model_validator(mode="after")
     def _ratings_or_models(self) -> SweepIn:
@@ -242,11 +241,8 @@ class SweepIn(PositionIn):
         return self
 
 
-def _counted(field: str) -> BeforeValidator:
-    return counted(field, "numbers", lambda _: MAX_SLOTS)
-
-
 Number = Annotated[float | None, Field(allow_inf_nan=True)]
+_numbers = partial(counted, unit="numbers", most=lambda _: MAX_SLOTS)
 
 
 class AuditIn(PlacedIn):
@@ -254,10 +250,10 @@ class AuditIn(PlacedIn):
 
     chess960: bool = Field(False, description="Read the FEN as Chess960.")
     vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
-    logits: Annotated[list[Number] | None, _counted("logits")] = Field(
+    logits: Annotated[list[Number] | None, _numbers("logits")] = Field(
         None, fail_fast=True, description="`[A]`, in nats; null stands for -infinity."
     )
-    probabilities: Annotated[list[float] | None, _counted("probabilities")] = Field(
+    probabilities: Annotated[list[float] | None, _numbers("probabilities")] = Field(
         None, fail_fast=True, description="`[A]`, each from 0 to 1. If the sum is below 1, figures are shares of it."
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
@@ -282,10 +278,6 @@ class AuditIn(PlacedIn):
             raise ValueError("castling: goes with policy; a vocabulary has its own form")
         return self
 
-    @property
-    def castling_form(self) -> Castling | None:
-        return None if self.castling is None else Castling(self.castling)
-
 
 def _fault(field: str, message: str) -> ValidationError:
     """The error of one field, for a validator of the whole model."""
@@ -295,18 +287,19 @@ def _fault(field: str, message: str) -> ValidationError:
 
 def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
     """The query for a position, with the batch's defaults; raises InvalidRule."""
-    rating = position.elo or (batch.elo if batch else None)
-    chess960 = batch.chess960 if batch and position.chess960 is None else bool(position.chess960)
+    elo, chess960, rule = position.elo, position.chess960, _rule_fields(position)
+    if batch is not None:
+        elo = elo or batch.elo
+        chess960 = batch.chess960 if chess960 is None else chess960
+        usual = _rule_fields(batch)
+        rule = tuple(usual[place] if own is None else own for place, own in enumerate(rule))
     return Query(
         fen=position.fen,
         moves=tuple(position.moves),
-        chess960=chess960,
-        elo=Elo(rating.own, rating.opponent) if rating else None,
-        rule=_rule(_rule_fields(position), _rule_fields(batch) if batch else _DEFAULTS, _DEFAULTS),
+        chess960=bool(chess960),
+        elo=Elo(elo.own, elo.opponent) if elo else None,
+        rule=_rule(*rule),
     )
-
-
-_DEFAULTS: tuple[Any, ...] = ("softmax", None, 1.0, None, None, None)
 
 
 def _rule_fields(rule: RuleIn) -> tuple[Any, ...]:
@@ -315,9 +308,6 @@ def _rule_fields(rule: RuleIn) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=256)  # most requests set none, and a batch sets the same for all
-def _rule(*sources: tuple[Any, ...]) -> Normalisation:
-    """The rule whose fields are each from the first of the sources that sets it; raises InvalidRule."""
-    fields: list[Any] = [
-        next((value for value in values if value is not None), None) for values in zip(*sources, strict=True)
-    ]
-    return Normalisation(Normalizer(fields[0]), *fields[1:])
+def _rule(normalizer: str | None, alpha: float | None, temperature: float | None, *filters: Any) -> Normalisation:
+    temperature = 1.0 if temperature is None else temperature
+    return Normalisation(Normalizer(normalizer or "softmax"), alpha, temperature, *filters)
