@@ -21,14 +21,18 @@ import chess
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import BaseModel
 
 from movemask import pipeline
+from movemask.api.schemas.leakage import HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
+from movemask.api.schemas.operations import ModelEntryOut
 from movemask.api.services import Services
 from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Normalisation, Policies, policies
 from tests.api.asking import refused
+from tests.api.test_schemas import held_to
 from tests.conftest import Serve
 from tests.networks import write_fake
 
@@ -158,6 +162,24 @@ def test_worst_names_the_illegal_moves_that_took_the_mass(client: TestClient) ->
             assert masses == sorted(masses, reverse=True)
             assert not legal & {move["uci"] for move in position["illegal"]}
             assert sum(masses) <= position["raw"]
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        ("/v1/leakage", LeakageFiguresOut),
+        ("/v1/leakage?by=phase&since=1h", LeakageFiguresOut),
+        ("/v1/leakage?by=cause", LeakageFiguresOut),
+        ("/v1/leakage/history", HistoryOut),
+        ("/v1/leakage/worst", WorstOut),
+        ("/v1/leakage/positions", PositionsOut),
+        ("/v1/models/fake", ModelEntryOut),
+    ],
+)
+def test_the_answers_are_of_the_documented_shape(serve: Serve, path: str, schema: type[BaseModel]) -> None:
+    client = serve(audit_kinds="all")
+    answers(client)
+    held_to(schema, client.get(path).json())
 
 
 def test_figures_are_by_model_and_can_be_asked_of_one(serve: Serve, tmp_path: Path) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import chess.pgn
 
-from movemask.api.schemas.answers import GameOut, Include, LeakageOut, NodeOut, PlayedOut, SideOut, ValueOut
+from movemask.api.schemas.answers import Include
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
 from movemask.network.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
-from movemask.tasks.games import GameReport, MoveReport, SideReport
+from movemask.tasks.games import GameReport, MoveReport
 from movemask.think_time import Clock, think_time
 
 #: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of
@@ -48,75 +47,55 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     return out | tail_out(answer, request.include)
 
 
-def game_out(report: GameReport, model: Model) -> GameOut:
-    """The report on a game as JSON."""
-    first = report.moves[0]
-    out: dict[str, Any] = {}
+def game_out(report: GameReport, model: Model) -> Json:
+    """The JSON of a `GameOut`."""
+    first, game = report.moves[0], report.game
+    out: Json = {"headers": dict(game.headers), "chess960": game.chess960}
+    out["ignored"] = sorted({name for move in report.moves for name in move.ignored})
     if first.elo is not None:
         mover, opponent = first.position.turn, "black" if first.position.turn == "white" else "white"
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
-    if report.game.tree is not None:
-        out["tree"] = _tree(report.game.tree)
-    return GameOut(
-        headers=report.game.headers,
-        chess960=report.game.chess960,
-        ignored=sorted({name for move in report.moves for name in move.ignored}),
-        white=_side(report.white),
-        black=_side(report.black),
-        moves=[_played(move, model) for move in report.moves],
-        **out,
-    )
+    for color, side in (("white", report.white), ("black", report.black)):
+        out[color] = None if side is None else {**dataclasses.asdict(side), "perplexity": side.perplexity}
+    out["moves"] = [_played(move, model) for move in report.moves]
+    if game.tree is not None:
+        out["tree"] = _tree(game.tree)
+    return out
 
 
-def _tree(game: chess.pgn.Game) -> list[NodeOut]:
+def _tree(game: chess.pgn.Game) -> list[Json]:
     """The moves of a game with its variations, parents first. A null move ends its line."""
-    nodes = [NodeOut(comment=game.comment)]
+    nodes: list[Json] = [{"comment": game.comment}]
     waiting = [(node, 0, game.board()) for node in reversed(game.variations)]
     while waiting:
         node, parent, board = waiting.pop()
         if not node.move:
             continue
-        made = NodeOut(parent=parent, uci=node.move.uci(), san=board.san(node.move), nags=sorted(node.nags))
-        made.before, made.comment = node.starting_comment, node.comment
-        nodes.append(made)
+        made = {"parent": parent, "uci": node.move.uci(), "san": board.san(node.move), "nags": sorted(node.nags)}
+        nodes.append({**made, "before": node.starting_comment, "comment": node.comment})
         board = board.copy(stack=False)
         board.push(node.move)
         waiting += [(child, len(nodes) - 1, board) for child in reversed(node.variations)]
     return nodes
 
 
-def _side(side: SideReport | None) -> SideOut | None:
-    if side is None:
-        return None
-    figures = dataclasses.asdict(side)
-    return SideOut(**{**figures, "cross_entropy": _finite(side.cross_entropy), "perplexity": _finite(side.perplexity)})
-
-
-def _finite(value: float) -> float | None:
-    """The value, or None for infinity and NaN, which JSON lacks."""
-    return value if math.isfinite(value) else None
-
-
-def _played(report: MoveReport, model: Model) -> PlayedOut:
+def _played(report: MoveReport, model: Model) -> Json:
+    """The JSON of a `PlayedOut`. What is infinite is written as null."""
     position = report.position
-    value = {} if report.value is None else {"value": ValueOut(**_value(report.value))}
-    return PlayedOut(
-        ply=report.ply,
-        turn=position.turn,
-        uci=report.move.uci(),
-        san=position.board.san(report.move),
-        probability=report.probability,
-        rank=report.rank,
-        surprise=_finite(report.surprise),
-        **value,
-        leakage=LeakageOut(**_leakage(report.raw, report.multiplied, model)),
-        **_evaluated(report),
-    )
-
-
-def _evaluated(report: MoveReport) -> Json:
-    """What the PGN's evaluations make of a move; nothing without them."""
-    out: Json = {} if report.lost is None else {"lost": report.lost}
+    out = {
+        "ply": report.ply,
+        "turn": position.turn,
+        "uci": report.move.uci(),
+        "san": position.board.san(report.move),
+        "probability": report.probability,
+        "rank": report.rank,
+        "surprise": report.surprise,
+        "leakage": _leakage(report.raw, report.multiplied, model),
+    }
+    if report.value is not None:
+        out["value"] = _value(report.value)
+    if report.lost is not None:
+        out["lost"] = report.lost
     if report.mark is not None:
         out["mark"] = report.mark
     if report.by_rating:

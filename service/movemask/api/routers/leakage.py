@@ -12,9 +12,9 @@ from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
 
 from movemask.api import problems
 from movemask.api.parameters import SpanParameters
@@ -42,6 +42,9 @@ _PLAIN = (
 
 #: The columns of the CSV.
 _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "illegal")
+
+#: What an `AuditedOut` has of a stored position.
+_STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
@@ -84,7 +87,7 @@ async def figures(
         models = services.figures.models(model, span, dimension)
         return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
 
-    return await _answer(services, LeakageFiguresOut, read)
+    return await _answer(services, read)
 
 
 @_get("/v1/leakage/history", summary="Leakage over time", response_model=HistoryOut)
@@ -99,9 +102,14 @@ async def history(
 
     def read() -> dict[str, Any]:
         histories = services.figures.history(model, span, _BUCKETS[bucket])
-        return {"models": {one.name: _history_out(one, buckets) for one, buckets in histories}}
+        return {
+            "models": {
+                one.name: {**_network_out(one), "buckets": [_bucket_out(bucket) for bucket in buckets]}
+                for one, buckets in histories
+            }
+        }
 
-    return await _answer(services, HistoryOut, read)
+    return await _answer(services, read)
 
 
 @_get("/v1/leakage/worst", summary="The positions that leak most", response_model=WorstOut)
@@ -117,7 +125,11 @@ async def worst(
     if kind not in RANKED:
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
-    return await _answer(services, WorstOut, lambda: {"positions": services.figures.worst(kind, limit, model, span)})
+
+    def read() -> dict[str, Any]:
+        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, model, span)]}
+
+    return await _answer(services, read)
 
 
 @router.get(
@@ -152,31 +164,36 @@ async def positions(
         def read() -> dict[str, Any]:
             page = services.figures.positions(wanted + 1, before=before, model=model, span=span)
             more = str(page[wanted - 1]["id"]) if len(page) > wanted else None
-            return {"positions": page[:wanted], "next": more}
+            return {"positions": [_position_out(one) for one in page[:wanted]], "next": more}
 
-        return await _answer(services, PositionsOut, read)
-    fresh = services.recorder.freshness()
+        return await _answer(services, read)
+    fresh = freshness_out(services)
     rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
     lines, media_type = (_csv_lines(rows), _CSV) if chosen == "csv" else (_ndjson_lines(rows), _NDJSON)
     headers = {
-        "Movemask-As-Of": repr(fresh.as_of),
-        "Movemask-As-Of-Utc": rfc3339(fresh.as_of),
-        "Movemask-Waiting": str(fresh.waiting),
+        "Movemask-As-Of": repr(fresh["as_of"]),
+        "Movemask-As-Of-Utc": fresh["as_of_utc"],
+        "Movemask-Waiting": str(fresh["waiting"]),
     }
     if request.method == "HEAD":  # reads nothing: the rows may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.readers.stream(_blocks(lines)), headers=headers, media_type=media_type)
 
 
-async def _answer(services: Services, schema: type[BaseModel], read: Callable[[], dict[str, Any]]) -> Response:
+async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
     """The JSON of what `read` returns, with its freshness, made on a thread of the readers."""
 
-    def made() -> Response:
-        freshness = services.recorder.freshness()  # before the figures, which are at least as fresh
-        out = schema.model_validate({**read(), "freshness": freshness})
-        return Response(out.model_dump_json(exclude_unset=True), media_type="application/json")
+    def made() -> bytes:
+        freshness = freshness_out(services)  # before the figures, which are at least as fresh
+        return orjson.dumps({**read(), "freshness": freshness})
 
-    return await services.readers.run(made)
+    return Response(await services.readers.run(made), media_type="application/json")
+
+
+def freshness_out(services: Services) -> dict[str, Any]:
+    """The JSON of a `FreshnessOut`."""
+    fresh = services.recorder.freshness()
+    return {"as_of": fresh.as_of, "waiting": fresh.waiting, "as_of_utc": rfc3339(fresh.as_of)}
 
 
 def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
@@ -195,17 +212,9 @@ def _network_out(model: ModelFigures) -> dict[str, Any]:
     return {"digest": model.digest, "trained_with_mask": model.trained_with_mask}
 
 
-def _history_out(model: ModelFigures, buckets: list[Bucket]) -> dict[str, Any]:
-    figures = [
-        {
-            "start": one.start,
-            "seconds": one.seconds,
-            "positions": positions_of(one.kinds),
-            "kinds": _kinds_out(one.kinds),
-        }
-        for one in buckets
-    ]
-    return {**_network_out(model), "buckets": figures}
+def _bucket_out(bucket: Bucket) -> dict[str, Any]:
+    start = {"start": bucket.start, "seconds": bucket.seconds, "start_utc": rfc3339(bucket.start)}
+    return {**start, "positions": positions_of(bucket.kinds), "kinds": _kinds_out(bucket.kinds)}
 
 
 def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
@@ -220,10 +229,15 @@ def _kinds_out(kinds: Kinds) -> dict[str, dict[str, Any]]:
     return {name: cell.figures() for name, cell in kinds.items()}
 
 
+def _position_out(position: StoredPosition) -> dict[str, Any]:
+    """The JSON of an `AuditedOut`."""
+    return {name: position[name] for name in _STORED} | {"time_utc": rfc3339(position["time"])}
+
+
 def _ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
     for position in positions:
-        yield AuditedOut.model_validate(position).model_dump_json().encode() + b"\n"
+        yield orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:

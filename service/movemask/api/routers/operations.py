@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import orjson
 from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -11,14 +12,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from movemask import __version__
 from movemask.api import problems
 from movemask.api.keys import Scope
-from movemask.api.routers.leakage import model_figures_out
+from movemask.api.routers.leakage import freshness_out, model_figures_out
 from movemask.api.routes import Router
-from movemask.api.schemas.leakage import FreshnessOut, ModelLeakageOut
 from movemask.api.schemas.operations import (
     AliveOut,
     AuditStateOut,
-    CheckStepOut,
-    ContractOut,
     ModelEntryOut,
     ModelsOut,
     ReadyOut,
@@ -82,42 +80,46 @@ async def metrics(services: AppServices) -> Response:
     return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
-@models_router.get("/v1/models", summary="The networks", response_model_exclude_unset=True)
-async def models(services: AppServices) -> ModelsOut:
+@models_router.get("/v1/models", summary="The networks", response_model=ModelsOut)
+async def models(services: AppServices) -> Response:
     """Every model of the folder. `failure` says why a model is not served."""
-    return ModelsOut(models=[_entry_out(entry, services) for entry in services.registry])
+    return _response({"models": [_entry_out(entry, services) for entry in services.registry]})
 
 
 @models_router.get(
     "/v1/models/{name}",
     summary="One network: contract, check, digest, card, leakage so far",
-    response_model_exclude_unset=True,
+    response_model=ModelEntryOut,
     responses=problems.documented(404, 503),
 )
 async def model(
     name: Annotated[str, Path(description="Name of a model.")], request: Request, services: AppServices
-) -> ModelEntryOut:
+) -> Response:
     """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
     the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
     entry = services.registry.entry(name)
     out = _entry_out(entry, services)
     if Scope.AUDIT in context_of(request.scope).scopes:
-        out.freshness = FreshnessOut.model_validate(services.recorder.freshness())
+        out["freshness"] = freshness_out(services)
         for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
-            out.leakage = ModelLeakageOut.model_validate(model_figures_out(figures))
-    return out
+            out["leakage"] = model_figures_out(figures)
+    return _response(out)
 
 
-def _entry_out(entry: Entry, services: Services) -> ModelEntryOut:
-    """The JSON of a model of the registry."""
+def _response(out: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(out), media_type="application/json")
+
+
+def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
+    """The JSON of a `ModelEntryOut`."""
     out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.registry.default}
     for name in ("served", "failure", "digest", "rejected"):
         if (value := getattr(entry, name)) is not None:
             out[name] = value
     if entry.steps:
-        out["check"] = [CheckStepOut.model_validate(step, from_attributes=True) for step in entry.steps]
+        out["check"] = entry.steps
     if entry.contract is not None:
         sections = entry.contract.model_dump(mode="json", exclude={"card"})
-        out["contract"] = ContractOut(terms=sections.pop("contract"), **sections)
+        out["contract"] = {"terms": sections.pop("contract"), **sections}
         out["card"] = entry.contract.card
-    return ModelEntryOut(**out)
+    return out

@@ -182,9 +182,7 @@ def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, servic
     model = pipeline.model
     temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
-        orjson.Fragment(error_out(game, services))
-        if isinstance(game, MovemaskError)
-        else game_out(game, model).model_dump(mode="json", exclude_unset=True)
+        orjson.Fragment(error_out(game, services)) if isinstance(game, MovemaskError) else game_out(game, model)
         for game in found
     ]
     out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}

@@ -123,10 +123,6 @@ class DrawOut(BaseModel):
     claimable: bool = Field(description="True: the player to move may claim a draw. False: the game is over.")
 
 
-class _ByModel(BaseModel):
-    model: ModelOut = Field(description="The network that answered.")
-
-
 class Where(BaseModel):
     """The position."""
 
@@ -135,17 +131,6 @@ class Where(BaseModel):
     status: Status = Field(description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.")
     notation: Notation | None = Field(None, description="How the request's `moves` were read; left out without any.")
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
-
-
-class _Moves(BaseModel):
-    moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
-
-
-class _Chosen(BaseModel):
-    move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
-    method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
-    seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
-    seconds: float | None = Field(None, description="Seconds a human would think, by a rule; with `clock` alone.")
 
 
 class Tail(BaseModel):
@@ -162,13 +147,21 @@ class Tail(BaseModel):
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
 
-# Fields come in the order of the bases from right to left, so that the moves come before the rest.
-class PolicyOut(Tail, _Moves, Where, _ByModel):
+class PolicyOut(Tail, Where):
     """The move distribution of a position."""
 
+    model: ModelOut = Field(description="The network that answered.")
+    moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
 
-class MoveChosenOut(Tail, _Chosen, Where, _ByModel):
+
+class MoveChosenOut(Tail, Where):
     """The move that was chosen."""
+
+    model: ModelOut = Field(description="The network that answered.")
+    move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
+    method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
+    seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
+    seconds: float | None = Field(None, description="Seconds a human would think, by a rule; with `clock` alone.")
 
 
 class BatchOut(BaseModel):
@@ -177,8 +170,10 @@ class BatchOut(BaseModel):
     results: list[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
 
 
-class PointOut(Tail, _ByModel):
+class PointOut(Tail):
     """One rating, or one model."""
+
+    model: ModelOut = Field(description="The network that answered.")
 
 
 class SweptOut(BaseModel):

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, Field
 
 from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithMask
-from movemask.logs import rfc3339
 
 
 class FreshnessOut(BaseModel):
     """How fresh the figures are: they are read as of the last write."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     as_of: float = Field(description="What this worker answered before it is counted, in seconds since 1970.")
     waiting: int = Field(description="Number of audit records of this worker that are not written yet.")
-
-    @computed_field(description="`as_of` in RFC 3339.")  # type: ignore[prop-decorator]
-    @property
-    def as_of_utc(self) -> str:
-        return rfc3339(self.as_of)
+    as_of_utc: str = Field(description="`as_of` in RFC 3339.")
 
 
 class KindOut(BaseModel):
@@ -76,11 +69,7 @@ class BucketOut(BaseModel):
     seconds: int = Field(description="Its length, in seconds.")
     positions: int = Field(description="Number of positions.")
     kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
-
-    @computed_field(description="`start` in RFC 3339.")  # type: ignore[prop-decorator]
-    @property
-    def start_utc(self) -> str:
-        return rfc3339(self.start)
+    start_utc: str = Field(description="`start` in RFC 3339.")
 
 
 class ModelHistoryOut(BaseModel):
@@ -118,11 +107,7 @@ class AuditedOut(BaseModel):
     kinds: dict[str, FigureOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
     causes: dict[str, float] = Field(description="`raw` mass by cause, of moves above the threshold: probabilities.")
     illegal: list[IllegalMoveOut] = Field(description="Illegal moves that plain softmax gives most, heaviest first.")
-
-    @computed_field(description="`time` in RFC 3339.")  # type: ignore[prop-decorator]
-    @property
-    def time_utc(self) -> str:
-        return rfc3339(self.time)
+    time_utc: str = Field(description="`time` in RFC 3339.")
 
 
 class WorstOut(BaseModel):
