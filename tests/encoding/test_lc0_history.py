@@ -25,6 +25,7 @@ Planes = NDArray[np.float32]
 PLACEMENT = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"
 KNIGHTS_OUT_AND_BACK = ["g1f3", "g8f6", "f3g1", "f6g8"]
 OTHER_RANKS = str.maketrans("12345678", "87654321")
+KEPT = [chess.BB_ALL, chess.BB_RANK_1, chess.BB_FILE_A | chess.BB_H8, chess.BB_EMPTY]
 RIGHTS = ["".join(kept) or "-" for kept in product(*((letter, "") for letter in "KQkq"))]
 
 
@@ -143,27 +144,12 @@ def test_the_start_placement_with_every_set_of_castling_rights(turn: str, rights
     white, black = KNIGHTS_OUT_AND_BACK[::2], KNIGHTS_OUT_AND_BACK[1::2]
     first, second = (white, black) if turn == "w" else (black, white)
     shuffle = [move for pair in zip(first, second, strict=True) for move in pair] * 3
-    for count in range(len(shuffle) + 1):
+    for count in (0, 1, 4, 5, 8, 12):
         check(fen, shuffle[:count])
     push = ["e2e4", "e7e5", "e1e2", "e8e7", "e2e1", "e7e8"]
     push = push if turn == "w" else [push[index ^ 1] for index in range(6)]
-    for count in range(1, 7):
+    for count in (1, 2, 6):
         check(fen, push[:count])
-
-
-@pytest.mark.parametrize("number", [0, 1, 77, 357, 518, 692, 959])
-def test_start_positions_of_chess960(number: int) -> None:
-    for rights in ("", "-"):
-        for turn in chess.COLORS:
-            board = chess.Board.from_chess960_pos(number)
-            board.turn = turn
-            if rights:
-                board.castling_rights = 0
-            fen = board.fen(shredder=True)
-            check(fen, [], chess960=True)
-            legal = sorted(move.uci() for move in board.legal_moves)
-            for first in legal[:4]:
-                check(fen, [first], chess960=True)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +176,7 @@ def test_repetitions_and_en_passant_fields(fen: str, moves: list[str]) -> None:
 
 
 def test_every_position_of_the_suites() -> None:
-    for row in perft("standard"):
+    for row in perft("standard")[::8]:
         if chess.Board(row.fen).is_valid():
             check(row.fen, [])
     for fen, _, flags in tricky():
@@ -203,15 +189,15 @@ def shuffles(draw: st.DrawFn) -> tuple[str, list[str], bool]:
     """A game that shuffles back and forth as often as not, from a start of any kind."""
     chess960 = draw(st.booleans())
     board = chess.Board.from_chess960_pos(draw(st.integers(0, 959))) if chess960 else chess.Board()
-    if not chess960:
-        board.set_castling_fen(draw(st.sampled_from(RIGHTS)))
+    board.turn = draw(st.booleans())
+    board.castling_rights &= draw(st.sampled_from(KEPT))
     for _ in range(draw(st.integers(0, 20))):
         moves = list(board.legal_moves)
         if not moves:
             break
         board.push(draw(st.sampled_from(moves)))
     board.clear_stack()
-    fen = board.fen(en_passant="fen")
+    fen = board.fen(en_passant="fen", shredder=chess960)
     played: list[str] = []
     for _ in range(draw(st.integers(0, 14))):
         legal = list(board.legal_moves)

@@ -28,7 +28,7 @@ def pieces(board: chess.Board) -> NDArray[np.float32]:
 
 
 def test_pieces_square_by_square_and_black_mirrors() -> None:
-    for fen in [row.fen for row in perft("standard")] + [fen for fen, _, _ in tricky()]:
+    for fen in [row.fen for row in perft("standard")[::4]] + [fen for fen, _, _ in tricky()]:
         board = chess.Board(fen)
         planes, mirrored = encode(Position(board)), encode(Position(board.mirror()))
         np.testing.assert_array_equal(planes[:12], pieces(board), fen)

@@ -69,14 +69,11 @@ def test_start_position(name: str) -> None:
     ("name", "suite", "depth", "every"),
     [
         ("lc0-1858", "standard", 1, 1),
-        ("lc0-1858", "standard", 2, 4),
-        ("lc0-1858", "chess960", 2, 1),
+        ("lc0-1858", "standard", 2, 16),
+        ("lc0-1858", "chess960", 2, 4),
         ("movemask-1880", "standard", 2, 16),
-        ("movemask-1880", "chess960", 2, 4),
+        ("movemask-1880", "chess960", 2, 16),
         ("maia2-1880", "standard", 2, 16),
-        ("alphazero-4672", "standard", 1, 4),
-        ("maia3-4352", "standard", 1, 4),
-        ("uci-1968", "standard", 1, 4),
     ],
 )
 def test_suites(name: str, suite: str, depth: int, every: int) -> None:
