@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from movemask.api.admission import BytesInFlight, RateLimit, Reservation
+from movemask.api.admission import BytesInFlight, RateLimit
 from movemask.api.telemetry import RequestContext
 from movemask.errors import Overloaded, RateLimited
 from tests.api.asking import refused
@@ -19,39 +19,48 @@ from tests.networks import write_fake
 from tests.processes import served
 
 
+def asking(client: str) -> RequestContext:
+    return RequestContext("1", client=client)
+
+
+def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> None:
+    flight.make_room(context, size)
+    flight.hold(context, size)
+
+
 def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
     flight = BytesInFlight(8 << 20)
-    first = Reservation(flight, "greedy")
+    first = asking("greedy")
     for _ in range(20):
-        first.add(1 << 20)  # more than all, but nobody else is there
-    first.release()
-    parts = [Reservation(flight, "greedy") for _ in range(5)]
+        add(flight, first)  # more than all, but nobody else is there
+    flight.release(first)
+    parts = [asking("greedy") for _ in range(5)]
     for one in parts[:4]:
-        one.add(1 << 20)
+        add(flight, one)
     with pytest.raises(Overloaded, match="4 MiB of yours"):
-        parts[4].add(1 << 20)
-    others = [Reservation(flight, f"other {number}") for number in range(4)]
+        add(flight, parts[4])
+    others = [asking(f"other {number}") for number in range(4)]
     for one in others:
-        one.add(1 << 20)
+        add(flight, one)
     with pytest.raises(Overloaded, match="8 MiB are in flight"):
-        Reservation(flight, "another").add(1)
+        add(flight, asking("another"), 1)
     for one in (*parts, *others):
-        one.release()
+        flight.release(one)
     assert flight.total == 0
 
 
 def test_answers_that_one_client_does_not_read_keep_nobody_else_out() -> None:
     flight = BytesInFlight(8 << 20)
-    answers = [Reservation(flight, "greedy") for _ in range(100)]
+    answers = [asking("greedy") for _ in range(100)]
     for one in answers:
-        one.keep(1 << 20)  # it is made, and must be somewhere
-    other = Reservation(flight, "other")
-    other.add(1 << 20)
+        flight.hold(one, 1 << 20)  # it is made, and must be somewhere
+    other = asking("other")
+    add(flight, other)
     with pytest.raises(Overloaded, match="100 MiB of yours"):
-        flight.make_room(0, "greedy")
-    flight.make_room(0, "another")
+        flight.make_room(asking("greedy"))
+    flight.make_room(asking("another"))
     for one in (*answers, other):
-        one.release()
+        flight.release(one)
     assert flight.total == 0
 
 

@@ -141,52 +141,32 @@ class BytesInFlight:
         self._of_clients: Counter[str] = Counter()
         self.total = 0
 
-    def make_room(self, size: int, client: str, own: int = 0) -> None:
-        """Raises Overloaded if there is no room for more bytes of a request that holds `own` already, or its client
-        has half of the room. A lone request is let through."""
-        mebi, theirs = self.total >> 20, self._of_clients[client]
+    def make_room(self, context: RequestContext, size: int = 0) -> None:
+        """Raises Overloaded if there is no room for more bytes of a request beside those it holds, or its client has
+        half of the room. A lone request is let through."""
+        own, theirs = context.held, self._of_clients[context.client]
         if self.total > own and self.total + size > self._most:
-            fault = f"{mebi} MiB are in flight; the service takes {self._most >> 20} MiB"
+            fault = f"{self.total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
         elif theirs > own and theirs + size > self._most // 2:
             fault = f"{theirs >> 20} MiB of yours are in flight; the service takes half of {self._most >> 20} MiB"
         else:
             return
         raise Overloaded(fault, retry_after=1)
 
-    def hold(self, size: int, client: str) -> None:
-        """Counts bytes of a client, or that they are gone. More than half of the room is not counted: answers that one
-        client does not read keep nobody else out."""
-        before = self._of_clients[client]
-        self._of_clients[client] = after = before + size
+    def hold(self, context: RequestContext, size: int) -> None:
+        """Counts bytes of a request. More than half of the room is not counted: answers that one client does not read
+        keep nobody else out."""
+        before = self._of_clients[context.client]
+        self._of_clients[context.client] = after = before + size
+        context.held += size
         self.total += min(after, self._most // 2) - min(before, self._most // 2)
         if not after:
-            del self._of_clients[client]
+            del self._of_clients[context.client]
 
-
-class Reservation:
-    """The bytes in flight of one request."""
-
-    __slots__ = ("_bytes", "_client", "_in_flight")
-
-    def __init__(self, in_flight: BytesInFlight, client: str) -> None:
-        self._in_flight, self._client, self._bytes = in_flight, client, 0
-
-    def add(self, size: int) -> None:
-        """Counts bytes that the client has sent; raises Overloaded if there is no room for them."""
-        if size:
-            self._in_flight.make_room(size, self._client, self._bytes)
-            self.keep(size)
-
-    def keep(self, size: int) -> None:
-        """Counts bytes that are there anyway."""
-        self._bytes += size
-        self._in_flight.hold(size, self._client)
-
-    def release(self) -> None:
-        """Gives everything back."""
-        if self._bytes:
-            self._in_flight.hold(-self._bytes, self._client)
-            self._bytes = 0
+    def release(self, context: RequestContext) -> None:
+        """Ends a request: it holds nothing."""
+        if context.held:
+            self.hold(context, -context.held)
 
 
 class AdmissionControl:
@@ -209,21 +189,13 @@ class AdmissionControl:
             await self._app(scope, receive, send)
             return
         context, path = context_of(scope), scope["path"]
-        try:
-            authenticate(scope, context, self._keys)
-        except ProblemError as error:
-            self._metrics.problem(error.problem)
-            await problems.response(error.problem, error.headers)(scope, receive, send)
-            return
-        if path in _PROBES:
-            await self._app(scope, receive, send)
-            return
-        limited = bool(self._rate) and path not in _FREE and not path.startswith(_FREE_FILES)
-        reserved = Reservation(self._in_flight, context.client)
+        limited = False
 
         async def counted() -> Message:
             message = await receive()
-            reserved.add(len(message.get("body", b"")))
+            if body := message.get("body"):
+                self._in_flight.make_room(context, len(body))
+                self._in_flight.hold(context, len(body))
             return message
 
         async def send_in_pieces(message: Message) -> None:
@@ -233,24 +205,26 @@ class AdmissionControl:
             if len(body) <= _PIECE:
                 await send(message)
                 return
-            reserved.keep(len(body))
+            self._in_flight.hold(context, len(body))
             for start in range(0, len(body), _PIECE):
                 more = message.get("more_body", False) or start + _PIECE < len(body)
                 await send({**message, "body": body[start : start + _PIECE], "more_body": more})
 
         try:
-            if limited:
-                context.take = partial(self._rate.take, context)
+            authenticate(scope, context, self._keys)
+            if self._rate and path not in _FREE and not path.startswith(_FREE_FILES):
+                limited, context.take = True, partial(self._rate.take, context)
                 context.take(1)
-            self._in_flight.make_room(0, context.client)
-        except CapacityError as error:
+            if path not in _PROBES:
+                self._in_flight.make_room(context)
+        except (CapacityError, ProblemError) as error:
             problem = problems.problem_of(error)
             self._metrics.problem(problem)
-            await problems.response(problem)(scope, receive, send_in_pieces)
+            await problems.response(problem, getattr(error, "headers", None))(scope, receive, send_in_pieces)
         else:
             await self._app(scope, counted, send_in_pieces)
         finally:
-            reserved.release()
+            self._in_flight.release(context)
             if limited:
                 self._rate.release(context)
 
@@ -261,23 +235,23 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
     Raises ProblemError: 401 without a valid key, 403 without a scope that its path needs. Other paths than those above
     need any valid key.
     """
+    context.client = _address_of(scope)
     if known is None:
-        context.client = _address_of(scope)
         return
     path: str = scope["path"]
-    token, fault = _token(scope)
-    key = None if token is None else known.find(token)
+    values = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"authorization"]
+    kind, _, token = (values[0] if len(values) == 1 else "").partition(" ")
+    token = token.strip() if kind.lower() == "bearer" else ""
+    key = known.find(token) if token else None
     context.scopes = frozenset() if key is None else key.scopes
-    if key is None:
-        context.client = _address_of(scope)
-    else:
+    if key is not None:
         context.key, context.client = key.name, f"key {key.name}"
     if path == "/" or _under(path, OPEN):
         return
     if key is None:
-        if token is not None:
-            fault = "Authorization: this API key is not valid"
-        challenge = _REALM if token is None else f'{_REALM}, error="invalid_token"'
+        fault, challenge = "the service needs an API key; send one `Authorization: Bearer KEY`", _REALM
+        if token:
+            fault, challenge = "Authorization: this API key is not valid", f'{_REALM}, error="invalid_token"'
         raise ProblemError(problems.problem("unauthorized", fault), {"WWW-Authenticate": challenge})
     needed = next((scopes for prefix, scopes in SCOPES if _under(path, (prefix,))), None)
     if needed is not None and not needed & key.scopes:
@@ -293,26 +267,10 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
 def _address_of(scope: Scope) -> str:
     """The client's address; of IPv6 the network, all of which a client has."""
     address = str(scope["client"][0]) if scope.get("client") else ""
-    if ":" in address:
-        try:
-            return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
-        except ValueError:
-            return address
-    return address
+    if ":" not in address:
+        return address
+    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
 
 
 def _under(path: str, prefixes: tuple[str, ...]) -> bool:
     return any(path == prefix or path.startswith(prefix + "/") for prefix in prefixes)
-
-
-def _token(scope: Scope) -> tuple[str | None, str]:
-    """The Bearer token of a request; None and what is wrong if there is none."""
-    values = [value for name, value in scope["headers"] if name == b"authorization"]
-    if not values:
-        return None, "the service needs an API key; send `Authorization: Bearer KEY`"
-    kind, _, token = values[0].decode("latin-1").strip().partition(" ")
-    if len(values) > 1:
-        return None, "Authorization: is given more than once"
-    if kind.lower() != "bearer" or not token.strip():
-        return None, "Authorization: is not `Bearer KEY`"
-    return token.strip(), ""

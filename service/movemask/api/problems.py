@@ -96,8 +96,10 @@ def internal_error() -> Problem:
     return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
 
 
-def problem_of(error: MovemaskError) -> Problem:
+def problem_of(error: MovemaskError | ProblemError) -> Problem:
     """The problem that describes an error, with what the error says beside its message."""
+    if isinstance(error, ProblemError):
+        return error.problem
     if isinstance(error, StoreError):
         return problem("audit-unavailable", _AUDIT_UNREADABLE)
     for kind in type(error).__mro__:

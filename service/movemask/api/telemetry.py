@@ -29,8 +29,9 @@ class RequestContext(Caller):
     """What is known of one request, in its scope.
 
     `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the
-    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `runs`, of each
-    network its name, how many positions it ran on and the submission, is None unless the request is traced.
+    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `held` is its bytes
+    in flight. `runs`, of each network its name, how many positions it ran on and the submission, is None unless the
+    request is traced.
     """
 
     id: str
@@ -39,6 +40,7 @@ class RequestContext(Caller):
     scopes: frozenset[keys.Scope] = frozenset(keys.Scope)
     taken: int = 0
     take: Callable[[int], None] = field(default=lambda positions: None)
+    held: int = 0
     positions: int = 0
     runs: list[tuple[str, int, Submission]] | None = None
 
