@@ -62,7 +62,7 @@ def test_a_browser_keeps_the_files_and_asks_only_whether_the_page_changed(client
 
 
 def test_a_first_visit_is_small(client: TestClient) -> None:
-    wire = sum(len(file.zipped) for file in page_files()[1].values())
+    wire = sum(len(file) for file in page_files()[1].values())
     assert wire < MOST
     zipped = client.get("/", headers={"Accept-Encoding": "gzip"})
     plain = client.get("/", headers={"Accept-Encoding": "identity"})
