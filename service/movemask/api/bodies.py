@@ -17,17 +17,6 @@ from movemask.settings import Settings
 M = TypeVar("M", bound=BaseModel)
 
 
-@dataclass(frozen=True, slots=True)
-class BodyLimits:
-    """The most that a body may hold: bytes, values (counted by commas), containers (counted by brackets, those in
-    strings included) and fields of one object."""
-
-    size: int
-    values: int
-    containers: int
-    fields: int
-
-
 _FIELDS = 4_096  # bytes of all fields except lists, with room to spare
 _MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
 _NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
@@ -40,43 +29,49 @@ MAX_PGN = 500_000
 MAX_SLOTS = 8_192  # no vocabulary is larger
 
 
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """The most that a body may hold: bytes, values (counted by commas, which are bytes too), containers (counted by
+    brackets, those in strings included) and fields of one object."""
+
+    size: int
+    values: int | None = None
+    containers: int = _VALUES
+    fields: int = _VALUES
+
+
 def position_limits(settings: Settings) -> BodyLimits:
     """Limits for one position."""
-    size = _FIELDS + _MOVE * settings.max_moves
-    return BodyLimits(min(settings.max_body_bytes, size), values=size, containers=_VALUES, fields=_VALUES)
+    return BodyLimits(_FIELDS + _MOVE * settings.max_moves)
 
 
 def batch_limits(settings: Settings) -> BodyLimits:
     """Limits for a batch of positions."""
     most = 1 + settings.max_positions
-    size = most * (_FIELDS + _MOVE * settings.max_moves)
-    values = most * _VALUES + settings.max_plies
-    return BodyLimits(min(settings.max_body_bytes, size), values, containers=most * _VALUES, fields=_VALUES)
+    values = most * _VALUES
+    return BodyLimits(most * position_limits(settings).size, values + settings.max_plies, containers=values)
 
 
 def sweep_limits(settings: Settings) -> BodyLimits:
     """Limits for one position and its ratings or models."""
-    size = _FIELDS + _MOVE * settings.max_moves + _NAME * settings.max_positions
-    return BodyLimits(min(settings.max_body_bytes, size), values=size, containers=_VALUES, fields=_VALUES)
+    return BodyLimits(position_limits(settings).size + _NAME * settings.max_positions)
 
 
 def games_limits(settings: Settings) -> BodyLimits:
     """Limits for a PGN with every character escaped. Its own commas and brackets count: with clock times in comments,
     one character in ten."""
-    size = _FIELDS + _ESCAPED * MAX_PGN
-    return BodyLimits(min(settings.max_body_bytes, size), values=MAX_PGN // 4, containers=MAX_PGN // 4, fields=_VALUES)
+    return BodyLimits(_FIELDS + _ESCAPED * MAX_PGN, values=MAX_PGN // 4, containers=MAX_PGN // 4)
 
 
 def audit_limits(settings: Settings) -> BodyLimits:
     """Limits for a number per slot."""
-    size = _FIELDS + _MOVE * settings.max_moves + _NUMBER * MAX_SLOTS
-    return BodyLimits(min(settings.max_body_bytes, size), values=size, containers=_VALUES, fields=MAX_SLOTS)
+    return BodyLimits(position_limits(settings).size + _NUMBER * MAX_SLOTS, fields=MAX_SLOTS)
 
 
 def read(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) -> M:
     """The validated body. Raises ProblemError for invalid JSON or a body that does not fit the model, LimitExceeded
     for too many items. Only the first error of each list is reported."""
-    _count("values", body.count(b","), limits.values)
+    _count("values", body.count(b","), limits.size if limits.values is None else limits.values)
     _count("objects and arrays", body.count(b"{") + body.count(b"["), limits.containers)
     if not body:
         raise ProblemError(problems.invalid_field("body", "is missing"))

@@ -80,7 +80,7 @@ class PostRoute(APIRoute):
         services: Services = scope["app"].state.services
         settings = services.settings
         limits = self._limits(settings)
-        body = await _read(http, limits.size, settings)
+        body = await _read(http, min(limits.size, settings.max_body_bytes), settings)
         if len(body) <= _SMALL:
             request = bodies.read(body, self._body, limits, settings)
         else:
