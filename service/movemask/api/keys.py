@@ -36,8 +36,6 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{20,512}")  # RFC 6750's characters
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+sha256:([0-9a-f]{64})")
 
-_NO_STATE = (0, 0, 0)
-
 
 class Scope(Enum):
     """What a key may do."""
@@ -72,7 +70,7 @@ class Keys:
 
     def __init__(self, given: Sequence[Key], file: Path | None) -> None:
         self._given, self._file = tuple(given), file
-        self._keys, self._state, self._failure = self._given, _NO_STATE, ""
+        self._keys, self._content, self._failure = self._given, b"", ""
         self._looked = time.monotonic()
         if file is not None:
             self._read(file)
@@ -116,12 +114,12 @@ class Keys:
 
     def _read(self, file: Path) -> bool:
         """Whether the file has changed since it was read without an error, and so was read."""
-        state = _state(file)
-        if state == self._state and not self._failure:
-            return False
-        self._keys = _distinct((*self._given, *read_keys(file)))
-        self._state, self._failure = state, ""
-        return True
+        content = _content(file)
+        changed = content != self._content
+        if changed:
+            self._keys = _distinct((*self._given, *_keys_of(content, file)))
+        self._content, self._failure = content, ""
+        return changed
 
 
 def new_key(name: str, scopes: Iterable[Scope]) -> tuple[Key, str]:
@@ -134,19 +132,7 @@ def new_key(name: str, scopes: Iterable[Scope]) -> tuple[Key, str]:
 
 def read_keys(file: Path) -> tuple[Key, ...]:
     """The keys of a file; raises KeysError that names the line."""
-    try:
-        with open_regular(file) as stream:
-            text = stream.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
-    if len(text) > _MOST_BYTES:
-        raise KeysError(f"{file}: more than {_MOST_BYTES} bytes")
-    keys: list[Key] = []
-    for number, raw in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
-        line = raw.partition("#")[0].strip()
-        if line:
-            keys.append(_key_of(line, f"{file}: line {number}"))
-    return _distinct(keys)
+    return _keys_of(_content(file), file)
 
 
 def write_keys(file: Path, keys: Sequence[Key]) -> None:
@@ -167,6 +153,25 @@ def write_keys(file: Path, keys: Sequence[Key]) -> None:
         os.replace(written, file)
     finally:
         written.unlink(missing_ok=True)
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with open_regular(file) as stream:
+            content = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(content) > _MOST_BYTES:
+        raise KeysError(f"{file}: more than {_MOST_BYTES} bytes")
+    return content
+
+
+def _keys_of(content: bytes, file: Path) -> tuple[Key, ...]:
+    keys = []
+    for number, raw in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
+        if line := raw.partition("#")[0].strip():
+            keys.append(_key_of(line, f"{file}: line {number}"))
+    return _distinct(keys)
 
 
 def _key_of(line: str, place: str) -> Key:
@@ -211,11 +216,3 @@ def _distinct(keys: Sequence[Key]) -> tuple[Key, ...]:
         names.add(key.name)
         digests.add(key.digest)
     return tuple(keys)
-
-
-def _state(file: Path) -> tuple[int, int, int]:
-    try:
-        found = file.stat()
-    except OSError as error:
-        raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
-    return found.st_mtime_ns, found.st_size, found.st_ino
