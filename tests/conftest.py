@@ -50,6 +50,12 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return user_models()
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Tests that are coroutines run on asyncio's loop."""
+    return "asyncio"
+
+
 @pytest.fixture(autouse=True)
 def _log_as_before() -> Iterator[None]:
     """A `movemask serve` inside the tests' own process configures its logging; the next test has none of it."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from movemask.board.position import Elo, Position
@@ -160,12 +160,11 @@ def write_onnx(
         helper.make_node("Add", ["linear", "bias"], ["logits"]),
         helper.make_node("MatMul", ["hidden", "w3"], ["value"]),
     ]
-    constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
-    inputs, outputs = (
-        [Tensor("planes", encoder.shape, encoder.dtype)],
-        [Tensor("logits", (size,)), Tensor("value", (values,))],
+    constants = {name: array.astype(np.float32) for name, array in weights.items()}
+    outputs = [Tensor("logits", (size,)), Tensor("value", (values,))]
+    write_graph(
+        file, nodes, [Tensor("planes", encoder.shape, encoder.dtype)], outputs, constants, fixed_batch or "batch"
     )
-    _save(file, nodes, inputs, outputs, constants, fixed_batch or "batch")
 
 
 ONNX_TOML = """
@@ -204,35 +203,31 @@ MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0, 0, 0, 0, 0, 0, 0],
 def write_named(file: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, softmaxed: str = "") -> None:
     """A random linear network with these inputs and outputs; the output named `softmaxed` holds probabilities."""
     rng = np.random.default_rng(1)
-    constants = [numpy_helper.from_array(np.array([0, -1], dtype=np.int64), "flat")]
+    constants: dict[str, ArrayLike] = {"flat": [0, -1], "axis": [1]}
     nodes, parts = [], []
     for tensor in inputs:
         size = math.prod(tensor.shape)
         weight = rng.normal(size=(size, 8)).astype(np.float32) * (0.1 if tensor.shape else 1e-4)
-        constants.append(numpy_helper.from_array(weight, f"{tensor.name}/weight"))
+        constants[f"{tensor.name}/weight"] = weight
         nodes.append(helper.make_node("Cast", [tensor.name], [f"{tensor.name}/float"], to=TensorProto.FLOAT))
         if tensor.shape:
             nodes.append(helper.make_node("Reshape", [f"{tensor.name}/float", "flat"], [f"{tensor.name}/flat"]))
         else:
-            constants.append(numpy_helper.from_array(np.array([1], dtype=np.int64), f"{tensor.name}/axis"))
-            flat = [f"{tensor.name}/float", f"{tensor.name}/axis"]
-            nodes.append(helper.make_node("Unsqueeze", flat, [f"{tensor.name}/flat"]))
+            nodes.append(helper.make_node("Unsqueeze", [f"{tensor.name}/float", "axis"], [f"{tensor.name}/flat"]))
         product = [f"{tensor.name}/flat", f"{tensor.name}/weight"]
         nodes.append(helper.make_node("MatMul", product, [f"{tensor.name}/part"]))
         parts.append(f"{tensor.name}/part")
     nodes.append(helper.make_node("Sum", parts, ["hidden"]))
     for tensor in outputs:
         size = math.prod(tensor.shape)
-        weight = rng.normal(size=(8, size)).astype(np.float32)
-        constants.append(numpy_helper.from_array(weight, f"{tensor.name}/weight"))
+        constants[f"{tensor.name}/weight"] = rng.normal(size=(8, size)).astype(np.float32)
         wide = tensor.name if tensor.shape and tensor.name != softmaxed else f"{tensor.name}/wide"
         nodes.append(helper.make_node("MatMul", ["hidden", f"{tensor.name}/weight"], [wide]))
         if tensor.name == softmaxed:
             nodes.append(helper.make_node("Softmax", [wide], [tensor.name], axis=1))
         elif not tensor.shape:
-            constants.append(numpy_helper.from_array(np.array([1], dtype=np.int64), f"{tensor.name}/axis"))
-            nodes.append(helper.make_node("Squeeze", [wide, f"{tensor.name}/axis"], [tensor.name]))
-    _save(file, nodes, inputs, outputs, constants)
+            nodes.append(helper.make_node("Squeeze", [wide, "axis"], [tensor.name]))
+    write_graph(file, nodes, inputs, outputs, constants)
 
 
 def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, faults: Sequence[str] = ()) -> None:
@@ -243,14 +238,14 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
     """
     rng = np.random.default_rng(2)
     spread = np.array([[-1, 0, 1]] if inverted else [[1, 0, -1]], dtype=np.float32)
-    arrays = {
+    constants: dict[str, ArrayLike] = {
         "weight": rng.normal(size=(18 * 64, 1880)).astype(np.float32) * (0 if "blind" in faults else 0.1),
         "worth": np.repeat(MATERIAL, 64)[:, None] * 0.5,
         "black": np.repeat(np.eye(18, dtype=np.float32)[16], 64)[:, None] / 64,
         "spread": spread,
-        "minus_two": np.array(-2, dtype=np.float32),
-        "one": np.array(1, dtype=np.float32),
-        "axis": np.array([0], dtype=np.int64),
+        "minus_two": np.float32(-2),
+        "one": np.float32(1),
+        "axis": np.array([0]),
     }
     nodes = [
         helper.make_node("Flatten", ["planes"], ["flat"]),
@@ -270,15 +265,15 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
         nodes += [helper.make_node("Sub", ["plain", "mean"], ["logits"])]
     else:
         nodes += [helper.make_node("Identity", ["plain"], ["logits"])]
-    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    _save(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,)), Tensor("value", (3,))], constants)
+    outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
+    write_graph(file, nodes, [Tensor("planes", (18, 8, 8))], outputs, constants)
 
 
 def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:
     """A network for movemask-18 that loops so often in each run; by default it never ends one."""
-    constants = {
-        "rounds": np.array(rounds, dtype=np.int64),
-        "yes": np.array(True),
+    constants: dict[str, ArrayLike] = {
+        "rounds": rounds,
+        "yes": True,
         "weight": np.random.default_rng(3).normal(size=(18 * 64, 1880)).astype(np.float32),
     }
     inside = helper.make_graph(
@@ -299,19 +294,20 @@ def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:
         helper.make_node("Loop", ["rounds", "yes", "flat"], ["ended"], body=inside),
         helper.make_node("MatMul", ["ended", "weight"], ["logits"]),
     ]
-    made = [numpy_helper.from_array(array, name) for name, array in constants.items()]
-    _save(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,))], made)
+    write_graph(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,))], constants)
 
 
-def _save(
+def write_graph(
     file: Path,
     nodes: Sequence[onnx.NodeProto],
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    constants: Sequence[onnx.TensorProto],
+    constants: Mapping[str, ArrayLike],
     batch: int | str = "batch",
 ) -> None:
+    """An ONNX file of these nodes and constants."""
     taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], [batch, *t.shape]) for t in inputs]
     given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, [batch, *t.shape]) for t in outputs]
-    graph = helper.make_graph(list(nodes), "made", taken, given, list(constants))
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(list(nodes), "made", taken, given, tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)

@@ -18,6 +18,7 @@ from movemask.network.files import refuse_external
 from movemask.network.registry import load_entry
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML, write_onnx
+from tests.weight_files import varint
 
 
 def tensor(external: bool = True) -> onnx.TensorProto:
@@ -101,14 +102,6 @@ def load(folder: Path, raw: bytes) -> str | None:
     (folder / "net.onnx").write_bytes(raw)
     (folder / "net.toml").write_text(ONNX_TOML)
     return load_entry(folder / "net.toml", 1).failure
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
 
 
 @pytest.mark.parametrize(

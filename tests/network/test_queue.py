@@ -14,6 +14,8 @@ from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
 from movemask.network.queue import Queue
 from tests.processes import until
 
+pytestmark = pytest.mark.anyio
+
 
 class Gate:
     """A worker that doubles numbers: a batch begins, says so, and waits until it is let through."""
@@ -87,173 +89,150 @@ async def waiting(queue: Queue, count: int) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(gate: Gate, queue: Queue) -> None:
+async def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(
+    gate: Gate, queue: Queue
+) -> None:
     gate.open.set()
-    assert asyncio.run(ask(queue, range(20), str)) == [str(2 * item) for item in range(20)]
+    assert await ask(queue, range(20), str) == [str(2 * item) for item in range(20)]
     assert gate.sizes == [8, 8, 4]
     assert len(gate.waited) == 20
     assert min(gate.waited) >= 0
 
 
-def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue) -> None:
-    async def story() -> None:
-        asked = asyncio.create_task(ask(pair, range(20)))
-        await begun(gate)
-        await begun(gate)  # both run, before either is done
-        assert sorted(gate.sizes) == [8, 8]
-        gate.open.set()
-        assert await asked == [2 * item for item in range(20)]
-
-    asyncio.run(story())
+async def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue) -> None:
+    asked = asyncio.create_task(ask(pair, range(20)))
+    await begun(gate)
+    await begun(gate)  # both run, before either is done
+    assert sorted(gate.sizes) == [8, 8]
+    gate.open.set()
+    assert await asked == [2 * item for item in range(20)]
 
 
-def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, queue: Queue) -> None:
-    async def story() -> None:
-        first = asyncio.create_task(ask(queue, [1]))
-        await begun(gate)
-        second = asyncio.create_task(ask(queue, range(7)))
-        await waiting(queue, 7)
-        gate.open.set()
-        await asyncio.gather(first, second)
-
-    asyncio.run(story())
+async def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    second = asyncio.create_task(ask(queue, range(7)))
+    await waiting(queue, 7)
+    gate.open.set()
+    await asyncio.gather(first, second)
     queue.close()
     assert gate.followed_up == [[1, 7]]
 
 
-def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queue: Queue) -> None:
+async def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queue: Queue) -> None:
     gate.open.set()
-    assert asyncio.run(ask(queue, [1])) == [2]
+    assert await ask(queue, [1]) == [2]
     until(lambda: gate.followed_up == [[1]], "the follow-up of the answer")
 
 
-def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread_gave_them(gate: Gate, pair: Queue) -> None:
+async def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread_gave_them(
+    gate: Gate, pair: Queue
+) -> None:
     """Nothing is quiet while a client asks again at once, even if each thread rests for longer than that."""
 
     def slow(answer: int) -> int:
         time.sleep(0.007)
         return answer
 
-    async def story() -> None:
-        for item in range(20):
-            assert await ask(pair, [item], slow) == [2 * item]
-
     gate.open.set()
-    asyncio.run(story())
+    for item in range(20):
+        assert await ask(pair, [item], slow) == [2 * item]
     pair.close()
     assert gate.finished == 20
     assert len(gate.followed_up) <= 10  # three by its times; each stall of the machine adds one
 
 
-def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
-    async def story() -> None:
-        first = asyncio.create_task(queue.submit([1], int))
-        await begun(gate)
-        second = asyncio.create_task(queue.submit([2], int))
-        await waiting(queue, 1)
-        gate.open.set()
-        one, two = await asyncio.gather(first, second)
-        assert one.submitted <= one.started <= one.ended
-        assert two.submitted < two.started  # it waited for the first
-        assert one.started < two.started <= two.ended
-
-    asyncio.run(story())
+async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(queue.submit([1], int))
+    await begun(gate)
+    second = asyncio.create_task(queue.submit([2], int))
+    await waiting(queue, 1)
+    gate.open.set()
+    one, two = await asyncio.gather(first, second)
+    assert one.submitted <= one.started <= one.ended
+    assert two.submitted < two.started  # it waited for the first
+    assert one.started < two.started <= two.ended
 
 
-def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue) -> None:
-    async def story() -> None:
-        first = asyncio.create_task(ask(queue, [1]))
-        await begun(gate)
-        rest = [asyncio.create_task(ask(queue, [item])) for item in range(2, 7)]
-        await waiting(queue, 5)
-        gate.open.set()
-        assert await asyncio.gather(first, *rest) == [[2 * item] for item in range(1, 7)]
-
-    asyncio.run(story())
+async def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    rest = [asyncio.create_task(ask(queue, [item])) for item in range(2, 7)]
+    await waiting(queue, 5)
+    gate.open.set()
+    assert await asyncio.gather(first, *rest) == [[2 * item] for item in range(1, 7)]
     assert gate.sizes == [1, 5]
 
 
-def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate: Gate, queue: Queue) -> None:
+async def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate: Gate, queue: Queue) -> None:
     def write(answer: int) -> int:
         if answer == 6:
             raise ZeroDivisionError
         return answer
 
-    async def story() -> None:
-        first = asyncio.create_task(ask(queue, [0]))
-        await begun(gate)
-        bad = asyncio.create_task(ask(queue, [1, -1]))
-        worse = asyncio.create_task(ask(queue, [2, 3], write))
-        good = asyncio.create_task(ask(queue, [4], write))
-        await waiting(queue, 5)
-        gate.open.set()
-        one, error = await bad
-        assert one == 2
-        assert isinstance(error, InvalidFen)
-        with pytest.raises(ZeroDivisionError):
-            await worse
-        assert [await first, await good] == [[0], [8]]
-
-    asyncio.run(story())
+    first = asyncio.create_task(ask(queue, [0]))
+    await begun(gate)
+    bad = asyncio.create_task(ask(queue, [1, -1]))
+    worse = asyncio.create_task(ask(queue, [2, 3], write))
+    good = asyncio.create_task(ask(queue, [4], write))
+    await waiting(queue, 5)
+    gate.open.set()
+    one, error = await bad
+    assert one == 2
+    assert isinstance(error, InvalidFen)
+    with pytest.raises(ZeroDivisionError):
+        await worse
+    assert [await first, await good] == [[0], [8]]
 
 
-def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
+async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_takes_any_batch(
     gate: Gate, queue: Queue
 ) -> None:
-    async def story() -> None:
-        first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
-        await begun(gate)
-        await waiting(queue, 12)
-        second = asyncio.create_task(ask(queue, range(4)))
-        await waiting(queue, 16)
-        with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 18") as caught:
-            await ask(queue, range(3))
-        assert caught.value.retry_after >= 1
-        gate.open.set()
-        await asyncio.gather(first, second)
-
-    asyncio.run(story())
+    first = asyncio.create_task(ask(queue, range(20)))  # more than may wait, but nothing waits
+    await begun(gate)
+    await waiting(queue, 12)
+    second = asyncio.create_task(ask(queue, range(4)))
+    await waiting(queue, 16)
+    with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 18") as caught:
+        await ask(queue, range(3))
+    assert caught.value.retry_after >= 1
+    gate.open.set()
+    await asyncio.gather(first, second)
 
 
-def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue) -> None:
-    async def story() -> None:
-        first = asyncio.create_task(ask(queue, [1]))
-        await begun(gate)
-        gone = asyncio.create_task(ask(queue, range(5)))
-        stays = asyncio.create_task(ask(queue, range(3)))
-        await waiting(queue, 8)
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
-        assert queue.waiting == 3
-        gate.open.set()
-        await asyncio.gather(first, stays)
-
-    asyncio.run(story())
+async def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    gone = asyncio.create_task(ask(queue, range(5)))
+    stays = asyncio.create_task(ask(queue, range(3)))
+    await waiting(queue, 8)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    assert queue.waiting == 3
+    gate.open.set()
+    await asyncio.gather(first, stays)
     assert gate.sizes == [1, 3]
 
 
-def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue) -> None:
-    async def story() -> None:
-        gate.error = RuntimeError("out of memory")
-        gate.open.set()
-        with pytest.raises(RuntimeError, match="out of memory"):
-            await ask(queue, range(12))
-        assert queue.waiting == 0
-        gate.error = None
-        assert await ask(queue, [1, 2]) == [2, 4]
-
-    asyncio.run(story())
+async def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue) -> None:
+    gate.error = RuntimeError("out of memory")
+    gate.open.set()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        await ask(queue, range(12))
+    assert queue.waiting == 0
+    gate.error = None
+    assert await ask(queue, [1, 2]) == [2, 4]
     queue.close()
     assert gate.finished == 2  # nothing is left to do after a batch that failed
 
 
-def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
+async def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
     gate: Gate, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate.open.set()
     gate.errors_after = [ZeroDivisionError()]
     for _ in range(2):  # full batches, which are followed up at once
-        assert asyncio.run(ask(queue, range(8))) == [2 * item for item in range(8)]
+        assert await ask(queue, range(8)) == [2 * item for item in range(8)]
     queue.close()
     assert gate.followed_up == [[8]]
     assert "what follows the answers of model gated failed" in caplog.text
@@ -269,23 +248,20 @@ def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queu
     assert asyncio.run(ask(queue, [2])) == [4]
 
 
-def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue) -> None:
+async def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue) -> None:
     with pytest.raises(ValueError, match="items: nothing to answer"):
-        asyncio.run(ask(queue, []))
+        await ask(queue, [])
 
 
-def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue) -> None:
-    async def story() -> None:
-        tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
-        await begun(gate)
-        closing = asyncio.create_task(asyncio.to_thread(queue.close))
-        gate.open.set()
-        await asyncio.gather(closing, *tasks)
-        assert queue.fault is not None
-        with pytest.raises(ShuttingDown):
-            await ask(queue, [1])
-
-    asyncio.run(story())
+async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue) -> None:
+    tasks = [asyncio.create_task(ask(queue, [item])) for item in range(3)]
+    await begun(gate)
+    closing = asyncio.create_task(asyncio.to_thread(queue.close))
+    gate.open.set()
+    await asyncio.gather(closing, *tasks)
+    assert queue.fault is not None
+    with pytest.raises(ShuttingDown):
+        await ask(queue, [1])
     assert gate.finished == 3
 
 

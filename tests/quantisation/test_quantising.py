@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from movemask.cli.main import main
 from movemask.network.contract import read_contract
@@ -26,6 +26,7 @@ from movemask.quantisation.run import weights_for
 from movemask.quantisation.writing import Rounded, Writer, rounded
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
+from tests.networks import Tensor, write_graph
 from tests.weight_files import Made
 
 MAIA = ROOT.parent / "shared" / "maia1"
@@ -257,7 +258,7 @@ def test_products_of_matrices_are_layers_too(tmp_path: Path) -> None:
     """Two dense layers, one with a bias; the small one and those off the way to the logits stay in float."""
     rng = np.random.default_rng(0)
     arrays = {"a": (64, 32), "b": (32,), "c": (32, 48), "d": (48, 48), "tiny": (48, 1), "off": (64, 500)}
-    constants = [numpy_helper.from_array((rng.normal(size=s) / 8).astype(np.float32), n) for n, s in arrays.items()]
+    constants = {name: (rng.normal(size=shape) / 8).astype(np.float32) for name, shape in arrays.items()}
     nodes = [
         helper.make_node("Gemm", ["x", "a", "b"], ["h"], name="first"),
         helper.make_node("Relu", ["h"], ["r"]),
@@ -268,11 +269,8 @@ def test_products_of_matrices_are_layers_too(tmp_path: Path) -> None:
         helper.make_node("Mul", ["e", "g"], ["logits"]),
         helper.make_node("MatMul", ["x", "off"], ["value"], name="off"),
     ]
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 64])
-    sizes = {"logits": 48, "value": 500}
-    outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", s]) for n, s in sizes.items()]
-    graph = helper.make_graph(nodes, "g", [x], outputs, constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "d.onnx")
+    outputs = [Tensor("logits", (48,)), Tensor("value", (500,))]
+    write_graph(tmp_path / "d.onnx", nodes, [Tensor("x", (64,))], outputs, constants)
     batches = [{"x": rng.normal(size=(64, 64)).astype(np.float32)} for _ in range(8)]
     network = LayeredNetwork(tmp_path / "d.onnx", "logits", batches[0])
     assert [layer.name for layer in network.layers] == ["first", "second", "third"]

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 from movemask.network.onnx import OnnxSession
 from movemask.quantisation.network import LayeredNetwork, Moments
 from movemask.quantisation.writing import Rounded, rounded
+from tests.networks import Tensor, write_graph
 
 Numbers = NDArray[np.float64]
 
@@ -100,16 +100,6 @@ def test_channels_that_are_always_0_and_rows_of_zeros_are_no_trouble() -> None:
     assert (found.weights[1] == 0).all()
 
 
-def convolution(file: Path, shape: tuple[int, ...], **attributes: Any) -> None:
-    rng = np.random.default_rng(7)
-    weights = numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), "w")
-    node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv", **attributes)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", shape[1], 9, 8])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", shape[0], None, None])
-    graph = helper.make_graph([node], "g", [x], [y], [weights])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), file)
-
-
 @pytest.mark.parametrize(
     ("shape", "attributes"),
     [
@@ -121,7 +111,11 @@ def convolution(file: Path, shape: tuple[int, ...], **attributes: Any) -> None:
 def test_a_convolutions_inputs_times_its_weights_are_onnxruntimes_outputs(
     tmp_path: Path, shape: tuple[int, ...], attributes: dict[str, Any]
 ) -> None:
-    convolution(tmp_path / "c.onnx", shape, **attributes)
+    kernel = np.random.default_rng(7).normal(size=shape).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="conv", **attributes)
+    top, left, bottom, right = attributes.get("pads", [0] * 4)
+    output = Tensor("y", (shape[0], 10 + top + bottom - shape[2], 9 + left + right - shape[3]))
+    write_graph(tmp_path / "c.onnx", [node], [Tensor("x", (shape[1], 9, 8))], [output], {"w": kernel})
     x = np.random.default_rng(8).normal(size=(2, shape[1], 9, 8)).astype(np.float32)
     network = LayeredNetwork(tmp_path / "c.onnx", "y", {"x": x})
     (layer,) = network.layers

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import chess
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.encoding.published import encode_maia3_history
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_registry
+from tests.networks import Tensor, write_graph
 from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
 from training import dataset, maia3, own_play, teacher
 from training.config import Run, Teaching
@@ -27,8 +27,6 @@ from training.legal import board_of
 from training.replay import replay
 from training.shards import EN_PASSANT, read_shard
 from training.targets import Targets, TargetsError, probabilities, read_targets, write_targets
-
-FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def boards_of(moves: list[chess.Move]) -> list[chess.Board]:
@@ -53,45 +51,23 @@ def maia3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small network in Maia-3's shape, a batch of one and whole ratings, made ready."""
     folder, draw = tmp_path_factory.mktemp("maia3"), np.random.default_rng(3)
 
-    def constant(name: str, *shape: int, scale: float) -> onnx.TensorProto:
-        return numpy_helper.from_array((scale * draw.normal(size=shape)).astype(np.float32), name)
-
-    def ints(name: str, *values: int) -> onnx.TensorProto:
-        return numpy_helper.from_array(np.array(values, dtype=np.int64), name)
-
     nodes = [
         helper.make_node("Reshape", ["tokens", "flat"], ["squares"]),
         helper.make_node("MatMul", ["squares", "weights"], ["hidden"]),
-        helper.make_node("Cast", ["self_elo"], ["mine"], to=FLOAT),
-        helper.make_node("Cast", ["oppo_elo"], ["its"], to=FLOAT),
+        helper.make_node("Cast", ["self_elo"], ["mine"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["oppo_elo"], ["its"], to=TensorProto.FLOAT),
         helper.make_node("Sub", ["mine", "its"], ["apart"]),
         helper.make_node("Reshape", ["apart", "column"], ["difference"]),
         helper.make_node("MatMul", ["difference", "by_rating"], ["shift"]),
         helper.make_node("Add", ["hidden", "shift"], ["logits_move"]),
         helper.make_node("MatMul", ["squares", "worth"], ["logits_value"]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "maia3",
-        [
-            helper.make_tensor_value_info("tokens", FLOAT, [1, 64, 96]),
-            helper.make_tensor_value_info("self_elo", INT64, [1]),
-            helper.make_tensor_value_info("oppo_elo", INT64, [1]),
-        ],
-        [
-            helper.make_tensor_value_info("logits_move", FLOAT, [1, 4352]),
-            helper.make_tensor_value_info("logits_value", FLOAT, [1, 3]),
-        ],
-        [
-            ints("flat", 1, 6144),
-            ints("column", 1, 1),
-            constant("weights", 6144, 4352, scale=0.1),
-            constant("by_rating", 1, 4352, scale=0.002),
-            constant("worth", 6144, 3, scale=0.1),
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, str(folder / "given.onnx"))
+    inputs = [Tensor("tokens", (64, 96)), Tensor("self_elo", (), "int64"), Tensor("oppo_elo", (), "int64")]
+    outputs = [Tensor("logits_move", (4352,)), Tensor("logits_value", (3,))]
+    sizes = {"weights": (0.1, 6144, 4352), "by_rating": (0.002, 1, 4352), "worth": (0.1, 6144, 3)}
+    constants = {name: (scale * draw.normal(size=shape)).astype("f4") for name, (scale, *shape) in sizes.items()}
+    shapes = {"flat": np.array([1, 6144]), "column": np.array([1, 1])}
+    write_graph(folder / "given.onnx", nodes, inputs, outputs, {**constants, **shapes}, batch=1)
     maia3.prepare(folder / "given.onnx", folder / "made")
     return folder / "made"
 
