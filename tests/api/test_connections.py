@@ -249,7 +249,9 @@ def test_a_few_pipelined_requests_are_answered_and_more_end_the_connection(count
     answers = b""
     with suppress(ConnectionError):
         answers = answered(counted, GET * (count - 1) + LAST)
-    assert answers.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if count == MAX_PIPELINED else 0)
+    allowed = count <= MAX_PIPELINED
+    assert answers.count(b"HTTP/1.1 200 ") == (MAX_PIPELINED if allowed else 0)
+    assert len(taken) == (MAX_PIPELINED if allowed else 1)
 
 
 def test_requests_one_after_another_have_no_limit() -> None:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import httptools
-from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
 
-#: Bytes of a request's line, headers and trailers, and number of headers and trailers.
+#: Bytes of a request's line and headers, or of its trailers, and number of headers.
 MAX_HEAD = 65_536
 MAX_HEADERS = 100
 
@@ -58,11 +57,8 @@ class Connection(HttpToolsProtocol):
         self.unsent, self.stuck_since = 0, 0.0  # bytes that the client had not read at the last look
         self.closing = False  # at the last look
         self._in_head = self._in_body = False
-        self._fields = self._field_bytes = 0  # of this request: headers and trailers, and their bytes
-        self._unparsed = 0  # bytes since the last header or piece of a body was complete
+        self._pending = 0  # bytes since a head or a piece of a body was complete
         self._discarded = 0
-        self._parsing = False
-        self._begun: tuple[RequestResponseCycle, ASGI3Application] | None = None
         self._deaf = False  # whether what still comes is thrown away
         self._stopping = False
 
@@ -84,28 +80,15 @@ class Connection(HttpToolsProtocol):
         if self._deaf:
             self._discard(len(data))
             return
-        self._unparsed += len(data)
-        self._parsing = True
+        self._pending += len(data)
         try:
             self._parse(data)
-            if self._unparsed > MAX_HEAD:
+            if self._pending > MAX_HEAD:
                 self._refuse_head()
         except httptools.HttpParserError:
             if not self._deaf:
                 self._tracker.invalid += 1
                 self._refuse("400 Bad Request", "Invalid HTTP request received.")
-        self._parsing = False
-        if self._begun is not None:
-            begun, self._begun = self._begun, None
-            if not self.transport.is_closing():
-                super()._start_asgi_task(*begun)
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        """Begins a request, but not before all that came with it has been looked at."""
-        if self._parsing:
-            self._begun = cycle, app
-        else:
-            super()._start_asgi_task(cycle, app)
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) == MAX_PIPELINED - 1:
@@ -114,27 +97,25 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
             raise _Refused
         self._unset_keepalive_if_required()
-        self._in_head, self._fields, self._field_bytes = True, 0, 0
+        self._in_head = True
         self._wait(self._tracker.settings.head_seconds)
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._field_bytes += len(url)
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._unparsed = 0
-        self._fields += 1
-        self._field_bytes += len(name) + len(value) + 4
-        if self._fields > MAX_HEADERS or self._field_bytes > MAX_HEAD:
+        if not self._in_head:  # a trailer is no header
+            return
+        super().on_header(name, value)
+        if len(self.headers) > MAX_HEADERS:
             self._refuse_head()
             raise _Refused
-        if self._in_head:  # a trailer is no header
-            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
             return  # `_parse` begins again without
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD:
+            self._refuse_head()
+            raise _Refused
+        self._pending = 0
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
             self._refuse("400 Bad Request", "The request needs one Host header.")
@@ -147,7 +128,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        self._unparsed = 0
+        self._pending = 0
         super().on_body(body)
         if self.cycle.response_complete:
             self._discard(len(body))
@@ -155,7 +136,7 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        self._in_body, self._unparsed, self.until = False, 0, None
+        self._in_body, self._pending, self.until = False, 0, None
         super().on_message_complete()
 
     def close(self) -> None:
