@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from movemask.api.metrics import Metrics
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, leakage, operations, page, policy
 from movemask.api.routes import BEARER, operation_id
-from movemask.api.services import ClientGone, running_services
+from movemask.api.services import running_services
 from movemask.api.telemetry import RequestLog
 from movemask.extras import require
 from movemask.network.model import Model
@@ -126,10 +127,9 @@ def create_app(
     for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")
-    _complete_openapi(app, keyed=keys is not None)
+    app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
     problems.install(app, metrics.problem, headers.headers)
-    app.add_exception_handler(ClientGone, _client_gone)
-    app.add_exception_handler(ClientDisconnect, _client_gone)  # while sending the body
+    app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_middleware(AdmissionControl, keys=keys, settings=settings, metrics=metrics)
     app.add_middleware(headers.SecurityHeaders, settings=settings, metrics=metrics)
     if settings.cors_origins:
@@ -172,19 +172,12 @@ async def _client_gone(request: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
 
 
-def _complete_openapi(app: FastAPI, *, keyed: bool) -> None:
-    """Adds to the document that FastAPI writes: examples, and without keys an empty entry in `security`."""
-    written = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = written()
-            for name, examples in EXAMPLES.items():
-                document["components"]["schemas"][name]["examples"] = examples
-            for operations in document["paths"].values():
-                for operation in operations.values():
-                    if "security" in operation and not keyed:
-                        operation["security"].append({})
-        return written()
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def _openapi(app: FastAPI, *, keyed: bool) -> dict[str, Any]:
+    """The document that FastAPI writes, and keeps, with examples; without keys it says that none is needed."""
+    document = FastAPI.openapi(app)
+    for name, examples in EXAMPLES.items():
+        document["components"]["schemas"][name]["examples"] = examples
+    for operation in (operation for methods in document["paths"].values() for operation in methods.values()):
+        if "security" in operation and not keyed:
+            operation["security"] = [operation["security"][0], {}]
+    return document

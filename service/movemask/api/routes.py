@@ -95,10 +95,14 @@ class PostRoute(APIRoute):
 
 
 class Router(APIRouter):
-    """Declares routes. GET routes answer HEAD too (the server leaves out the body); POST routes are in `posts`."""
+    """Declares routes. GET routes answer HEAD too (the server leaves out the body); POST routes are in `posts`.
 
-    def __init__(self, *, tags: list[str]) -> None:
+    `statuses` are those of its POST routes' errors beside the ones that all have.
+    """
+
+    def __init__(self, *, tags: list[str], statuses: tuple[int, ...] = ()) -> None:
         super().__init__(tags=[*tags])
+        self._statuses = statuses
         self.posts: list[PostRoute] = []
 
     def get(self, path: str, **options: Any) -> Callable[[E], E]:
@@ -115,14 +119,13 @@ class Router(APIRouter):
         *,
         limits: Callable[[Settings], BodyLimits],
         positions: Callable[[Any], int] = lambda request: 1,
-        statuses: tuple[int, ...] = (),
         responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> Callable[[E], E]:
-        """Declares a POST route; `statuses` are those of its errors beside the ones that all have."""
+        """Declares a POST route."""
 
         def declare(endpoint: E) -> E:
-            errors = problems.documented(422, 401, 403, 429, *sorted({400, 413, 415, *statuses}))
+            errors = problems.documented(422, 401, 403, 429, *sorted({400, 413, 415, *self._statuses}))
             route = PostRoute(
                 path,
                 endpoint,

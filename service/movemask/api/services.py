@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
+from starlette.requests import ClientDisconnect
 
 from movemask.api.metrics import Metrics
 from movemask.api.telemetry import context_of
@@ -202,12 +203,8 @@ async def services(request: Request) -> Services:
 AppServices = Annotated[Services, Depends(services)]
 
 
-class ClientGone(Exception):
-    """The client closed the connection before its response was ready."""
-
-
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; cancels it and raises ClientGone if the client disconnects first."""
+    """The result of `work`; cancels it and raises ClientDisconnect if the client disconnects first."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     listening: asyncio.Task[None] | None = None
@@ -221,7 +218,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         return await work
     except asyncio.CancelledError:
         if listening is not None and listening.done() and not listening.cancelled() and task.uncancel() == 0:
-            raise ClientGone from None
+            raise ClientDisconnect from None
         raise
     finally:
         timer.cancel()

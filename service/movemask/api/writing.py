@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from movemask.api.schemas.answers import Include
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
+from movemask.leakage.causes import Cause
 from movemask.network.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
@@ -150,8 +151,13 @@ def _illegal(answer: Answer) -> Json:
     return {
         "slots": len(answer.model.vocabulary) - answer.legal_moves,
         "moves": [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in moves],
-        "causes": {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])},
+        "causes": causes_out(causes),
     }
+
+
+def causes_out(causes: Mapping[Cause, float]) -> Json:
+    """Masses by cause, the largest first."""
+    return {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])}
 
 
 def _value(value: tuple[float, ...]) -> Json:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
+import orjson
 from fastapi import Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from movemask.api.bodies import audit_limits
 from movemask.api.routes import Router
-from movemask.api.schemas.answers import IllegalMoveOut, PatternOut, TopOut, VerdictOut
+from movemask.api.schemas.answers import VerdictOut
 from movemask.api.schemas.requests import AuditIn
 from movemask.api.services import AppServices
+from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
 from movemask.encoding.forms import Castling
@@ -37,11 +39,10 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
     `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
     """
-    verdict = await run_in_threadpool(_verdict, request)
-    return Response(verdict.model_dump_json(), media_type="application/json")
+    return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
 
 
-def _verdict(request: AuditIn) -> VerdictOut:
+def _verdict(request: AuditIn) -> dict[str, Any]:
     position = Position.read(request.fen, request.moves, chess960=request.chess960)
     least, named = request.threshold, request.limit
     if request.policy is not None:
@@ -61,21 +62,18 @@ def _vocabulary(name: str | None) -> Vocabulary:
     return vocabulary(name)
 
 
-def _verdict_out(verdict: Verdict, position: Position) -> VerdictOut:
-    """The JSON of a verdict."""
-    return VerdictOut(
-        fen=position.fen,
-        turn=position.turn,
-        notation=None if position.notation is None else position.notation.value,
-        legal_moves=len(legal_moves([position.board]).codes),
-        kinds=verdict.figures,
-        sum=verdict.total,
-        top=TopOut(uci=verdict.top, legal=verdict.top_is_legal),
-        missing=list(verdict.missing),
-        causes={cause.value: mass for cause, mass in sorted(verdict.causes.items(), key=lambda item: -item[1])},
-        illegal=[
-            IllegalMoveOut(uci=move.uci, probability=move.probability, cause=move.cause.value)
-            for move in verdict.illegal
-        ],
-        patterns=[PatternOut(pattern=match.name, share=match.share, detail=match.detail) for match in verdict.patterns],
-    )
+def _verdict_out(verdict: Verdict, position: Position) -> dict[str, Any]:
+    """The JSON of a `VerdictOut`."""
+    return {
+        "fen": position.fen,
+        "turn": position.turn,
+        "notation": position.notation,
+        "legal_moves": len(legal_moves([position.board]).codes),
+        "kinds": verdict.figures,
+        "sum": verdict.total,
+        "top": {"uci": verdict.top, "legal": verdict.top_is_legal},
+        "missing": verdict.missing,
+        "causes": causes_out(verdict.causes),
+        "illegal": verdict.illegal,
+        "patterns": [{"pattern": one.name, "share": one.share, "detail": one.detail} for one in verdict.patterns],
+    }

@@ -35,18 +35,14 @@ _STREAMED_TOGETHER = 64
 #: Characters of a PGN that count as a position against a client's rate: a move, its number and a space.
 _CHARACTERS = 8
 
-router = Router(tags=["policy"])
-games_router = Router(tags=["games"])
-
 _STATUSES = (404, 502, 503)
+
+router = Router(tags=["policy"], statuses=_STATUSES)
+games_router = Router(tags=["games"], statuses=_STATUSES)
 
 
 @router.post(
-    "/v1/policy",
-    summary="The move distribution of a position",
-    response_model=PolicyOut,
-    limits=position_limits,
-    statuses=_STATUSES,
+    "/v1/policy", summary="The move distribution of a position", response_model=PolicyOut, limits=position_limits
 )
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
     """The move distribution of a position: every bit of probability on legal moves, most probable first.
@@ -57,11 +53,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
 
 
 @router.post(
-    "/v1/move",
-    summary="One move: the best, or a sample",
-    response_model=MoveChosenOut,
-    limits=position_limits,
-    statuses=_STATUSES,
+    "/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, limits=position_limits
 )
 async def move(request: MoveIn, http: Request, services: AppServices) -> Response:
     """One move: the most probable (`greedy`), or one drawn by its probability (`sample`; the same `seed` draws the
@@ -78,7 +70,6 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     response_model=BatchOut,
     limits=batch_limits,
     positions=lambda request: len(request.positions),
-    statuses=_STATUSES,
     responses={200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
 )
 async def batch(request: BatchIn, http: Request, services: AppServices) -> Response:
@@ -112,7 +103,6 @@ def _swept(request: SweepIn) -> int:
     response_model=SweepOut,
     limits=sweep_limits,
     positions=_swept,
-    statuses=_STATUSES,
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
     """The move distributions of one position at many ratings of one side or of both. The position is read and masked
@@ -149,7 +139,6 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     response_model=GamesOut,
     limits=games_limits,
     positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,
-    statuses=_STATUSES,
     responses={
         200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."}
     },
@@ -204,22 +193,18 @@ async def _results(
     request: BatchIn, positions: Sequence[PositionIn | Problem], pipeline: Pipeline, services: Services
 ) -> list[bytes]:
     """The answers and errors of positions, as JSON."""
-    items = _queries(positions, request)
+    items = [_query(position, request) for position in positions]
     queries = [item for item in items if isinstance(item, Query)]
     answered = iter(await pipeline.evaluate(queries, lambda answer: orjson.dumps(policy_out(answer, request.include))))
     results = (next(answered) if isinstance(item, Query) else item for item in items)
     return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
 
-def _queries(positions: Sequence[PositionIn | Problem], request: BatchIn) -> list[Query | Problem]:
-    """The query or the problem of each position."""
-    queries: list[Query | Problem] = []
-    for position in positions:
-        try:
-            queries.append(position if isinstance(position, Problem) else query_of(position, request))
-        except MovemaskError as error:
-            queries.append(problems.problem_of(error))
-    return queries
+def _query(position: PositionIn | Problem, request: BatchIn) -> Query | Problem | MovemaskError:
+    try:
+        return position if isinstance(position, Problem) else query_of(position, request)
+    except MovemaskError as error:
+        return error
 
 
 async def _answer(request: PolicyIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
