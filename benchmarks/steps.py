@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from benchmarks.positions import random_games
-from movemask.api.metrics import Metrics
+from movemask.api.telemetry import Metrics
 from movemask.api.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of

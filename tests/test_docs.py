@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from benchmarks import operations
 from movemask.api import problems
 from movemask.api.app import create_app
-from movemask.api.metrics import Metrics
+from movemask.api.telemetry import Metrics
 from movemask.audit.rows import schema
 from movemask.cli.audit import audit
 from movemask.cli.models import quantize_model

@@ -10,7 +10,7 @@ from pathlib import Path
 import chess
 import pytest
 
-from movemask.api.metrics import Metrics
+from movemask.api.telemetry import Metrics
 from movemask.board.position import Position
 from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from movemask.api.metrics import Metrics
+from movemask.api.telemetry import Metrics
 from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake

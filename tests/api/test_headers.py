@@ -16,8 +16,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.headers import POLICIES, SecurityHeaders, headers
-from movemask.api.metrics import Metrics
 from movemask.api.server import serve
+from movemask.api.telemetry import Metrics
 from movemask.errors import SettingsError
 from movemask.settings import Settings
 from tests.conftest import Serve

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from movemask.api import problems
 from movemask.api.app import create_app
-from movemask.api.metrics import Metrics
+from movemask.api.telemetry import Metrics
 from movemask.audit.rows import schema
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS

@@ -15,21 +15,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from movemask.api import problems
 from movemask.api.keys import Keys
 from movemask.api.keys import Scope as KeyScope
-from movemask.api.metrics import Metrics
 from movemask.api.problems import ProblemError
-from movemask.api.telemetry import RequestContext, context_of
+from movemask.api.telemetry import PROBES, Metrics, RequestContext, context_of
 from movemask.errors import CapacityError, Overloaded, RateLimited
 from movemask.settings import Settings
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
 
-#: Paths that are answered however much is in flight.
-_PROBES = frozenset({"/livez", "/readyz", "/metrics"})
-
 #: Paths that do not count against a client's rate: probes, the page, whose files are in memory, and /mcp, whose tools'
 #: requests count.
-_FREE = _PROBES | {"/", "/mcp"}
+_FREE = PROBES | {"/", "/mcp"}
 _FREE_FILES = "/page/"
 
 #: Clients that are remembered before those with a full bucket are forgotten.
@@ -215,7 +211,7 @@ class AdmissionControl:
             if self._rate and path not in _FREE and not path.startswith(_FREE_FILES):
                 limited, context.take = True, partial(self._rate.take, context)
                 context.take(1)
-            if path not in _PROBES:
+            if path not in PROBES:
                 self._in_flight.make_room(context)
         except (CapacityError, ProblemError) as error:
             problem = problems.problem_of(error)

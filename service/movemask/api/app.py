@@ -25,12 +25,11 @@ from movemask import __version__, logs
 from movemask.api import headers, problems
 from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
-from movemask.api.metrics import Metrics
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, leakage, operations, page, policy
 from movemask.api.routes import BEARER, operation_id
 from movemask.api.services import running_services
-from movemask.api.telemetry import RequestLog
+from movemask.api.telemetry import Metrics, RequestLog
 from movemask.extras import require
 from movemask.network.model import Model
 from movemask.settings import Settings

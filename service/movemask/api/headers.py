@@ -9,7 +9,7 @@ from functools import lru_cache
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.metrics import Metrics
+from movemask.api.telemetry import Metrics
 from movemask.settings import Settings
 
 #: Pages whose scripts are their own, by the beginning of their path. Swagger UI and ReDoc have a script in the page.

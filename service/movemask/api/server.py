@@ -25,8 +25,8 @@ from movemask import logs
 from movemask.api.app import create_app
 from movemask.api.connections import Connection, ConnectionTracker
 from movemask.api.keys import Keys
-from movemask.api.metrics import MULTIPROCESS_DIR
 from movemask.api.services import audit_plan
+from movemask.api.telemetry import MULTIPROCESS_DIR
 from movemask.errors import MovemaskError, SettingsError
 from movemask.network.onnx import provider_named
 from movemask.processes import Report, end_with_parent, supervise

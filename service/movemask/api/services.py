@@ -13,8 +13,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
-from movemask.api.metrics import Metrics
-from movemask.api.telemetry import context_of
+from movemask.api.telemetry import Metrics, context_of
 from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedNetwork

@@ -1,27 +1,176 @@
-"""What a request leaves behind: `RequestContext` while it runs, then a log line, metrics and OpenTelemetry spans."""
+"""What a request leaves behind: Prometheus metrics, a log line and OpenTelemetry spans; and `RequestContext` while it
+runs.
+
+The metrics are listed in docs/operations.md (a test compares). No label holds a FEN or a move. With several worker
+processes (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
+"""
 
 from __future__ import annotations
 
+import os
 import time
+from collections import Counter as Counts
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
 
+import numpy as np
+from numpy.typing import NDArray
 from opentelemetry import trace
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask import logs
-from movemask.api import keys
-from movemask.api.metrics import Metrics
+from movemask.api import keys, problems
+from movemask.api.schemas.answers import Problem
 from movemask.errors import MovemaskError
+from movemask.leakage.causes import CAUSES
+from movemask.leakage.table import AuditTable
 from movemask.network.queue import Submission
-from movemask.pipeline import Caller
+from movemask.network.registry import Registry
+from movemask.pipeline import Caller, Events
 
-#: Routes polled every few seconds; logged at debug unless they fail.
-_PROBES = {"/livez", "/readyz", "/metrics"}
+MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
+
+#: Paths polled every few seconds: logged at debug unless they fail, and answered however much is in flight.
+PROBES = {"/livez", "/readyz", "/metrics"}
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 _CONTEXT = "movemask"  # in the scope
+
+
+class Metrics(Events):
+    """The metrics of one app, in their own registry."""
+
+    def __init__(self) -> None:
+        registry = CollectorRegistry()
+        self._registry = registry
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
+        self.request_seconds = histogram("movemask_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS)
+        self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
+        self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
+        self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
+        self.queue_seconds = histogram(
+            "movemask_queue_seconds", "Time that positions waited.", ["model"], buckets=_SECONDS
+        )
+        self.inference_seconds = histogram(
+            "movemask_inference_seconds", "Time of one run.", ["model"], buckets=_SECONDS
+        )
+        self.leakage = histogram(
+            "movemask_leakage",
+            "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
+            ["model", "kind", "trained_with_mask"],
+            buckets=_LEAKAGE,
+        )
+        self.top_move_changed = counter(
+            "movemask_top_move_changed",
+            "Answered positions whose best move this mistake would have changed.",
+            ["model", "kind", "trained_with_mask"],
+        )
+        self.illegal_mass = counter(
+            "movemask_illegal_mass",
+            "Probability that plain softmax would have given to illegal moves, summed over positions, by cause.",
+            ["model", "cause", "trained_with_mask"],
+        )
+        self.cache_hits = counter("movemask_cache_hits", "Positions answered from the cache.", ["model"])
+        self.cache_misses = counter("movemask_cache_misses", "Positions that the cache did not hold.", ["model"])
+        self.cache_bytes = gauge("movemask_cache_bytes", "Size of the cache.")
+        self.served_leakage = counter("movemask_served_leakage", "Answers withheld by their check. Must stay 0.")
+        self.rejected = counter(
+            "movemask_rejected", "Requests rejected: overload, rate limit, or shutdown.", ["reason"]
+        )
+        self.invalid = counter("movemask_invalid", "Invalid requests, or positions of a batch.", ["problem"])
+        self.log_dropped = counter("movemask_log_dropped", "Log lines dropped: stderr is read too slowly.")
+        self.audit_dropped = counter("movemask_audit_dropped", "Audit records that were lost.")
+        self.connections = gauge("movemask_connections", "Open connections.")
+        self.waiting = gauge("movemask_waiting_positions", "Positions waiting after the last run.", ["model"])
+        self.audit_waiting = gauge("movemask_audit_waiting", "Audit records waiting to be written.")
+        self.model_served = gauge(
+            "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
+        )
+
+    def models(self, registry: Registry) -> None:
+        """Keeps which models are served."""
+        self.model_served.clear()
+        for entry in registry:
+            self.model_served.labels(entry.name).set(entry.served)
+
+    def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
+        """Counts one run of a network."""
+        self.batches.labels(model).inc()
+        self.batch_size.labels(model).observe(size)
+        self.inference_seconds.labels(model).observe(seconds)
+        self.waiting.labels(model).set(waiting)
+        histogram = self.queue_seconds.labels(model)
+        for seconds_waited in waited:
+            histogram.observe(seconds_waited)
+
+    def answered(self, model: str, statuses: Sequence[str]) -> None:
+        """Counts answered positions by status."""
+        for status, count in Counts(statuses).items():
+            self.positions.labels(model, status).inc(count)
+
+    def audited(self, table: AuditTable) -> None:
+        """Counts the leakage of answered positions. What is unmeasured, or no probability, is skipped: a NaN would make
+        a counter NaN for good."""
+        mask = "true" if table.trained_with_mask else "false"
+        for kind, measured in table.measured.items():
+            known = (measured.leaked >= 0) & (measured.leaked < np.inf)
+            _observe_all(self.leakage.labels(table.model, kind, mask), measured.leaked[known])
+            if changed := int((measured.flipped & known).sum()):
+                self.top_move_changed.labels(table.model, kind, mask).inc(changed)
+        by_cause = table.explained.by_cause
+        masses = np.where(np.isfinite(by_cause), by_cause, 0.0).sum(axis=0)
+        for cause, mass in zip(CAUSES, masses.tolist(), strict=True):
+            if mass > 0:
+                self.illegal_mass.labels(table.model, cause.value, mask).inc(mass)
+
+    def cached(self, model: str, hits: int, misses: int, size: int) -> None:
+        """Counts cache hits and misses, and keeps the size."""
+        self.cache_hits.labels(model).inc(hits)
+        self.cache_misses.labels(model).inc(misses)
+        self.cache_bytes.set(size)
+
+    def audit_waits(self, waiting: int, dropped: int) -> None:
+        """Keeps the number of waiting audit records, and counts those dropped."""
+        self.audit_waiting.set(waiting)
+        if dropped:
+            self.audit_dropped.inc(dropped)
+
+    def problem(self, problem: Problem, count: int = 1) -> None:
+        """Counts a problem sent to a client, as a response or in a batch, so many times."""
+        if problem.name == problems.SERVED_LEAKAGE:
+            self.served_leakage.inc(count)
+        elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
+            self.rejected.labels(problem.name).inc(count)
+        elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            self.invalid.labels(problem.name).inc(count)
+
+    def exposition(self) -> bytes:
+        """All metrics in Prometheus's text format, of all worker processes."""
+        if MULTIPROCESS_DIR not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+
+def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
+    """`histogram.observe` of each value, at the cost of one: observing is most of what the audit's metrics cost."""
+    if len(values):
+        counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))
+        for place in np.flatnonzero(counts).tolist():
+            histogram._buckets[place].inc(int(counts[place]))
+        histogram._sum.inc(float(values.sum()))
 
 
 @dataclass(slots=True)
@@ -98,7 +247,7 @@ class RequestLog:
             route, method, seconds = _route(scope), _method(scope), time.perf_counter() - started
             self._metrics.requests.labels(route, method, str(status)).inc()
             self._metrics.request_seconds.labels(route).observe(seconds)
-            probe = route in _PROBES and status < 400
+            probe = route in PROBES and status < 400
             logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
 
     def _record(self, runs: Sequence[tuple[str, int, Submission]]) -> None:
