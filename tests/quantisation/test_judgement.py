@@ -137,7 +137,7 @@ def games(number: int, plies: int = 40) -> tuple[str, list[set[str]]]:
 
 
 def test_the_sets_share_no_position_and_no_game(tmp_path: Path) -> None:
-    text, keys = games(60)
+    text, keys = games(40)
     file = tmp_path / "games.pgn.zst"
     file.write_bytes(zstandard.ZstdCompressor().compress(text.encode()))
     found = sets(fake_model(), [str(file)])
