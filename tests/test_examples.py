@@ -18,18 +18,16 @@ import chess.engine
 import chess.pgn
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from movemask.api.app import create_app
+from movemask.cli.main import main
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.processes import environment, served
 
 EXAMPLES = ROOT / "examples"
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
-
-
-def command(arguments: str) -> str:
-    return f"{sys.executable} -m movemask uci {arguments}"
 
 
 @pytest.fixture
@@ -43,9 +41,9 @@ def on_path(tmp_path: Path) -> dict[str, str]:
 
 
 def test_the_engine_asks_a_service(service: str) -> None:
-    told = run(*command(f"--url {service}").split(), input="uci\nposition startpos moves e2e4\ngo\nquit\n").splitlines()
-    assert "uciok" in told
-    assert chess.Move.from_uci(told[-1].split()[1]) in chess.Board(AFTER_E4).legal_moves
+    said = "position startpos moves e2e4\ngo\nquit\n"
+    told = run(sys.executable, "-m", "movemask", "uci", "--url", service, input=said)
+    assert chess.Move.from_uci(told.split()[-1]) in chess.Board(AFTER_E4).legal_moves
 
 
 def test_lichess_bot_finds_an_engine_that_takes_its_options(on_path: dict[str, str]) -> None:
@@ -106,16 +104,20 @@ def test_the_curl_example(service: str) -> None:
     assert not any("$" in line for line in told)  # no glyph for 2. Qh5
 
 
-def test_the_notebook_reads_an_audit_and_draws_its_causes(tmp_path: Path) -> None:
+def test_the_notebook_reads_an_audit_and_draws_its_causes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     games = "1. e4 e5 2. Nf3 Nc6 3. Bb5 a6 4. Ba4 Nf6 5. O-O Be7 6. Re1 b5 7. Bb3 d6 8. c3 O-O *"
     (tmp_path / "games.pgn").write_text(games)
-    run(sys.executable, "-m", "movemask", "audit", "games.pgn", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(main, ["audit", "games.pgn"]).exit_code == 0
     notebook = json.loads((EXAMPLES / "leakage.ipynb").read_text())
     assert notebook["nbformat"] == 4
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code")  # its pictures are shown
     script = "import matplotlib; matplotlib.use('Agg')\n" + "\n".join(code).replace("plt.show()", "")
-    assert "16 rows, 1 networks" in run(sys.executable, "-c", script, cwd=tmp_path)
+    exec(script, {})
+    assert "16 rows, 1 networks" in capsys.readouterr().out
     assert (tmp_path / "leakage-by-cause.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -163,7 +165,7 @@ def test_the_typescript_example_compiles_and_runs(document: Path, service: str, 
 
 
 def test_a_tournament_of_two_ratings_ends_without_a_fault(tmp_path: Path) -> None:
-    weak, strong = (command(f"--elo {elo} --temperature 1") for elo in (1100, 1900))
+    weak, strong = (f"{sys.executable} -m movemask uci --elo {elo} --temperature 1" for elo in (1100, 1900))
     asked = ["--games", "2", "--pgn", str(tmp_path / "games.pgn"), "--seconds", "5", "--increment", "0.05"]
     told = run(sys.executable, EXAMPLES / "tournament.py", *asked, "--first-option", "Seed=3", weak, strong)
     assert "2 games" in told

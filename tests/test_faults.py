@@ -209,7 +209,8 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     until(lambda: positions(client) == 1, "the record that waited is written")
 
 
-def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, database_url: str) -> None:
+def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, tmp_path: Path) -> None:
+    database_url = f"sqlite:///{tmp_path}/audit.db"
     with served(models, "--database-url", database_url) as (process, port):
         answered: list[float] = []
         end = time.monotonic() + 3
@@ -224,14 +225,13 @@ def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models
         # half a second of gathering, and the time to write it where other tests have the machine too
         assert len([moment for moment in answered if moment < killed - 2]) <= kept <= len(answered)
         assert len(list(call(port, "/v1/leakage/positions?limit=1000")["positions"])) == min(kept, 1000)
-    if database_url.startswith("sqlite"):
-        with sqlite3.connect(database_url.removeprefix("sqlite:///")) as connection:
-            assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        connection.close()
+    with sqlite3.connect(tmp_path / "audit.db") as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
 
 
-def test_two_services_on_one_database_count_together_and_do_not_corrupt_it(models: Path, database_url: str) -> None:
-    ask = 60
+def test_two_services_on_one_database_count_together(models: Path, postgres: Server) -> None:
+    ask, database_url = 60, postgres.database()
     with (
         served(models, "--database-url", database_url) as (_, one),
         served(models, "--database-url", database_url) as (_, other),

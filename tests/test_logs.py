@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
+from movemask.store.reader import Figures
 from tests.processes import call, served, stopped, until
+from tests.store.records import opened
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
@@ -72,6 +74,8 @@ def test_parent_and_workers_log_the_same_json(models: Path) -> None:
         call(port, "/v1/policy", {"moves": []})
         call(port, "/v1/policy/batch", {"positions": [{"moves": []}, {"moves": ["e2e4"]}]})
         assert stopped(process) == 0
+    with opened(f"sqlite:///{models}/movemask.db") as store:
+        assert [model.positions for model in Figures(store.database).models()] == [3]  # nothing is lost by a stop
     lines = [json.loads(line) for line in (models / "log.txt").read_text().splitlines()]
     assert all(re.fullmatch(TIME, line["time"]) for line in lines)
     assert any("listening on http" in line["message"] for line in lines)
