@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -77,23 +78,36 @@ def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
     np.testing.assert_allclose(dense.entmax_jvp(policy, v, 1.0), dense.softmax_jvp(policy, v), atol=1e-14)
 
 
+class TestAbsolute:
+    """`|z| / Σ|z|`: a normaliser without exponentials."""
+
+    @given(ragged(-1e6, 1e6))
+    def test_each_row_is_its_magnitudes_over_their_exact_sum(self, batch: Ragged) -> None:
+        for row, found in zip(batch.rows, batch.split(gradients.absolute(batch.values, batch.indptr)), strict=True):
+            total = sum(abs(Fraction(value)) for value in row.tolist())
+            expected = [float(abs(Fraction(z)) / total) if total else 1 / len(row) for z in row.tolist()]
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
+
+    def test_rows_that_could_go_wrong(self) -> None:
+        most, least = np.finfo(np.float64).max, 5e-324
+        found = gradients.absolute(np.array([0, -0.0, 0, 0, most, -most, least, -least, -7]), [0, 4, 4, 6, 8, 9])
+        assert found.tolist() == [0.25, 0.25, 0.25, 0.25, 0.5, 0.5, 0.5, 0.5, 1.0]
+
+    def test_its_products_are_those_of_its_jacobian(self) -> None:
+        jacobian = slopes(lambda z: gradients.absolute(z, BATCH.indptr), BATCH.values)
+        v = np.random.default_rng(0).normal(size=len(BATCH.values))
+        np.testing.assert_allclose(gradients.absolute_jvp(BATCH.values, BATCH.indptr, v), jacobian @ v, atol=1e-8)
+        np.testing.assert_allclose(gradients.absolute_vjp(BATCH.values, BATCH.indptr, v), jacobian.T @ v, atol=1e-8)
+        assert not gradients.absolute_vjp(np.zeros(3), [0, 3], np.ones(3)).any()
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+    def test_a_logit_that_is_not_finite_is_refused_by_place(self, bad: float) -> None:
+        with pytest.raises(ValueError, match=r"legal_logits: must be finite, got \S+ at 1"):
+            gradients.absolute(np.array([1.0, bad]), [0, 2])
+
+
 FULL = Ragged(tuple(row for row in BATCH.rows if len(row)))
 TARGETS = np.array([2, 0, 3])
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.5, 3.0])
-def test_cross_entropy_and_its_gradients(temperature: float) -> None:
-    values = losses.cross_entropy(FULL.values, FULL.indptr, TARGETS, temperature)
-    p = FULL.split(softmax.softmax(FULL.values, FULL.indptr, temperature))
-    np.testing.assert_allclose(values, [-np.log(row[place]) for row, place in zip(p, TARGETS, strict=True)])
-    gradient = losses.cross_entropy_gradient(FULL.values, FULL.indptr, TARGETS, temperature)
-    summed = slopes(
-        lambda z: np.array([losses.cross_entropy(z, FULL.indptr, TARGETS, temperature).sum()]), FULL.values
-    )[0]
-    np.testing.assert_allclose(gradient, summed, atol=1e-8)
-    mean, mean_gradient = losses.mean_cross_entropy(FULL.values, FULL.indptr, TARGETS, temperature)
-    assert mean == pytest.approx(values.mean())
-    np.testing.assert_allclose(mean_gradient, gradient / 3)
 
 
 def test_cross_entropy_where_the_probability_underflows() -> None:

@@ -1,4 +1,4 @@
-"""What a user would lose: softmax's kin, each with the properties that define it, dense and ragged alike."""
+"""What a user would lose: softmax and its kin, each with the properties that define it, dense and ragged alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import dense, entmax, masking, softmax
+from movemask.errors import InvalidLogits
+from movemask.numeric import dense, entmax, losses, masking, softmax
 from tests.numeric.batches import Ragged, ragged, wide
 
 Array = NDArray[Any]
@@ -148,6 +149,59 @@ def test_subnormal_and_huge_logits_of_either_sign(which: str) -> None:
     p = RAGGED[which](z, np.array([0, 2, 4, 6]))
     assert p[2:].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert p[0] == p[1]
+
+
+@given(batch=ragged(-700, 700))
+def test_softmax_its_logarithm_and_logsumexp_are_scipys(batch: Ragged) -> None:
+    for name in ("softmax", "log_softmax"):
+        expected = [getattr(scipy.special, name)(row) if len(row) else row for row in batch.rows]
+        found = getattr(softmax, name)(batch.values, batch.indptr)
+        np.testing.assert_allclose(found, np.concatenate(expected), rtol=1e-12, atol=1e-12 * (name == "log_softmax"))
+    totals = [scipy.special.logsumexp(row) if len(row) else -np.inf for row in batch.rows]
+    np.testing.assert_allclose(softmax.logsumexp(batch.values, batch.indptr), totals, rtol=1e-12, atol=1e-12)
+
+
+def test_a_temperature_near_zero_gives_the_best_move_all() -> None:
+    assert softmax.softmax(np.array([1.0, 2.0]), [0, 2], 5e-324).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_legal_logit_that_is_no_number_is_refused_by_slot(bad: float) -> None:
+    logits: Array = np.zeros((2, 4))
+    logits[1, 2] = bad
+    with pytest.raises(InvalidLogits, match=r"row 1, slot 2: the logit of a legal move is (nan|inf)"):
+        dense.masked_softmax(logits, np.ones((2, 4), dtype=bool))
+
+
+def test_a_row_of_minus_infinity_alone_is_refused_but_one_move_of_it_is_not() -> None:
+    mask = np.ones((1, 2), dtype=bool)
+    assert dense.masked_softmax(np.array([[-np.inf, 0.0]]), mask).tolist() == [[0.0, 1.0]]
+    with pytest.raises(InvalidLogits, match="row 0: the logit of every legal move is -inf"):
+        dense.masked_softmax(np.array([[-np.inf, -np.inf]]), mask)
+
+
+def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_range() -> None:
+    z, indptr = np.array([1e308, -1e308]), np.array([0, 2])
+    expected = scipy.special.softmax([1.0, -1.0])
+    for temperature in (1e308, [1e308]):
+        np.testing.assert_allclose(softmax.softmax(z, indptr, temperature), expected)
+        np.testing.assert_allclose(np.exp(softmax.log_softmax(z, indptr, temperature)), expected)
+        p, abstention = softmax.softmax_one(z, indptr, temperature)
+        np.testing.assert_allclose([*p, *abstention], scipy.special.softmax([1.0, -1.0, 0.0]))
+        soft = losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
+        assert soft.by_log_temperature == pytest.approx([-np.tanh(1)])
+    assert losses.fenchel_young(z, indptr, [0], 1.5)[0].tolist() == [0.0]  # and nothing warns
+
+
+def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="legal_mask: expected bool"):
+        dense.masked_softmax(np.zeros((2, 2)), np.ones((2, 2)))
+    with pytest.raises(ValueError, match="logits: expected floats"):
+        softmax.gather_legal(np.zeros((2, 2), dtype=int), [0], [0, 1, 1])
+    with pytest.raises(ValueError, match=r"slots: must be in 0\.\.1, got 2\.\.2"):
+        softmax.gather_legal(np.zeros((1, 2)), [2], [0, 1])
+    with pytest.raises(ValueError, match="indptr: 1 rows, but logits have 2"):
+        softmax.gather_legal(np.zeros((2, 2)), [0], [0, 1])
 
 
 class TestSoftmaxOne:

@@ -54,15 +54,13 @@ def test_a_played_move_is_the_distribution_of_that_move() -> None:
     targets = np.array([2, 0, 3])
     y = losses.one_hot(targets, FULL.indptr)
     np.testing.assert_array_equal(y, [0, 0, 1, 1, 0, 0, 0, 1])
-    np.testing.assert_allclose(
-        losses.soft_cross_entropy(FULL.values, FULL.indptr, y, 2.0),
-        losses.cross_entropy(FULL.values, FULL.indptr, targets, 2.0),
-    )
-    np.testing.assert_allclose(
-        losses.soft_cross_entropy_gradient(FULL.values, FULL.indptr, y, 2.0),
-        losses.cross_entropy_gradient(FULL.values, FULL.indptr, targets, 2.0),
-        atol=1e-15,
-    )
+    soft, hard = (FULL.values, FULL.indptr, y, 2.0), (FULL.values, FULL.indptr, targets, 2.0)
+    np.testing.assert_allclose(losses.cross_entropy(*hard), losses.soft_cross_entropy(*soft))
+    gradient = losses.soft_cross_entropy_gradient(*soft)
+    np.testing.assert_allclose(losses.cross_entropy_gradient(*hard), gradient, atol=1e-15)
+    mean, mean_gradient = losses.mean_cross_entropy(*hard)
+    assert mean == pytest.approx(losses.mean_soft_cross_entropy(*soft)[0])
+    np.testing.assert_allclose(mean_gradient, gradient / 3, atol=1e-15)
     with pytest.raises(ValueError, match="targets: 3 in row 0, which has 3 entries"):
         losses.one_hot([3, 0, 0], FULL.indptr)
 
