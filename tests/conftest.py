@@ -18,7 +18,7 @@ from movemask.api.app import create_app
 from movemask.logs import QueuedHandler
 from movemask.network.model import Model
 from movemask.settings import Settings, user_models
-from tests.networks import ONNX_TOML, write_fake, write_onnx
+from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
 from tests.store.records import written
 
@@ -121,11 +121,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     """A models folder with the network `net`."""
-    folder = tmp_path / "m"
-    folder.mkdir()
-    (folder / "net.toml").write_text(ONNX_TOML)
-    write_onnx(folder / "net.onnx")
-    return folder
+    return write_net(tmp_path / "m").parent
 
 
 @pytest.fixture

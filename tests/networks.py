@@ -16,11 +16,28 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import plane_encoder
-from movemask.encoding.vocabularies import vocabulary
 from movemask.network.audited import Audited
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline
+
+ONNX_TOML = """
+[contract]
+planes = "movemask-18"
+vocabulary = "movemask-1880"
+trained_with_mask = false
+
+[inputs]
+planes = "planes"
+
+[outputs]
+logits = "logits"
+
+[outputs.value]
+name = "value"
+softmaxed = false
+"""
+NO_VALUE = ONNX_TOML.split("[outputs.value]")[0]
 
 
 def write_fake(
@@ -37,19 +54,13 @@ def write_fake(
     file = folder / f"{name}.toml"
     encoder = plane_encoder(planes)
     ratings = [Tensor("elo_self"), Tensor("elo_opponent")] if elo else []
-    logits = Tensor("logits", (slots_of(vocabulary),))
+    logits = Tensor("logits", (contract(planes, vocabulary).slots,))
     write_named(folder / f"{name}.onnx", [Tensor("planes", encoder.shape, encoder.dtype), *ratings], [logits])
-    text = ONNX_TOML.split("[outputs.value]")[0]
-    text = text.replace('"movemask-18"', f'"{planes}"').replace('"movemask-1880"', f'"{vocabulary}"')
+    text = NO_VALUE.replace('"movemask-18"', f'"{planes}"').replace('"movemask-1880"', f'"{vocabulary}"')
     text = text.replace("false", str(trained_with_mask).lower())
     inputs = "".join(f'{tensor.name} = "{tensor.name}"\n' for tensor in ratings)
     file.write_text(text.replace("[outputs]", f"{inputs}[outputs]"))
     return file
-
-
-def slots_of(words: str) -> int:
-    """The size of a vocabulary."""
-    return len(vocabulary(words))
 
 
 def contract(planes: str = "movemask-18", words: str = "movemask-1880", **sections: Any) -> Contract:
@@ -65,47 +76,47 @@ def contract(planes: str = "movemask-18", words: str = "movemask-1880", **sectio
 
 
 class FakeSession:
-    """Logits from a checksum of each position's inputs: no file, no runtime. `scale` is their standard deviation."""
+    """Logits from a checksum of each position's inputs: no file, no runtime."""
 
-    def __init__(self, inputs: Sequence[TensorInfo], logits: TensorInfo, scale: float = 2.0) -> None:
-        self.inputs = tuple(inputs)
-        self.outputs = (logits,)
-        self.at_once = 1
-        self._scale = scale
+    at_once = 1
+
+    def __init__(self, terms: Contract) -> None:
+        inputs, outputs = expected_tensors(terms)
+        self.inputs: tuple[TensorInfo, ...] = tuple(inputs)
+        self.outputs: tuple[TensorInfo, ...] = tuple(outputs)
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-        slots = self.outputs[0].shape[1]
-        assert slots is not None
         columns = [np.ascontiguousarray(feeds[info.name]) for info in self.inputs]
-        rows = []
-        for row in range(len(columns[0])):
-            seed = 0
-            for column in columns:
-                seed = zlib.crc32(column[row].tobytes(), seed)
-            rows.append(np.random.default_rng(seed).standard_normal(slots) * self._scale)
-        return [np.array(rows, dtype=np.float32).reshape(-1, slots) for _ in outputs]
+        return [np.array([self.logits_of([column[row] for column in columns]) for row in range(len(columns[0]))])]
+
+    def logits_of(self, inputs: Sequence[Array]) -> Array:
+        seed = 0
+        for array in inputs:
+            seed = zlib.crc32(array.tobytes(), seed)
+        return (np.random.default_rng(seed).standard_normal(self.outputs[0].shape[1]) * 2).astype(np.float32)
+
+
+class FixedSession(FakeSession):
+    """Always the given logits `[A]`, whatever the position: the way to hand the service a network that misbehaves."""
+
+    def __init__(self, terms: Contract, logits: NDArray[np.floating]) -> None:
+        super().__init__(terms)
+        self.logits = logits
+
+    def logits_of(self, inputs: Sequence[Array]) -> Array:
+        return self.logits
 
 
 def fake_model(name: str = "fake", **arguments: Any) -> Model:
     """A model on the fake."""
     terms = contract(**arguments)
-    inputs, outputs = expected_tensors(terms)
-    return Model(name, "sha256:" + "0" * 64, terms, FakeSession(inputs, outputs[0]))
+    return Model(name, "sha256:" + "0" * 64, terms, FakeSession(terms))
 
 
-class FixedSession:
-    """Always the given logits `[A]`, whatever the position: the way to hand the service a network that misbehaves."""
-
-    def __init__(self, terms: Contract, logits: NDArray[np.floating]) -> None:
-        inputs, outputs = expected_tensors(terms)
-        self.inputs: tuple[TensorInfo, ...] = tuple(inputs)
-        self.outputs: tuple[TensorInfo, ...] = tuple(outputs)
-        self.logits = logits
-        self.at_once = 1
-
-    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, alone: bool = True) -> list[Array]:
-        rows = len(next(iter(feeds.values())))
-        return [np.tile(self.logits, (rows, 1))]
+def rated_model(**arguments: Any) -> Model:
+    """A model on the fake that is given ratings from 800 to 2400."""
+    inputs = {"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"}
+    return fake_model(inputs=inputs, elo={"default": 1400, "minimum": 800, "maximum": 2400}, **arguments)
 
 
 def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
@@ -131,58 +142,18 @@ def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | N
     return model.whole_batch(positions, elos or [None] * len(positions))
 
 
-def write_onnx(
-    file: Path,
-    planes: str = "movemask-18",
-    words: str = "movemask-1880",
-    *,
-    slots: int | None = None,
-    fixed_batch: int | None = None,
-    poison: float | None = None,
-    values: int = 3,
-) -> None:
-    """A random linear network: flatten → 8 → A, and a value of three logits, or of one number; `poison` is added to
-    every logit."""
-    rng = np.random.default_rng(0)
-    encoder, size = plane_encoder(planes), slots or len(vocabulary(words))
-
-    weights = {
-        "w1": rng.normal(size=(math.prod(encoder.shape), 8)) * 0.1,
-        "w2": rng.normal(size=(8, size)),
-        "w3": rng.normal(size=(8, values)),
-        "bias": np.full(size, 0.0 if poison is None else poison),
-    }
-    nodes = [
-        helper.make_node("Cast", ["planes"], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("Flatten", ["numbers"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "w1"], ["hidden"]),
-        helper.make_node("MatMul", ["hidden", "w2"], ["linear"]),
-        helper.make_node("Add", ["linear", "bias"], ["logits"]),
-        helper.make_node("MatMul", ["hidden", "w3"], ["value"]),
-    ]
-    constants = {name: array.astype(np.float32) for name, array in weights.items()}
-    outputs = [Tensor("logits", (size,)), Tensor("value", (values,))]
-    write_graph(
-        file, nodes, [Tensor("planes", encoder.shape, encoder.dtype)], outputs, constants, fixed_batch or "batch"
-    )
+def write_onnx(file: Path, *, fixed_batch: int | None = None, poison: float = 0, values: int = 3) -> None:
+    """A random linear network for movemask-18 with a value of so many numbers; `poison` is added to every logit."""
+    outputs = [Tensor("logits", (1880,)), Tensor("value", (values,))]
+    write_named(file, [Tensor("planes", (18, 8, 8))], outputs, batch=fixed_batch or "batch", poison=poison)
 
 
-ONNX_TOML = """
-[contract]
-planes = "movemask-18"
-vocabulary = "movemask-1880"
-trained_with_mask = false
-
-[inputs]
-planes = "planes"
-
-[outputs]
-logits = "logits"
-
-[outputs.value]
-name = "value"
-softmaxed = false
-"""
+def write_net(folder: Path, name: str = "net", toml: str = ONNX_TOML, **arguments: Any) -> Path:
+    """A models folder with such a network; its contract's file."""
+    folder.mkdir(exist_ok=True)
+    write_onnx(folder / f"{name}.onnx", **arguments)
+    (folder / f"{name}.toml").write_text(toml)
+    return folder / f"{name}.toml"
 
 
 @dataclass(frozen=True)
@@ -200,7 +171,15 @@ _DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": Te
 MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0, 0, 0, 0, 0, 0, 0], dtype=np.float32)
 
 
-def write_named(file: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor], *, softmaxed: str = "") -> None:
+def write_named(
+    file: Path,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    *,
+    softmaxed: str = "",
+    batch: int | str = "batch",
+    poison: float = 0,
+) -> None:
     """A random linear network with these inputs and outputs; the output named `softmaxed` holds probabilities."""
     rng = np.random.default_rng(1)
     constants: dict[str, ArrayLike] = {"flat": [0, -1], "axis": [1]}
@@ -220,14 +199,14 @@ def write_named(file: Path, inputs: Sequence[Tensor], outputs: Sequence[Tensor],
     nodes.append(helper.make_node("Sum", parts, ["hidden"]))
     for tensor in outputs:
         size = math.prod(tensor.shape)
-        constants[f"{tensor.name}/weight"] = rng.normal(size=(8, size)).astype(np.float32)
+        constants[f"{tensor.name}/weight"] = (rng.normal(size=(8, size)) + poison).astype(np.float32)
         wide = tensor.name if tensor.shape and tensor.name != softmaxed else f"{tensor.name}/wide"
         nodes.append(helper.make_node("MatMul", ["hidden", f"{tensor.name}/weight"], [wide]))
         if tensor.name == softmaxed:
             nodes.append(helper.make_node("Softmax", [wide], [tensor.name], axis=1))
         elif not tensor.shape:
             nodes.append(helper.make_node("Squeeze", [wide, "axis"], [tensor.name]))
-    write_graph(file, nodes, inputs, outputs, constants)
+    write_graph(file, nodes, inputs, outputs, constants, batch)
 
 
 def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, faults: Sequence[str] = ()) -> None:

@@ -19,7 +19,7 @@ import pytest
 from movemask.api.server import listen
 from movemask.errors import SettingsError
 from tests.ground_truth import played
-from tests.networks import ONNX_TOML, write_loop
+from tests.networks import NO_VALUE, write_loop
 from tests.processes import call, certificate, free_port, running, served, started, stopped, until, workers
 
 
@@ -63,7 +63,7 @@ def test_sigterm_ends_a_process_while_a_network_is_tried_that_never_ends(
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "60")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with served(models) as (process, port):
-        (models / "endless.toml").write_text(ONNX_TOML.split("[outputs.value]")[0])
+        (models / "endless.toml").write_text(NO_VALUE)
         write_loop(models / "endless.onnx")
         tried(process)
         assert call(port, "/v1/policy", {"moves": []})["model"]["name"] == "net"

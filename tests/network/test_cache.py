@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from movemask.network.registry import open_model
 from movemask.pipeline import evaluate
 from movemask.policy import Normalisation
 from tests.ground_truth import tricky
-from tests.networks import ONNX_TOML, batch_of, fake_model, write_onnx
+from tests.networks import batch_of, fake_model, rated_model
 
 
 def outputs(number: float, size: int = 100, *, value: bool = False) -> Outputs:
@@ -67,10 +68,7 @@ def test_positions_are_told_apart_by_what_the_network_sees(planes: str, sees_his
 
 
 def test_ratings_are_told_apart_by_what_the_network_is_given() -> None:
-    rated = fake_model(
-        inputs={"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"},
-        elo={"default": 1400, "minimum": 800, "maximum": 2400},
-    )
+    rated = rated_model()
 
     def key(model: Model, elo: Elo | None) -> object:
         return key_of(batch_of(model, [Position.read()], [elo]), 0, model)
@@ -81,12 +79,7 @@ def test_ratings_are_told_apart_by_what_the_network_is_given() -> None:
 
 
 FENS = [fen for fen, _, flags in tricky() if not flags][:24]
-RATED = fake_model(
-    planes="lc0-112",
-    words="lc0-1858",
-    inputs={"planes": "planes", "elo_self": "self", "elo_opponent": "opponent"},
-    elo={"default": 1400, "minimum": 800, "maximum": 2400},
-)
+RATED = rated_model(planes="lc0-112", words="lc0-1858")
 
 
 def game(moves: int, seed: int) -> Position:
@@ -140,11 +133,8 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
         seen |= keys
 
 
-def test_a_value_comes_from_the_cache_too(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("m")
-    (folder / "net.toml").write_text(ONNX_TOML)
-    write_onnx(folder / "net.onnx")
-    model = open_model(folder / "net.toml", 1)
+def test_a_value_comes_from_the_cache_too(models: Path) -> None:
+    model = open_model(models / "net.toml", 1)
     network = CachedNetwork(model, Cache(1_000_000), lambda hits, misses: None)
     network(batch_of(model, [Position.read()]))
     both = batch_of(model, [Position.read(moves=["e2e4"]), Position.read()])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from movemask.errors import ContractError
 from movemask.network.files import refuse_external
 from movemask.network.registry import load_entry
 from tests.conftest import Serve
-from tests.networks import ONNX_TOML, write_onnx
+from tests.networks import ONNX_TOML
+from tests.processes import until
 from tests.weight_files import varint
 
 
@@ -61,16 +61,11 @@ def in_the_training(model: onnx.ModelProto) -> None:
     "put",
     [in_the_graph, in_a_node, in_a_branch, in_a_sparse_tensor, in_a_function, in_the_training],
 )
-def test_external_weights_are_refused_wherever_they_are(tmp_path: Path, put: Callable[[onnx.ModelProto], None]) -> None:
-    write_onnx(tmp_path / "net.onnx")
-    model = onnx.load(tmp_path / "net.onnx")
+def test_external_weights_are_refused_wherever_they_are(models: Path, put: Callable[[onnx.ModelProto], None]) -> None:
+    model = onnx.load(models / "net.onnx")
     put(model)
-    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
-    (tmp_path / "weights.bin").write_bytes(bytes(16))
-    (tmp_path / "net.toml").write_text(ONNX_TOML)
-    entry = load_entry(tmp_path / "net.toml", 1)
-    assert entry.failure is not None
-    assert "its weights are in another file" in entry.failure
+    (models / "weights.bin").write_bytes(bytes(16))
+    assert "its weights are in another file" in str(failure(models, model.SerializeToString()))
 
 
 def test_external_weights_are_refused_where_their_key_is_written_longer_than_it_need_be(tmp_path: Path) -> None:
@@ -80,9 +75,8 @@ def test_external_weights_are_refused_where_their_key_is_written_longer_than_it_
     refuse_external(b"\x6a\x0bthelocation\x12\x01x", "net.onnx")
 
 
-def test_loading_ends_whatever_the_bytes(tmp_path: Path) -> None:
-    write_onnx(tmp_path / "net.onnx")
-    good = (tmp_path / "net.onnx").read_bytes()
+def test_loading_ends_whatever_the_bytes(models: Path) -> None:
+    good = (models / "net.onnx").read_bytes()
     rng = np.random.default_rng(0)
     deep = b"\x3a\x00"
     for _ in range(300):
@@ -93,15 +87,15 @@ def test_loading_ends_whatever_the_bytes(tmp_path: Path) -> None:
         damaged = bytearray(good[: 3000 + number])
         for at in rng.integers(0, len(damaged), 20):
             damaged[at] = rng.integers(256)
-        load(tmp_path, bytes(damaged))
+        failure(models, bytes(damaged))
     for raw in (b"", b"\x00", b"\xff" * 50, b"\x3a" + varint(len(deep)) + deep, rng.bytes(10_000)):
-        assert load(tmp_path, raw) is not None
+        assert failure(models, raw) is not None
 
 
-def load(folder: Path, raw: bytes) -> str | None:
-    (folder / "net.onnx").write_bytes(raw)
-    (folder / "net.toml").write_text(ONNX_TOML)
-    return load_entry(folder / "net.toml", 1).failure
+def failure(models: Path, raw: bytes) -> str | None:
+    """Why a file of these bytes is not served."""
+    (models / "net.onnx").write_bytes(raw)
+    return load_entry(models / "net.toml", 1).failure
 
 
 @pytest.mark.parametrize(
@@ -116,37 +110,27 @@ def load(folder: Path, raw: bytes) -> str | None:
 )
 def test_absurd_contracts_are_refused_at_once(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "net.toml").write_text(text)
-    entry = load_entry(tmp_path / "net.toml", 1)
-    assert entry.failure is not None
-    assert said in entry.failure
+    assert said in str(load_entry(tmp_path / "net.toml", 1).failure)
 
 
-def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, tmp_path: Path) -> None:
-    models = tmp_path / "m"
-    models.mkdir()
-    for name in ("good", "piped", "endless"):
+def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, models: Path) -> None:
+    for name in ("piped", "endless"):
         (models / f"{name}.toml").write_text(ONNX_TOML)
-    write_onnx(models / "good.onnx")
     os.mkfifo(models / "piped.onnx")
     (models / "endless.onnx").symlink_to("/dev/zero")
     os.mkfifo(models / "contract.toml")
     (models / "folder.toml").mkdir()
     client: TestClient = serve(models, models_poll_seconds=0.02)
-    assert client.post("/v1/policy", json={"moves": [], "model": "good"}).status_code == 200
+    assert client.post("/v1/policy", json={"moves": [], "model": "net"}).status_code == 200
     failures = {entry["name"]: entry.get("failure", "") for entry in client.get("/v1/models").json()["models"]}
     for name in ("piped", "endless", "contract", "folder"):
         assert "is not a regular file" in failures[name], name
     os.mkfifo(models / "later.toml")
-    end = time.monotonic() + 30
-    while "later" not in client.get("/v1/models").text and time.monotonic() < end:
-        time.sleep(0.02)
-    assert "is not a regular file" in client.get("/v1/models").text
+    until(lambda: "later" in client.get("/v1/models").text, "the new file is seen")
     assert client.get("/readyz").status_code in (200, 503)
 
 
-def test_no_path_of_the_machine_is_shown(serve: Serve, tmp_path: Path) -> None:
-    models = tmp_path / "m"
-    models.mkdir()
+def test_no_path_of_the_machine_is_shown(serve: Serve, models: Path) -> None:
     for name, raw in (("cut", b"\x08\x09"), ("text", b"hello"), ("none", None), ("other", b"")):
         (models / f"{name}.toml").write_text(ONNX_TOML)
         if raw is not None:
@@ -155,5 +139,5 @@ def test_no_path_of_the_machine_is_shown(serve: Serve, tmp_path: Path) -> None:
     client = serve(models)
     for path in ("/v1/models", "/v1/models/cut", "/readyz"):
         text = client.get(path).text
-        assert str(tmp_path) not in text
+        assert str(models) not in text
         assert "/home/" not in text

@@ -1,17 +1,19 @@
-"""What a user would lose: answers in order, batches, a bounded wait, and no work for a client that has gone."""
+"""What a user would lose: answers in order, batches, a bounded wait, no work for a client that has gone, and its turn
+beside clients with thousands."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
-from movemask.network.queue import Queue
+from movemask.network.queue import SLICE, SMALL, FairQueue, Queue, Submission
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -201,17 +203,18 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_tak
 
 
 async def test_what_waits_for_a_client_that_has_gone_is_not_run(gate: Gate, queue: Queue) -> None:
-    first = asyncio.create_task(ask(queue, [1]))
+    begun_and_gone = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
     gone = asyncio.create_task(ask(queue, range(5)))
     stays = asyncio.create_task(ask(queue, range(3)))
-    await waiting(queue, 8)
-    gone.cancel()
-    await asyncio.gather(gone, return_exceptions=True)
+    await waiting(queue, 10)
+    for task in (begun_and_gone, gone):
+        task.cancel()
+    await asyncio.gather(begun_and_gone, gone, return_exceptions=True)
     assert queue.waiting == 3
     gate.open.set()
-    await asyncio.gather(first, stays)
-    assert gate.sizes == [1, 3]
+    await stays
+    assert gate.sizes == [8, 3]
 
 
 async def test_a_batch_that_fails_fails_its_requests_and_the_next_is_served(gate: Gate, queue: Queue) -> None:
@@ -263,6 +266,56 @@ async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: 
     with pytest.raises(ShuttingDown):
         await ask(queue, [1])
     assert gate.finished == 3
+
+
+#: A loop for what waits in a fair queue of its own and is awaited by nobody.
+LOOP = asyncio.new_event_loop()
+LOOP.close()
+
+
+def submitted(client: str, size: int) -> Submission:
+    return Submission(range(size), client, int, asyncio.Future(loop=LOOP), 0.0)
+
+
+def taken(fair: FairQueue) -> Counter[str]:
+    """How much of each client is in the next batch of 64."""
+    found: Counter[str] = Counter()
+    for entry, _, size in fair.take(64):
+        found[entry.client] += size
+    return found
+
+
+def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
+    fair = FairQueue()
+    for number in range(8):
+        fair.add(submitted(f"large {number}", 1024))
+    fair.take(64)
+    fair.add(submitted("small", 1))
+    assert fair.before(1) <= SLICE + 1
+    assert fair.before(1000) > 8000
+    found = taken(fair)
+    assert found["small"] == 1
+    assert found.total() <= 1 + SLICE
+
+
+def test_large_ones_get_small_slices_while_short_ones_come_and_one_however_many() -> None:
+    fair = FairQueue()
+    fair.add(submitted("large", 1000))
+    for number in range(200):
+        fair.add(submitted(f"small {number}", 1))
+    found = taken(fair)
+    assert (found["large"], found.total()) == (SLICE, 64)
+
+
+def test_clients_take_turns_whatever_they_send() -> None:
+    for size in (SMALL, 1000):
+        fair, given = FairQueue(), Counter[str]()
+        for _ in range(100):
+            fair.add(submitted("greedy", size))
+        fair.add(submitted("modest", size))
+        while given["modest"] < size:
+            given += taken(fair)
+        assert given["greedy"] <= size + 64  # the rest of a batch
 
 
 def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:

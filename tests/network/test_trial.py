@@ -15,10 +15,8 @@ from numpy.typing import ArrayLike
 from onnx import TensorProto, helper
 
 from movemask.network.trial import Trial
-from tests.networks import ONNX_TOML, Tensor, write_graph, write_judge, write_loop
+from tests.networks import NO_VALUE, ONNX_TOML, Tensor, write_graph, write_judge, write_loop
 from tests.processes import call, served, stopped
-
-NO_VALUE = ONNX_TOML.split("[outputs.value]")[0]
 
 
 def write_steps(file: Path, nodes: list[onnx.NodeProto], **constants: ArrayLike) -> None:
