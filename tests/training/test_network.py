@@ -91,21 +91,35 @@ def test_a_cooled_network_gives_its_logits_divided_and_the_same_value() -> None:
     assert torch.equal(same, value)
 
 
-def test_a_levelled_network_gives_the_same_answers_and_its_channels_go_from_minus_1_to_1() -> None:
+def known_network(width: int, depth: int) -> Network:
+    """As if it had been trained: no norm is what it is at first."""
     torch.manual_seed(8)
-    network = Network(config.Network(width=16, depth=2)).eval()
+    network = Network(config.Network(width=width, depth=depth))
     for norm in (module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)):
         torch.nn.init.uniform_(norm.weight, 0.1, 3.0)
         torch.nn.init.normal_(norm.bias)
+    network.eval()
+    return network
+
+
+@pytest.fixture
+def inputs() -> tuple[Any, ...]:
+    """The positions of a game, and ratings."""
     found = replay(shard_of([random_game(9, 60)]))
     halfmove, ratings = torch.from_numpy(found.halfmove), torch.linspace(800, 2500, 60)
-    inputs = planes_of(torch.from_numpy(found.bitboards.view(np.int64)), halfmove, torch.from_numpy(found.black))
-    given: list[Any] = []
+    planes = planes_of(torch.from_numpy(found.bitboards.view(np.int64)), halfmove, torch.from_numpy(found.black))
+    return planes, ratings, ratings
+
+
+def test_a_levelled_network_gives_the_same_answers_and_its_channels_go_from_minus_1_to_1(
+    inputs: tuple[Any, ...],
+) -> None:
+    network, given = known_network(16, 2), list[Any]()
     with torch.no_grad():
-        before = network(inputs, ratings, ratings)
-        level(network, inputs, ratings, ratings)
+        before = network(*inputs)
+        level(network, *inputs)
         network.body.blocks[1].second_norm.register_forward_hook(lambda _, __, output: given.append(output))
-        after = network(inputs, ratings, ratings)
+        after = network(*inputs)
     for one, other in zip(before, after, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(given[0].amax((0, 2, 3)), torch.ones(16), rtol=1e-3, atol=1e-3)
@@ -123,19 +137,19 @@ def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: p
     assert "cannot be read" in capsys.readouterr().out
 
 
-def small_run(folder: Path, positions: int = 1024) -> Run:
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("small")
     data = data_of(folder, csv_file(folder, [row(i) for i in range(1000, 1250)]), opening_share=1.0)
-    if not data.folder.exists():
-        make_shards(data)
+    make_shards(data)
     network = config.Network(width=32, depth=1)
-    training = config.Training(positions=positions, batch=64, validate_positions=512, legality_weight=0.5)
+    training = config.Training(positions=1024, batch=64, validate_positions=512, legality_weight=0.5)
     return Run(folder=folder / "run", data=data, network=network, training=training)
 
 
-def test_a_run_in_two_sittings_is_the_run_in_one(tmp_path: Path) -> None:
-    whole = small_run(tmp_path)
+def test_a_run_in_two_sittings_is_the_run_in_one(run: Run) -> None:
+    whole, parts = run, replace(run, folder=run.folder.with_name("parts"))
     train.train(whole)
-    parts = replace(whole, folder=tmp_path / "parts")
     train.train(parts, seconds=0.2)
     middle = checkpoints.load(parts.folder)
     assert middle is not None
@@ -149,8 +163,7 @@ def test_a_run_in_two_sittings_is_the_run_in_one(tmp_path: Path) -> None:
         torch.testing.assert_close(two["network"][name], weight, rtol=1e-3, atol=1e-4)
 
 
-def test_a_batch_has_the_legal_slots_of_its_first_positions_and_half_are_without_the_last_moves(tmp_path: Path) -> None:
-    run = small_run(tmp_path)
+def test_a_batch_has_the_legal_slots_of_its_first_positions_and_half_are_without_the_last_moves(run: Run) -> None:
     seen = dataset.load(run.data, "train", run.seed)
     order, kept = Order(len(seen), 64, run.seed), []
     for step, batch in enumerate(stream(seen, order, 0, 8, mask_processes=1, masked=0.25, bare=0.5)):
@@ -187,30 +200,26 @@ def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_t
     assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(tmp_path: Path) -> None:
-    run = small_run(tmp_path, positions=256)
-    train.train(run)
-    state = checkpoints.load(run.folder)
-    assert state is not None
-    older = Network(run.network).eval()
-    older.load_state_dict(state["network"])
-    split = dataset.load(run.data, "train", 1)
-    batch = gathered(split, np.arange(40))
-    file = run.folder / checkpoints.LAST
+def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(
+    inputs: tuple[Any, ...], tmp_path: Path
+) -> None:
+    older = known_network(32, 1)
+    checkpoints.save(tmp_path, {"network": older.state_dict()})
+    file = tmp_path / checkpoints.LAST
     for width, depth in ((32, 1), (32, 3), (48, 2)):
         larger = Network(config.Network(width=width, depth=depth))
         begin_with(larger, file)
         with torch.no_grad():
-            for mine, its in zip(larger.eval()(*batch.inputs()), older(*batch.inputs()), strict=True):
+            for mine, its in zip(larger.eval()(*inputs), older(*inputs), strict=True):
                 torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-4)
-        larger.train()(*batch.inputs())[0].logsumexp(1).sum().backward()
+        larger.train()(*inputs)[0].logsumexp(1).sum().backward()
         assert all(parameter.grad.abs().max() > 0 for parameter in larger.body.blocks[-1].second_norm.parameters())
     with pytest.raises(SystemExit, match="more than the run's network"):
         begin_with(Network(config.Network(width=16, depth=1)), file)
 
 
-def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(tmp_path: Path) -> None:
-    run = small_run(tmp_path, positions=10**7)
+def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run) -> None:
+    run = replace(run, folder=run.folder.with_name("annealed"), training=replace(run.training, positions=10**7))
     train.train(run, anneal=1)
     annealed = checkpoints.load(run.folder)
     assert annealed is not None

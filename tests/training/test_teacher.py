@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from movemask.encoding.published import encode_maia3_history
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_registry
 from tests.networks import Tensor, write_graph
-from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
+from tests.training.test_data import DAMAGES, Damage, csv_file, data_of, random_game, row, shard_of
 from training import dataset, maia3, own_play, teacher
 from training.config import Run, Teaching
 from training.data import make_shards
@@ -38,12 +39,10 @@ def boards_of(moves: list[chess.Move]) -> list[chess.Board]:
     return found
 
 
-def run_of(folder: Path, **changed: object) -> Run:
+def run_of(folder: Path) -> tuple[Run, Teaching]:
     data = data_of(folder, csv_file(folder, [row(i, white_elo=str(900 + 20 * i)) for i in range(60)]))
-    if not data.folder.exists():
-        make_shards(data)
-    teaching = Teaching(folder=folder / "targets", asked=0.1, passes=2, processes=1, **changed)  # type: ignore[arg-type]
-    return Run(folder=folder / "run", data=data, teaching=teaching)
+    teaching = Teaching(folder=folder / "targets", asked=0.1, passes=2, processes=1)
+    return Run(folder=folder / "run", data=data, teaching=teaching), teaching
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +71,24 @@ def maia3_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "made"
 
 
+@pytest.fixture(scope="module")
+def made(maia3_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with shards, and the targets of all of them."""
+    folder = tmp_path_factory.mktemp("made") / "run"
+    folder.mkdir()
+    run, _ = run_of(folder)
+    make_shards(run.data)
+    teacher.make_targets(run, maia3_folder)
+    return folder
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> tuple[Run, Teaching]:
+    """A run of its own with the same shards and targets."""
+    shutil.copytree(made, tmp_path / "run")
+    return run_of(tmp_path / "run")
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
 def test_tokens_of_a_replay_are_the_services(seeds: list[int]) -> None:
@@ -84,12 +101,9 @@ def test_tokens_of_a_replay_are_the_services(seeds: list[int]) -> None:
         assert np.array_equal(found.tokens(rows), np.stack(expected))
 
 
-def test_targets_are_what_the_services_own_path_says_of_those_positions(tmp_path: Path, maia3_folder: Path) -> None:
-    run = run_of(tmp_path)
-    assert run.teaching is not None
-    teacher.make_targets(run, maia3_folder)
-    shard = read_shard(run.data.folder / "train-00001.shard")
-    targets = read_targets(run.teaching.folder / "train-00001.00.targets")
+def test_targets_are_what_the_services_own_path_says_of_those_positions(made: Path, maia3_folder: Path) -> None:
+    shard = read_shard(made / "shards" / "train-00001.shard")
+    targets = read_targets(made / "targets" / "train-00001.00.targets")
     found, starts = replay(shard), np.cumsum(shard.games["plies"].astype(int)) - shard.games["plies"]
     slots = vocabulary("movemask-1880")
     floats = load_registry(maia3_folder, "maia3-5m", threads=1).get("maia3-5m")
@@ -113,11 +127,10 @@ def test_targets_are_what_the_services_own_path_says_of_those_positions(tmp_path
     assert np.mean(apart) < 0.03  # the teacher's integers
 
 
-def test_killed_it_goes_on_and_makes_only_what_is_missing(tmp_path: Path, maia3_folder: Path) -> None:
-    run = run_of(tmp_path)
-    assert run.teaching is not None
-    count = teacher.make_targets(run, maia3_folder)
-    files = sorted(run.teaching.folder.glob("*.targets"))
+def test_killed_it_goes_on_and_makes_only_what_is_missing(copied: tuple[Run, Teaching], maia3_folder: Path) -> None:
+    run, teaching = copied
+    files = sorted(teaching.folder.glob("*.targets"))
+    count = sum(len(read_targets(file)) for file in files)
     assert len(files) == 2 * len(list(run.data.folder.glob("train-*.shard")))
     whole = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
     files[1].unlink()
@@ -130,36 +143,30 @@ def test_killed_it_goes_on_and_makes_only_what_is_missing(tmp_path: Path, maia3_
         teacher.make_targets(replace(run, seed=run.seed + 1), maia3_folder)
 
 
-def test_no_position_is_asked_about_twice_and_rare_ratings_more_often(tmp_path: Path, maia3_folder: Path) -> None:
-    run = run_of(tmp_path)
-    assert run.teaching is not None
-    teacher.make_targets(run, maia3_folder)
+def test_no_position_is_asked_about_twice_and_rare_ratings_more_often(copied: tuple[Run, Teaching]) -> None:
+    run, teaching = copied
     for shard in run.data.folder.glob("train-*.shard"):
-        parts = [read_targets(teacher.target_file(run.teaching, shard, part)).rows for part in range(2)]
+        parts = [read_targets(teacher.target_file(teaching, shard, part)).rows for part in range(2)]
         rows = np.concatenate(parts)
         assert len(set(rows.tolist())) == len(rows)
     positions = replay(shard_of([random_game(seed) for seed in range(100)]))
-    drawn = {
-        rating: len(
-            teacher.drawn_rows(
-                positions, np.full(len(positions.ply), rating), run.data, run.teaching, 0, np.random.default_rng(1)
-            )
-        )
-        for rating in (1500, 2300)
-    }
-    assert drawn[2300] / drawn[1500] == pytest.approx(2.5, abs=0.3)
+    common, rare = (
+        teacher.drawn_rows(positions, np.full(len(positions.ply), rating), run.data, teaching, 0, rng)
+        for rating, rng in ((1500, np.random.default_rng(1)), (2300, np.random.default_rng(1)))
+    )
+    assert len(rare) / len(common) == pytest.approx(2.5, abs=0.3)
 
 
 def test_games_of_the_teacher_against_itself_are_a_shard_with_targets_of_its_own(
     tmp_path: Path, maia3_folder: Path
 ) -> None:
-    run = run_of(tmp_path)
-    assert run.teaching is not None
-    run.teaching.folder.mkdir()
-    count = own_play.play(run, maia3_folder, games=16, number=7)
+    run, teaching = run_of(tmp_path)
+    for folder in (run.data.folder, teaching.folder):
+        folder.mkdir()
+    count = own_play.play(run, maia3_folder, games=8, number=7)
     file = run.data.folder / "train-own-00007.shard"
-    shard, targets = read_shard(file), read_targets(run.teaching.folder / "train-own-00007.00.targets")
-    assert count == len(targets) > 500
+    shard, targets = read_shard(file), read_targets(teaching.folder / "train-own-00007.00.targets")
+    assert count == len(targets) > 250
     assert set(np.digitize(shard.games["white_elo"], [600, 1100, 2100, 2600])) == {1, 3}
     positions = replay(shard)
     legal = [  # of each position that the teacher was asked about
@@ -169,21 +176,19 @@ def test_games_of_the_teacher_against_itself_are_a_shard_with_targets_of_its_own
     for place, known in enumerate(legal):
         slots = targets.slots[targets.indptr[place] : targets.indptr[place + 1]].tolist()
         assert set(slots) <= known
-    found = dataset.load(run.data, "train", run.seed, run.teaching)
+    found = dataset.load(run.data, "train", run.seed, teaching)
     assert len(found) == count
 
 
-def test_training_sees_the_targets_of_its_own_positions(tmp_path: Path, maia3_folder: Path) -> None:
-    run = run_of(tmp_path)
-    assert run.teaching is not None
-    teacher.make_targets(run, maia3_folder)
-    (run.teaching.folder / "train-00000.01.targets").write_bytes(b"gone")
-    found = dataset.load(run.data, "train", run.seed, run.teaching)
+def test_training_sees_the_targets_of_its_own_positions(copied: tuple[Run, Teaching]) -> None:
+    run, teaching = copied
+    (teaching.folder / "train-00000.01.targets").write_bytes(b"gone")
+    found = dataset.load(run.data, "train", run.seed, teaching)
     assert len(found.skipped) == 1
     assert found.targets is not None
     assert len(found.targets) == len(found)
     start = 0
-    for file in sorted(run.teaching.folder.glob("*.targets")):
+    for file in sorted(teaching.folder.glob("*.targets")):
         if file.name == "train-00000.01.targets":
             continue
         one = read_targets(file)
@@ -196,19 +201,16 @@ def test_training_sees_the_targets_of_its_own_positions(tmp_path: Path, maia3_fo
     assert slots.shape == weights.shape
     (run.data.folder / "train-00001.shard").write_bytes((run.data.folder / "train-00000.shard").read_bytes())
     with pytest.raises(SystemExit, match="made from another"):
-        dataset.load(run.data, "train", run.seed, run.teaching)
+        dataset.load(run.data, "train", run.seed, teaching)
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
-def test_a_corrupt_file_of_targets_is_an_error_that_names_it(damage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_corrupt_file_of_targets_is_an_error_that_names_it(damage: Damage, tmp_path: Path) -> None:
     rows, zeros, counts = np.arange(3, dtype=np.int32), np.zeros(3, np.uint8), np.array([1, 2, 1], np.uint16)
     entries = np.arange(4, dtype=np.uint16), np.full(4, 255, np.uint8)
     file = tmp_path / "train-00003.00.targets"
     write_targets(file, Targets(rows, zeros, counts, zeros, *entries, {"shard": "x"}))
     assert read_targets(file).about == {"shard": "x"}
-    whole = file.read_bytes()
-    middle = len(whole) // 2
-    flipped = whole[:middle] + bytes([whole[middle] ^ 0x10]) + whole[middle + 1 :]
-    file.write_bytes({"cut": whole[:middle], "flipped": flipped, "other": b"hello"}[damage])
+    file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(TargetsError, match=r"train-00003\.00\.targets"):
         read_targets(file)
