@@ -6,7 +6,6 @@ the same answer, on boards that are set up for the question.
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 import chess
@@ -22,16 +21,10 @@ from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from tests.ground_truth import perft, tricky
 
 
-def causes(slots: list[int], board: chess.Board, words: Vocabulary) -> list[Cause]:
-    written = Written.of_slots(Boards.of([board]), np.zeros(len(slots), dtype=np.intp), np.array(slots), words)
-    return [CAUSES[cause] for cause in causes_of(written, [legal_moves([board]).codes]).tolist()]
-
-
-def cause_of(slot: int, board: chess.Board, words: Vocabulary) -> Cause:
-    return causes([slot], board, words)[0]
-
-
-MIRRORED = [name for name in vocabulary_names() if name != "uci-1968"]
+def causes(rows: list[int], slots: list[int], boards: list[chess.Board], words: Vocabulary) -> list[Cause]:
+    """Of illegal slots, each on the board of its row."""
+    written = Written.of_slots(Boards.of(boards), np.array(rows), np.array(slots), words)
+    return [CAUSES[cause] for cause in causes_of(written, [legal_moves([board]).codes for board in boards]).tolist()]
 
 
 def squares(slot: int, board: chess.Board, words: Vocabulary) -> tuple[int, int, int | None] | None:
@@ -159,57 +152,22 @@ def judged(slot: int, board: chess.Board, words: Vocabulary, cause: Cause) -> No
         assert board.ep_square != target
 
 
-def all_causes(board: chess.Board, words: Vocabulary) -> Counter[Cause]:
-    _, slots = words.legal_slots(Position(board))
-    legal = set(slots.tolist())
-    counts: Counter[Cause] = Counter()
-    illegal = [slot for slot in range(len(words)) if slot not in legal]
-    for slot, cause in zip(illegal, causes(illegal, board, words), strict=True):
-        judged(slot, board, words, cause)
-        counts[cause] += 1
-    assert sum(counts.values()) == len(words) - len(legal)
-    return counts
-
-
 @pytest.mark.parametrize("name", vocabulary_names())
-def test_every_illegal_slot_of_tricky_positions_has_its_cause(name: str) -> None:
+def test_every_illegal_slot_has_its_cause(name: str) -> None:
     words = vocabulary(name)
-    seen: Counter[Cause] = Counter()
-    for fen, _, _ in tricky()[::9]:
-        board = chess.Board(fen)
-        if board.is_valid():
-            seen += all_causes(board, words)
-    assert set(seen) >= set(Cause) - {Cause.IMPOSSIBLE_SLOT}
-    assert (Cause.IMPOSSIBLE_SLOT in seen) is (name in ("maia3-4352", "alphazero-4672"))
-
-
-@pytest.mark.parametrize("name", ["lc0-1858", "movemask-1880"])
-def test_the_same_in_chess960(name: str) -> None:
-    words = vocabulary(name)
-    seen: Counter[Cause] = Counter()
-    for line in perft("chess960")[::40]:
-        board = chess.Board(line.fen, chess960=True)
-        if board.is_valid():
-            seen += all_causes(board, words)
-    assert {Cause.CASTLING_PATH, Cause.CASTLING_RIGHT} <= set(seen)
-
-
-def test_slots_of_many_positions_at_once_are_each_judged_in_their_own() -> None:
-    words = vocabulary("lc0-1858")
-    boards = [chess.Board(fen) for fen, _, _ in tricky()[::5] if chess.Board(fen).is_valid()]
-    rng = np.random.default_rng(3)
-    picked = [
-        (row, int(slot))
-        for row, board in enumerate(boards)
-        for slot in rng.choice(len(words), 20)
-        if slot not in words.legal_slots(Position(board))[1]
-    ]
-    rows, slots = np.array([row for row, _ in picked]), np.array([slot for _, slot in picked])
-    written = Written.of_slots(Boards.of(boards), rows, slots, words)
-    legal = [legal_moves([board]).codes for board in boards]
-    assert [CAUSES[cause] for cause in causes_of(written, legal).tolist()] == [
-        cause_of(slot, boards[row], words) for row, slot in picked
-    ]
+    boards = [board for fen, _, _ in tricky()[::9] if (board := chess.Board(fen)).is_valid()]
+    if name in ("lc0-1858", "movemask-1880"):
+        boards += [chess.Board(line.fen, chess960=True) for line in perft("chess960")[::40]]
+    rows, slots = [], []
+    for row, board in enumerate(boards):
+        illegal = sorted(set(range(len(words))) - set(words.legal_slots(Position(board))[1].tolist()))
+        rows += [row] * len(illegal)
+        slots += illegal
+    found = causes(rows, slots, boards, words)
+    for row, slot, cause in zip(rows, slots, found, strict=True):
+        judged(slot, boards[row], words, cause)
+    assert set(found) >= set(Cause) - {Cause.IMPOSSIBLE_SLOT}
+    assert (Cause.IMPOSSIBLE_SLOT in found) is (name in ("maia3-4352", "alphazero-4672"))
 
 
 @pytest.mark.parametrize("name", vocabulary_names())
@@ -277,10 +235,10 @@ def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:
 )
 def test_by_name(words: str, fen: str, uci: str, cause: Cause) -> None:
     board, of = chess.Board(fen), vocabulary(words)
-    assert cause_of(slot_of(uci, board, of), board, of) is cause
+    assert causes([0], [slot_of(uci, board, of)], [board], of) == [cause]
 
 
 def test_a_slot_that_can_be_played_has_no_cause() -> None:
     board, words = chess.Board(), vocabulary("movemask-1880")
     with pytest.raises(ValueError, match="can be played"):
-        cause_of(slot_of("e2e4", board, words), board, words)
+        causes([0], [slot_of("e2e4", board, words)], [board], words)

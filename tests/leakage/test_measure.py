@@ -60,15 +60,6 @@ def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     np.testing.assert_allclose(found.multiplied().leaked, exactly(*batch, multiplied=True), rtol=1e-11)
 
 
-def test_the_known_mistake() -> None:
-    logits = np.array([[1.2355, -0.1710, -0.6606, -0.2050, -1.4690]])
-    mask = np.array([[True, False, True, True, False]])
-    found = LogitBatch(logits, *ragged_of_mask(mask)).multiplied().leaked[0]
-    assert found == pytest.approx(2 * 0.1477, abs=1e-4)
-    mistaken = multiplied_softmax(logits, mask)
-    np.testing.assert_allclose(mistaken, [[0.5080, 0.1477, 0.0763, 0.1203, 0.1477]], atol=5e-5)
-
-
 def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
     none = LogitBatch(np.zeros((1, 2)), *ragged_of_mask(np.array([[True, True]])))
     half = LogitBatch(np.array([[0.0, -np.inf]]), *ragged_of_mask(np.array([[True, False]])))

@@ -61,9 +61,6 @@ def test_a_models_figures_are_deleted_when_asked(store: Store) -> None:
     assert counts(store)["net"] == 2
     write(store, [record(fen="again", model="old", digest="sha256:b")])
     assert counts(store)["old"] == 1
-
-
-def test_an_unknown_model_is_named(store: Store) -> None:
     with pytest.raises(StoreError, match="no model 'none'; there are net, old"):
         delete(store.database, before=None, model="none")
 
@@ -74,13 +71,6 @@ def test_deleted_positions_are_not_in_the_file(tmp_path: Path) -> None:
         assert not delete(store.database, before=None, model=None).traces
     for file in tmp_path.iterdir():
         assert b"secret-" not in file.read_bytes(), file.name
-
-
-def test_off_keeps_figures_alone(database_url: str) -> None:
-    with opened(database_url, positions=False) as store:
-        write(store, [record(fen="kept nowhere") for _ in range(3)])
-        assert left(store) == set()
-        assert counts(store) == {"net": 3}
 
 
 def test_the_service_keeps_no_fen_when_told_so(serve: Serve, tmp_path: Path) -> None:

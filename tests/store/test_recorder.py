@@ -49,32 +49,6 @@ def test_records_are_written_by_themselves_and_closing_writes_the_rest(store: St
     assert count(store) == 4501
 
 
-def test_a_locked_database_loses_nothing_and_writing_resumes(
-    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[tuple[int, int]] = []
-    recorder = recording(store, max_waiting=3, on_waiting=lambda *now: told.append(now))
-
-    other = sqlite3.connect(tmp_path / "audit.db", isolation_level=None)
-    other.execute("ALTER TABLE position RENAME TO gone")  # the fault: writes fail at once
-    recorder.audit([audited([1, 2])])
-    assert not written(recorder)
-    assert recorder.failure is not None
-    assert "no such table: position" in recorder.failure
-    recorder.audit([audited([3])])
-    recorder.audit([audited([4])])  # no room
-    assert recorder.dropped == 1
-    assert (3, 1) in told
-    other.execute("ALTER TABLE gone RENAME TO position")
-    other.close()
-    until(lambda: written(recorder), "what waited is written")
-    assert count(store) == 3
-    assert recorder.failure is None
-    recorder.close()
-
-    assert "the audit store can be written again" in caplog.text
-
-
 def test_closing_on_a_broken_database_says_what_was_lost(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
