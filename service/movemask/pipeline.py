@@ -3,9 +3,9 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-To read it in order: `Pipeline.evaluate` submits queries on the event loop; a thread of the queue runs
-`Pipeline._answer` for those that it took, which calls `evaluate`, as do the bulk audit, calibration, the diagnosis,
-quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
+To read it in order: `Pipeline.evaluate` submits queries on the event loop; a thread of the queue runs `answered` for
+those that it took, as `movemask.load` does without a queue; it calls `evaluate`, as do the bulk audit, calibration, the
+diagnosis, quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model, Outputs
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
-from movemask.policy import Normalisation, Policies, Statistics, policies
+from movemask.policy import Normalisation, Policies, Statistics, Value, policies
 
 R = TypeVar("R")
 
@@ -211,11 +211,11 @@ class Answer:
         return 0.0 if self.evaluated is None else self.evaluated.policies.lists[3][self.row]
 
     @property
-    def value(self) -> tuple[float, ...] | None:
-        """Win, draw, loss for the side to move, or only its expected score; None if the network has no value head."""
+    def value(self) -> Value | None:
+        """The forecast of the result; None if the network has no value head."""
         if self.evaluated is None or self.evaluated.value is None:
             return None
-        return tuple(self.evaluated.value[self.row].tolist())
+        return Value.of(self.evaluated.value[self.row].tolist())
 
     @property
     def raw(self) -> float | None:
@@ -249,6 +249,67 @@ class Answer:
         """Index in `policy` of a randomly drawn move; the same seed draws the same move."""
         assert self.evaluated is not None
         return self.evaluated.policies.sample(self.row, self.rule.temperature, seed)
+
+
+def answered(
+    model: Model,
+    queries: Sequence[Query],
+    waited: Sequence[float],
+    network: Forward | None = None,
+    max_moves: int | None = None,
+) -> tuple[list[Answer | MovemaskError], Evaluated | None, list[int]]:
+    """An answer or an error for each query; the evaluated batch, None if no position has a legal move; and the query
+    that each of its rows is of. `waited` is each query's time in the queue. Raises InferenceFailed."""
+    outcomes: dict[int, Answer | MovemaskError] = {}
+    read: list[tuple[int, Position, Normalisation]] = []
+    for place, query in enumerate(queries):
+        rule = query.rule
+        try:
+            position = query.position or Position.read(
+                query.fen, query.moves, chess960=query.chess960, max_moves=max_moves
+            )
+            if rule.calibrated:
+                rule = replace(rule, temperature=model.calibrated_temperature())
+        except MovemaskError as error:
+            outcomes[place] = error
+        else:
+            read.append((place, position, rule))
+    batch, refused = model.batch([position for _, position, _ in read], [queries[place].elo for place, *_ in read])
+    rows: list[int] = []
+    for row, (place, position, rule) in enumerate(read):
+        if row in refused:
+            outcomes[place] = refused[row]
+        elif batch.indptr[row] == batch.indptr[row + 1]:  # no legal move
+            outcomes[place] = Answer(model, queries[place], position, rule, batch.elo_of(row))
+        else:
+            rows.append(row)
+    evaluated = None
+    if rows:
+        batch = batch.rows(np.array(rows, dtype=np.intp))
+        evaluated = evaluate(model, batch, [read[row][2] for row in rows], network)
+        failed = {**evaluated.unusable, **_check(evaluated)}
+        for kept, row in enumerate(rows):
+            place, position, rule = read[row]
+            timing = Timing(waited[place], evaluated.seconds)
+            outcomes[place] = failed.get(kept) or Answer(
+                model, queries[place], position, rule, batch.elo_of(kept), evaluated, kept, timing
+            )
+    return [outcomes[place] for place in range(len(queries))], evaluated, [read[row][0] for row in rows]
+
+
+def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
+    """The answers that must not be served, by row."""
+    failed: dict[int, MovemaskError] = {}
+    batch = evaluated.batch
+    all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
+    codes, probabilities, indptr, abstention = evaluated.policies.lists
+    for row, position in enumerate(batch.positions):
+        legal, moves = all_legal[bounds[row] : bounds[row + 1]], slice(indptr[row], indptr[row + 1])
+        try:
+            check_answer(position, legal, codes[moves], probabilities[moves], abstention[row])
+        except ServedLeakage as error:
+            failed[row] = error
+    return failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,44 +440,13 @@ class Pipeline:
 
     def _answer(self, queries: Sequence[Query], waited: Sequence[float]) -> tuple[list[Answer | MovemaskError], _Done]:
         """An answer or an error for each query, and what is left to do after the reply."""
-        outcomes: dict[int, Answer | MovemaskError] = {}
-        read: list[tuple[int, Position, Normalisation]] = []
-        for place, query in enumerate(queries):
-            try:
-                read.append((place, *self._read(query)))
-            except MovemaskError as error:
-                outcomes[place] = error
-        if not read:
-            return [outcomes[place] for place in range(len(queries))], _Done([])
-        elos = [queries[place].elo for place, _, _ in read]
-        batch, refused = self.model.batch([position for _, position, _ in read], elos)
-        rows: list[int] = []
-        for row, (place, position, rule) in enumerate(read):
-            if row in refused:
-                outcomes[place] = refused[row]
-            elif batch.indptr[row] == batch.indptr[row + 1]:  # no legal move
-                outcomes[place] = Answer(self.model, queries[place], position, rule, batch.elo_of(row))
-            else:
-                rows.append(row)
-        evaluated = None
-        if rows:
-            batch = batch.rows(np.array(rows, dtype=np.intp))
-            evaluated = evaluate(self.model, batch, [read[row][2] for row in rows], self._network)
-            failed = {**evaluated.unusable, **self._check(evaluated)}
-            for kept, row in enumerate(rows):
-                place, position, rule = read[row]
-                timing = Timing(waited[place], evaluated.seconds)
-                outcomes[place] = failed.get(kept) or Answer(
-                    self.model, queries[place], position, rule, batch.elo_of(kept), evaluated, kept, timing
-                )
-        answers = [outcomes[place] for place in range(len(queries))]
-        statuses = [one.status for one in answers if isinstance(one, Answer)]
+        outcomes, evaluated, places = answered(self.model, queries, waited, self._network, self._max_moves)
+        statuses = [one.status for one in outcomes if isinstance(one, Answer)]
         if evaluated is None:  # nothing to audit
-            return answers, _Done(statuses)
-        places = [read[row][0] for row in rows]
-        audited, own = [answers[place] for place in places], [waited[place] for place in places]
+            return outcomes, _Done(statuses)
+        audited, own = [outcomes[place] for place in places], [waited[place] for place in places]
         ticket = self._expect(sum(isinstance(answer, Answer) for answer in audited))
-        return answers, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time(), ticket)
+        return outcomes, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time(), ticket)
 
     def _follow_up(self, done: Sequence[_Done]) -> None:
         """What is left to do once the replies are out: event counts, and the audit, many batches at once."""
@@ -434,30 +464,6 @@ class Pipeline:
             audited = [self._audited(kinds, batches) for kinds, batches in by_kinds.items()]
         finally:
             self._record(audited, [one.ticket for one in done if one.evaluated is not None])
-
-    def _read(self, query: Query) -> tuple[Position, Normalisation]:
-        """The position of a query, and its rule with the temperature resolved to a number."""
-        position = query.position
-        if position is None:
-            position = Position.read(query.fen, query.moves, chess960=query.chess960, max_moves=self._max_moves)
-        rule = query.rule
-        if rule.calibrated:
-            rule = replace(rule, temperature=self.model.calibrated_temperature())
-        return position, rule
-
-    def _check(self, evaluated: Evaluated) -> dict[int, MovemaskError]:
-        """The answers that must not be served, by row."""
-        failed: dict[int, MovemaskError] = {}
-        batch = evaluated.batch
-        all_legal, bounds = batch.codes.tolist(), batch.indptr.tolist()
-        codes, probabilities, indptr, abstention = evaluated.policies.lists
-        for row, position in enumerate(batch.positions):
-            legal, moves = all_legal[bounds[row] : bounds[row + 1]], slice(indptr[row], indptr[row + 1])
-            try:
-                check_answer(position, legal, codes[moves], probabilities[moves], abstention[row])
-            except ServedLeakage as error:
-                failed[row] = error
-        return failed
 
     def _audited(self, kinds: Sequence[str], done: Sequence[_Done]) -> Audited:
         """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""

@@ -94,7 +94,7 @@ def _played(report: MoveReport, model: Model) -> Json:
         "leakage": _leakage(report.raw, report.multiplied, model),
     }
     if report.value is not None:
-        out["value"] = _value(report.value)
+        out["value"] = report.value._asdict()
     if report.lost is not None:
         out["lost"] = report.lost
     if report.mark is not None:
@@ -126,7 +126,7 @@ def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
     out: Json = {}
     value = answer.value
     if value is not None:
-        out["value"] = _value(value)
+        out["value"] = value._asdict()
     if answer.evaluated is not None:
         out["leakage"] = _leakage(answer.raw, answer.multiplied, answer.model)
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
@@ -158,14 +158,6 @@ def _illegal(answer: Answer) -> Json:
 def causes_out(causes: Mapping[Cause, float]) -> Json:
     """Masses by cause, the largest first."""
     return {cause.value: mass for cause, mass in sorted(causes.items(), key=lambda item: -item[1])}
-
-
-def _value(value: tuple[float, ...]) -> Json:
-    """The JSON of a value: win, draw and loss, or the score alone."""
-    if len(value) == 1:
-        return {"win": None, "draw": None, "loss": None, "score": value[0]}
-    win, draw, loss = value
-    return {"win": win, "draw": draw, "loss": loss, "score": win + draw / 2}
 
 
 def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) -> list[Json]:

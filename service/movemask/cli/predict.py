@@ -102,10 +102,10 @@ def _table(answer: Answer, top: int) -> str:
         lines.append(f"{f'{rest} more':<15} {100 * sum(probabilities[top:]):6.2f} %")
     lines.append("")
     value = answer.value
-    if value and len(value) == 1:
-        lines.append(f"expected score {value[0]:.3f}, for {turn}")
+    if value and value.win is None:
+        lines.append(f"expected score {value.score:.3f}, for {turn}")
     elif value:
-        win, drawn, loss = (100 * share for share in value)
+        win, drawn, loss = (100 * share for share in value[:3] if share is not None)
         lines.append(f"win {win:.1f} %  draw {drawn:.1f} %  loss {loss:.1f} %, for {turn}")
     raw = "not measurable" if answer.raw is None else f"{answer.raw:.2e}"
     masked = " (trained with the mask: raw means nothing)" if model.trained_with_mask else ""

@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import chess
-import numpy as np
 
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position, status_names
-from movemask.client.policy import Policy, Value
+from movemask.client.policy import Policy
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
-from movemask.leakage.measure import check_answer
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
-from movemask.pipeline import Evaluated, evaluate
+from movemask.pipeline import Answer, Query, answered
 from movemask.policy import Normalisation
 from movemask.settings import Settings
 
@@ -110,29 +108,17 @@ class Network:
         copies = [_checked(board) for board in boards]
         if elos is not None and len(elos) != len(copies):
             raise InvalidParameter(f"elos: {len(elos)} ratings for {len(copies)} boards")
-        ratings = [_elo_of(elo if own is None else own) for own in elos or [None] * len(copies)]
-        found: list[Policy] = []
-        for start in range(0, len(copies), _AT_ONCE):
-            span = slice(start, start + _AT_ONCE)
-            found += self._evaluated(copies[span], ratings[span], normalisation)
-        return found
-
-    def _evaluated(
-        self, boards: Sequence[chess.Board], elos: Sequence[Elo | None], rule: Normalisation
-    ) -> list[Policy]:
-        positions = [Position(board) for board in boards]
-        batch = self._model.whole_batch(positions, elos)
-        found = [
-            Policy(board, self.name, {}, ignored=self._model.ignored(position, elo))
-            for board, position, elo in zip(boards, positions, elos, strict=True)
+        queries = [
+            Query(position=Position(board), elo=_elo_of(elo if own is None else own), rule=normalisation)
+            for board, own in zip(copies, elos or [None] * len(copies), strict=True)
         ]
-        rows = np.flatnonzero(batch.counts)
-        if len(rows):
-            evaluated = evaluate(self._model, batch.rows(rows), [rule] * len(rows))
-            for error in evaluated.unusable.values():
-                raise error
-            for row, place in enumerate(rows.tolist()):
-                found[place] = _policy_of(evaluated, row, found[place])
+        found: list[Policy] = []
+        for start in range(0, len(queries), _AT_ONCE):
+            part = queries[start : start + _AT_ONCE]
+            for outcome in answered(self._model, part, [0.0] * len(part))[0]:
+                if not isinstance(outcome, Answer):
+                    raise outcome
+                found.append(_policy_of(outcome))
         return found
 
 
@@ -181,27 +167,11 @@ def _elo_of(elo: Ratings | None) -> Elo | None:
     return Elo(own, opponent)
 
 
-def _policy_of(evaluated: Evaluated, row: int, empty: Policy) -> Policy:
-    """The policy of a row; raises ServedLeakage, as the service would."""
-    batch, policies = evaluated.batch, evaluated.policies
-    codes, probabilities, indptr, abstention = policies.lists
-    moves = slice(indptr[row], indptr[row + 1])
-    legal = batch.codes[batch.legal(row)].tolist()
-    check_answer(batch.positions[row], legal, codes[moves], probabilities[moves], abstention[row])
-    raw = float(evaluated.raw[row])
-    own, opponent = batch.elo[row].tolist()
-    return replace(
-        empty,
-        probabilities=dict(zip(moves_of(codes[moves]), probabilities[moves], strict=True)),
-        value=None if evaluated.value is None else _value_of(evaluated.value[row].tolist()),
-        raw=None if raw != raw else raw,
-        multiplied=float(evaluated.multiplied[row]),
-        elo=None if own != own else (own, opponent),
-    )
-
-
-def _value_of(value: list[float]) -> Value:
-    if len(value) == 1:
-        return Value(None, None, None, value[0])
-    win, draw, loss = value
-    return Value(win, draw, loss, win + draw / 2)
+def _policy_of(answer: Answer) -> Policy:
+    codes, probabilities = answer.policy
+    moves = dict(zip(moves_of(codes), probabilities, strict=True))
+    policy = Policy(answer.position.board, answer.model.name, moves, ignored=answer.ignored)
+    if answer.evaluated is None:
+        return policy
+    elo = None if answer.elo is None else (answer.elo.self, answer.elo.opponent)
+    return replace(policy, value=answer.value, raw=answer.raw, multiplied=answer.multiplied, elo=elo)

@@ -12,21 +12,7 @@ import numpy as np
 from movemask.board.moves import read_move
 from movemask.errors import IllegalMove
 from movemask.policy import Normalisation, policies
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """The forecast of the result, for the side to move: `score` is the expected score, 0 to 1. The three probabilities
-    are None for a network that gives only the score."""
-
-    win: float | None
-    draw: float | None
-    loss: float | None
-    score: float
-
-    def flipped(self) -> Value:
-        """The same forecast for the other side."""
-        return Value(self.loss, self.draw, self.win, 1 - self.score)
+from movemask.policy import Value as Value
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -138,20 +138,16 @@ def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     if move.legal == 1 or move.value is None or move.probability > RARE:
         return False
     after = _score_after(move, following)
-    return after is not None and _score(move.value) - after >= FALL
+    return after is not None and move.value.score - after >= FALL
 
 
 def _score_after(move: MoveReport, following: MoveReport | None) -> float | None:
     """The mover's expected score after the move; None after the last move of a game that is not over."""
     if following is not None:
-        return None if following.value is None else 1 - _score(following.value)
+        return None if following.value is None else 1 - following.value.score
     board = move.position.board.copy()
     board.push(move.move)
     return 1.0 if board.is_checkmate() else 0.5 if board.is_game_over() else None
-
-
-def _score(value: tuple[float, ...]) -> float:
-    return value[0] if len(value) == 1 else value[0] + value[1] / 2
 
 
 def _summary(side: SideReport) -> str:

@@ -18,7 +18,7 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.numeric import losses
 from movemask.pipeline import Answer, Pipeline, Query
-from movemask.policy import Normalisation
+from movemask.policy import Normalisation, Value
 from movemask.tasks.sweep import usual_ratings
 
 Mark = Literal["trap", "mistake", "gem"]
@@ -62,7 +62,7 @@ class MoveReport:
     legal: int  # moves that could have been played
     best: chess.Move
     best_probability: float
-    value: tuple[float, ...] | None  # before the move: win, draw, loss for the mover, or its expected score alone
+    value: Value | None  # before the move, for the mover
     temperature: float  # resolved to a number
     elo: Elo | None  # as passed to the network
     ignored: tuple[str, ...]
