@@ -69,9 +69,9 @@ def pgx_positions() -> Iterator[tuple[str, list[str], list[int], list[float]]]:
             yield found["fen"], found["moves"], found["slots"], found["observation"]
 
 
-def suite(name: str) -> Iterator[chess.Board]:
-    """The valid positions of a perft suite."""
-    for line in perft(name):
+def suite(name: str, every: int = 1) -> Iterator[chess.Board]:
+    """The valid positions of every Nth line of a perft suite."""
+    for line in perft(name)[::every]:
         board = chess.Board(line.fen, chess960=line.chess960)
         if board.is_valid():
             yield board

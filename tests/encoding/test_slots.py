@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 
 import chess
 import numpy as np
@@ -52,10 +53,11 @@ def agree(boards: Sequence[chess.Board], words: Vocabulary) -> int:
     return sum(right is None for right in expected)
 
 
+@cache
 def mixed(every: int) -> list[chess.Board]:
     """Standard positions of the suites, tricky ones, and Chess960."""
     unusual = [board for fen, _, _ in tricky() if (board := chess.Board(fen)).is_valid()]
-    return [*list(suite("standard"))[::every], *unusual, *list(suite("chess960"))[::every]]
+    return [*suite("standard", every), *unusual, *suite("chess960", every)]
 
 
 @pytest.mark.parametrize("name", vocabulary_names())

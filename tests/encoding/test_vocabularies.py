@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import chess
-import numpy as np
 import pytest
 
 from movemask.board.position import Position
@@ -13,7 +10,7 @@ from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.errors import ContractError, MoveOutsideVocabulary, UnsupportedVariant
-from tests.ground_truth import lc0_slots, maia2_moves, perft, pgx_positions, tricky
+from tests.ground_truth import lc0_slots, maia2_moves, perft, pgx_positions, suite, tricky
 
 SIZES = {
     "alphazero-4672": 4672,
@@ -31,14 +28,6 @@ PROMOTIONS = "1n5k/P7/8/8/8/8/p7/1N5K {} - - 0 1"
 @pytest.fixture(params=sorted(SIZES))
 def any_vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
     return vocabulary(request.param)
-
-
-def boards(words: Vocabulary) -> Iterator[chess.Board]:
-    """Tricky positions, and those of the suites that the vocabulary can write, each fourth of the standard one."""
-    for fen in [row.fen for row in perft("standard")[::4]] + [fen for fen, _, _ in tricky()]:
-        yield chess.Board(fen)
-    for row in perft("chess960") if words.chess960 else ():
-        yield chess.Board(row.fen, chess960=True)
 
 
 def test_sizes_and_names() -> None:
@@ -103,7 +92,8 @@ def test_movemask_order_is_lc0s_with_every_promotion_written() -> None:
 
 
 def test_every_legal_move_has_one_slot_and_comes_back_the_same(any_vocabulary: Vocabulary) -> None:
-    for board in boards(any_vocabulary):
+    boards = [*suite("standard", 16), *map(chess.Board, [fen for fen, _, _ in tricky()])]
+    for board in (*boards, *suite("chess960", 16)) if any_vocabulary.chess960 else boards:
         moves, slots = any_vocabulary.legal_slots(Position(board))
         assert len(set(slots.tolist())) == len(moves) == board.legal_moves.count()
         assert tuple(any_vocabulary.move(slot, board) for slot in slots.tolist()) == moves
@@ -149,13 +139,6 @@ def test_slots_of_castling_to_both_sides_and_of_promotions_straight_and_by_captu
     assert promotions == [queen, "a7b8r", knight]
 
 
-def test_a_rook_move_to_the_last_rank_is_not_a_promotion() -> None:
-    board = chess.Board("8/R7/8/8/8/8/8/K6k w - - 0 1")
-    lc0 = vocabulary("lc0-1858")
-    slot = lc0.slot(chess.Move.from_uci("a7a8"), board)
-    assert lc0.move(slot, board) == chess.Move.from_uci("a7a8")
-
-
 def test_a_move_without_a_slot_is_named_not_dropped() -> None:
     tiny = Vocabulary("tiny", [(chess.E2, chess.E4, None)], castling=Castling.KING_TAKES_ROOK)
     with pytest.raises(MoveOutsideVocabulary, match=r"g1h3 in 'rnbqkbnr.*' has no slot in the vocabulary tiny"):
@@ -166,10 +149,3 @@ def test_a_slot_that_stands_for_no_move_is_the_null_move() -> None:
     words = vocabulary("alphazero-4672")
     assert words.names()[0] == ""
     assert not words.move(0, chess.Board())
-
-
-def test_a_terminal_position_has_no_slots(any_vocabulary: Vocabulary) -> None:
-    moves, slots = any_vocabulary.legal_slots(Position.read("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"))
-    assert moves == ()
-    assert slots.shape == (0,)
-    assert slots.dtype == np.intp
