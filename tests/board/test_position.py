@@ -23,10 +23,10 @@ def games(draw: st.DrawFn) -> chess.Board:
     """A board after random legal moves, many of them back."""
     board, rng = chess.Board(), random.Random(draw(st.integers(0, 2**32)))
     for _ in range(draw(st.integers(0, 60))):
-        moves = list(board.legal_moves)
-        back = [move for move in moves if board.move_stack[1:] and board.move_stack[-2].to_square == move.from_square]
+        moves, before = list(board.legal_moves), board.move_stack[-2:-1]
+        back = [move for move in moves for own in before if move == chess.Move(own.to_square, own.from_square)]
         if moves:
-            board.push(rng.choice(back if back and rng.random() < 0.5 else moves))
+            board.push(rng.choice(back if back and rng.random() < 0.7 else moves))
     return board
 
 
