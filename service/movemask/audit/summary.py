@@ -1,7 +1,7 @@
 """The summary of an audit: its figures by network, kind and group, the worst positions, and thresholds on them.
 
-DuckDB counts over the table, in bounded memory. Sums and quantiles are exact, so they do not depend on the order of the
-rows or on who wrote them.
+DuckDB counts over the table, in bounded memory. Sums are of integers and quantiles are exact, so neither depends on the
+order of the rows or on who wrote them.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from movemask.audit.files import Folder, is_uri
 from movemask.errors import AuditError
@@ -36,14 +35,11 @@ WORST = 20
 #: Memory of the database; what needs more is on disk.
 _MEMORY = "1GB"
 
-#: Bins of a histogram for each power of two.
-_BINS = 32
+#: Bins of values for each power of two, and the smallest power; what is below shares its first bin.
+_BINS, _SMALLEST = 32, -960
 
-#: The smallest exponent that is summed by itself: beyond it, a power of two would overflow.
-_SMALLEST = -960
-
-#: A value of an exponent is a whole number times 2 ** (exponent - this).
-_SHIFT = 53
+#: A value of a bin is summed as a whole number times 2 ** (the bin's power of two - this).
+_SHIFT = 60
 
 
 @dataclass(slots=True)
@@ -96,41 +92,51 @@ class ModelSummary:
         }
 
 
-#: The dimensions of positions; each of the others has a column of groups, `_phase` and so on.
-_EVERY = (ALL, *DIMENSIONS)
+#: The columns that name a group of a network.
+_GROUP = "model, dimension, group_name"
 
-#: By name.
-Models = dict[str, ModelSummary]
+
+class _Bin(NamedTuple):
+    """The values of a group that are in one bin; their sum is `whole` times a power of two. Those that are not there
+    are in a bin without a number."""
+
+    number: int | None
+    size: int
+    flips: int
+    infinite: int
+    least: float
+    most: float
+    whole: int
 
 
 def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> list[ModelSummary]:
     """The networks of a table, a Parquet file, in the order of `names`."""
     with _opened(table) as database:
         heads = database.execute(
-            "SELECT model, any_value(digest), any_value(trained_with_mask), count(*) FROM positions GROUP BY model"
+            "SELECT model, any_value(digest), any_value(trained_with_mask), count(*) FROM rows GROUP BY model"
         ).fetchall()
         found = {head[0]: ModelSummary(*head) for head in heads}
+        group_names = f"['', phase, turn, in_check::VARCHAR, {_band('legal_moves')}, {_band('elo')}]"
+        grouped = f"SELECT model, {[ALL, *DIMENSIONS]} AS dimensions, {group_names} AS group_names"
         for kind in kinds:
-            source = f"SELECT *, {kind} AS value FROM positions"
-            _count(database, kind, source, found)
-            for model, key, total in _sums(database, kind, f"SELECT *, {kind}_kl AS value FROM positions"):
-                found[model].cells[key].kl = total
-            _measure(database, kind, source, _EVERY, found)
+            flags = f"{kind}_flipped AS flipped, isinf({kind}_kl) AS infinite"
+            _measure(database, kind, f"{grouped}, {kind} AS value, {flags} FROM rows", found)
+            flags = f"false AS flipped, false AS infinite FROM rows WHERE isfinite({kind}_kl)"
+            for (model, *group), bins in _bins(database, f"{grouped}, {kind}_kl AS value, {flags}"):
+                found[model].cells[Key(kind, *group)].kl = _sum(bins)
             if kind in SHOWN:
                 for summary in found.values():
                     summary.worst[kind] = _worst(database, kind, summary.name)
         causes = ", ".join(f"cause_{cause.value} AS '{cause.value}'" for cause in Cause)
-        masses = f"SELECT * FROM positions UNPIVOT (value FOR _{CAUSE} IN ({causes})) WHERE value > 0"
-        counted = f"FROM ({masses}) {_sets((CAUSE,))}"
-        for model, key, (count, most) in _rows(database, RAW, (CAUSE,), "count(*), max(value)", counted):
-            found[model].cells[key] = Cell(count, max=most)
-        _measure(database, RAW, masses, (CAUSE,), found)
+        masses = f"rows UNPIVOT (value FOR group_name IN ({causes})) WHERE value > 0"
+        grouped = f"SELECT model, ['{CAUSE}'] AS dimensions, [group_name] AS group_names"
+        _measure(database, RAW, f"{grouped}, value, false AS flipped, false AS infinite FROM {masses}", found)
     return [found[name] for name in names if name in found]
 
 
 @contextmanager
 def _opened(table: Folder) -> Iterator[Database]:
-    """A database with the table as `positions`, and in it a column of groups for each dimension."""
+    """A database with the table as `rows`."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
@@ -143,96 +149,70 @@ def _opened(table: Folder) -> Iterator[Database]:
                 database.register("rows", ds.dataset(path, filesystem=system))
             else:
                 database.read_parquet(table.name).create_view("rows")
-            database.execute(
-                "CREATE VIEW positions AS SELECT *, phase AS _phase, turn AS _side, in_check::VARCHAR AS _in_check, "
-                f"{_band('legal_moves')} AS _legal_moves, {_band('elo')} AS _elo FROM rows"
-            )
             yield database
 
 
-def _sets(dimensions: Sequence[str], *columns: str) -> str:
-    """Groups rows by network, by the groups of each dimension in turn, and by these columns."""
-    sets = [", ".join(("model", *_columns([dimension]), *columns)) for dimension in dimensions]
-    return f"GROUP BY GROUPING SETS ({', '.join(f'({one})' for one in sets)})"
-
-
-def _columns(dimensions: Sequence[str]) -> list[str]:
-    return [f"_{dimension}" for dimension in dimensions if dimension != ALL]
-
-
-def _rows(
-    database: Database, kind: str, dimensions: Sequence[str], columns: str, rest: str
-) -> Iterator[tuple[str, Key, list[Any]]]:
-    """Network, cell and `columns` of each row of a query by groups: at most one of these is set in each row."""
-    groups_of = _columns(dimensions)
-    rows = database.execute(f"SELECT {', '.join(('model', *groups_of, columns))} {rest}").fetchall()
-    for model, *row in rows:
-        key = Key(kind, ALL, "")
-        for column, group in zip(groups_of, row, strict=False):
-            key = key if group is None else Key(kind, column[1:], group)
-        yield model, key, row[len(groups_of) :]
-
-
-def _count(database: Database, kind: str, source: str, found: Models) -> None:
-    """Makes the cells of the column `value` of a query: everything but sums and quantiles."""
-    conditions = ("value IS NOT NULL", "value IS NULL", f"{kind}_flipped", f"isinf({kind}_kl)")
-    counts = ", ".join((*(f"count(*) FILTER ({condition})" for condition in conditions), "max(value)"))
-    for model, key, row in _rows(database, kind, _EVERY, counts, f"FROM ({source}) {_sets(_EVERY)}"):
-        count, unmeasured, flips, infinite, most = row
-        found[model].cells[key] = Cell(count, unmeasured, flips, infinite, max=most)
-
-
-def _sums(
-    database: Database, kind: str, source: str, dimensions: Sequence[str] = _EVERY
-) -> Iterator[tuple[str, Key, float]]:
-    """Network, cell and exact sum of the column `value` of a query. Values of a like size are whole multiples of one
-    power of two, and are summed as integers."""
-    exponents = f"greatest({_SMALLEST}, 32 * floor(log2(value) / 32))::INT"
-    positive = f"(SELECT *, {exponents} AS exponent FROM ({source}) WHERE value > 0 AND isfinite(value))"
-    sums = f"exponent, sum((value * pow(2, {_SHIFT} - exponent))::HUGEINT)"
-    totals: dict[tuple[str, Key], int] = defaultdict(int)
-    query = f"FROM {positive} {_sets(dimensions, 'exponent')}"
-    for model, key, (exponent, total) in _rows(database, kind, dimensions, sums, query):
-        totals[model, key] += int(total) << exponent - _SMALLEST
-    for (model, key), whole in totals.items():
-        yield model, key, whole / (1 << _SHIFT - _SMALLEST)
-
-
-def _measure(database: Database, kind: str, source: str, dimensions: Sequence[str], found: Models) -> None:
-    """Adds sums and quantiles of the column `value` of a query to the cells. A quantile is sought in the bin that holds
-    its rank: only the values of such bins are sorted, which DuckDB does on disk."""
-    for model, key, total in _sums(database, kind, source, dimensions):
-        found[model].cells[key].sum = total
-    binned = (
-        f"(SELECT *, CASE WHEN value > 0 THEN floor({_BINS} * log2(value)) ELSE -99999 END::INT AS bin "
-        f"FROM ({source}) WHERE value IS NOT NULL)"
+def _binned(source: str) -> str:
+    """A query with a row for each group of each `value`, with its bin."""
+    number = f"floor({_BINS} * log2(greatest(value, pow(2, {_SMALLEST}))))::INT"
+    binned = f"SELECT *, CASE WHEN value IS NOT NULL THEN {number} END AS bin FROM ({source})"
+    whole = f"(value * pow(2, {_SHIFT} - floor(bin / {_BINS})))::BIGINT AS whole"
+    return (
+        f"(SELECT * EXCLUDE (dimensions, group_names), unnest(dimensions) AS dimension, "
+        f"unnest(group_names) AS group_name FROM (SELECT *, {whole} FROM ({binned})))"
     )
-    bins: dict[tuple[str, Key], list[list[Any]]] = defaultdict(list)
-    query = f"FROM {binned} {_sets(dimensions, 'bin')} ORDER BY bin"
-    for model, key, row in _rows(database, kind, dimensions, "bin, count(*), min(value), max(value)", query):
-        bins[model, key].append(row)
-    wanted: dict[str, dict[tuple[str, Key, int, int], list[str]]] = defaultdict(lambda: defaultdict(list))
-    for (model, key), rows in bins.items():
-        if kind in SHOWN and key.dimension == ALL:
-            found[model].histograms[kind] = [(most, size) for _, size, _, most in rows]
-        ends = np.cumsum([size for _, size, *_ in rows])
+
+
+def _bins(database: Database, source: str) -> Iterator[tuple[tuple[str, str, str], list[_Bin]]]:
+    """Network, dimension and group of the column `value` of a query, with their bins, rising."""
+    flags = "count(*) FILTER (flipped), count(*) FILTER (infinite)"
+    rows = database.execute(
+        f"SELECT {_GROUP}, bin, count(*), {flags}, min(value), max(value), sum(whole) FROM {_binned(source)} "
+        f"GROUP BY {_GROUP}, bin ORDER BY {_GROUP}, bin"
+    ).fetchall()
+    for group, bins in groupby(rows, lambda row: row[:3]):
+        yield group, [_Bin(*row[3:]) for row in bins]
+
+
+def _sum(bins: Sequence[_Bin]) -> float:
+    return math.fsum(whole * 2.0 ** (number // _BINS - _SHIFT) for number, *_, whole in bins if number is not None)
+
+
+def _measure(database: Database, kind: str, source: str, found: dict[str, ModelSummary]) -> None:
+    """Makes the cells of the column `value` of a query, all but divergences. A quantile is sought in the bin that holds
+    its rank: only the values of such bins are sorted, which DuckDB does on disk."""
+    wanted: list[dict[str, Any]] = []
+    for (model, dimension, group), every in _bins(database, source):
+        bins = [bin_ for bin_ in every if bin_.number is not None]
+        flips, infinite = sum(bin_.flips for bin_ in every), sum(bin_.infinite for bin_ in every)
+        ends = list(accumulate(bin_.size for bin_ in bins))
+        count = ends[-1] if bins else 0
+        cell = Cell(count, sum(bin_.size for bin_ in every) - count, flips, infinite, _sum(bins))
+        found[model].cells[Key(kind, dimension, group)] = cell
+        if not bins:
+            continue
+        cell.max = bins[-1].most
+        if kind in SHOWN and dimension == ALL:
+            found[model].histograms[kind] = [(bin_.most, bin_.size) for bin_ in bins]
         for name, q in QUANTILES.items():
-            rank = rank_of(q, int(ends[-1]))
-            place = int(np.searchsorted(ends, rank))
-            bin_, size, least, most = rows[place]
-            found[model].cells[key].quantiles[name] = most
-            if least < most:
-                wanted[key.dimension][model, key, bin_, rank - int(ends[place]) + size].append(name)
-    for dimension, ranks in wanted.items():
-        group = ", ".join(("model", *_columns([dimension]), "bin"))
-        some_bins, some_ranks = (", ".join({str(one[place]) for one in ranks}) for place in (2, 3))
-        query = (
-            f"FROM (SELECT {group}, value, row_number() OVER (PARTITION BY {group} ORDER BY value) AS rank "
-            f"FROM {binned} WHERE bin IN ({some_bins})) WHERE rank IN ({some_ranks})"
-        )
-        for model, key, (bin_, rank, value) in _rows(database, kind, [dimension], "bin, rank, value", query):
-            for name in ranks.get((model, key, bin_, rank), ()):
-                found[model].cells[key].quantiles[name] = value
+            rank = rank_of(q, count)
+            place = bisect_left(ends, rank)
+            bin_ = bins[place]
+            cell.quantiles[name] = bin_.most
+            if bin_.least < bin_.most:
+                row = {"model": model, "dimension": dimension, "group_name": group, "bin": bin_.number, "name": name}
+                wanted.append({**row, "rank": rank - ends[place] + bin_.size})
+    if wanted:
+        import pyarrow as pa
+
+        database.register("wanted", pa.Table.from_pylist(wanted))
+        ranked = f"SELECT *, row_number() OVER (PARTITION BY {_GROUP}, bin ORDER BY value) AS rank"
+        rows = database.execute(
+            f"SELECT {_GROUP}, name, value FROM wanted JOIN ({ranked} FROM {_binned(source)} "
+            f"SEMI JOIN wanted USING ({_GROUP}, bin)) USING ({_GROUP}, bin, rank)"
+        ).fetchall()
+        for model, dimension, group, name, value in rows:
+            found[model].cells[Key(kind, dimension, group)].quantiles[name] = value
 
 
 def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
@@ -274,19 +254,22 @@ class Threshold:
     value: float
 
     @classmethod
-    def read(cls, text: str) -> Threshold:
-        """From its text; raises AuditError that names it."""
+    def read(cls, text: str, kinds: Sequence[str] = KINDS) -> Threshold:
+        """From its text; raises AuditError that names it, also for a kind that is not among those measured: it would
+        never fail."""
         found = re.fullmatch(r"([a-z0-9_]+)\.([a-z0-9_]+)=([-+.e0-9]+)", text.strip())
         try:
             value = math.nan if found is None else float(found[3])
             if found is None or found[1] not in KINDS or found[2] not in _STATISTICS or not math.isfinite(value):
                 raise ValueError
-            return cls(found[1], found[2], value)
         except ValueError:
             raise AuditError(
                 f"--fail-above {text!r}: write KIND.STATISTIC=VALUE, such as raw.p99=0.1; "
                 f"kinds: {', '.join(KINDS)}; statistics: {', '.join(_STATISTICS)}"
             ) from None
+        if found[1] not in kinds:
+            raise AuditError(f"--fail-above {text}: {found[1]} is not among --kinds {','.join(kinds)}")
+        return cls(found[1], found[2], value)
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.statistic}={self.value:g}"
@@ -308,10 +291,3 @@ class Threshold:
         """Whether the check fails for the network: the statistic is above the value, or could not be measured."""
         found = self.found(model)
         return self.applies(model) and (found is None or found > self.value)
-
-
-def checked(thresholds: Iterable[Threshold], kinds: Sequence[str]) -> None:
-    """Raises AuditError for a threshold on a kind that is not measured: it would never fail."""
-    for threshold in thresholds:
-        if threshold.kind not in kinds:
-            raise AuditError(f"--fail-above {threshold}: {threshold.kind} is not among --kinds {','.join(kinds)}")

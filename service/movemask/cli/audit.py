@@ -101,12 +101,11 @@ def audit(
     from movemask.audit.read import STDIN, Form, check, total_bytes
     from movemask.audit.report import AuditRun, page
     from movemask.audit.samples import Choice
-    from movemask.audit.summary import Threshold, checked, summarised
+    from movemask.audit.summary import Threshold, summarised
     from movemask.board.position import Elo
 
-    thresholds = [Threshold.read(text) for text in fail_above]
     chosen = _kinds(kinds)
-    checked(thresholds, chosen)
+    thresholds = [Threshold.read(text, chosen) for text in fail_above]
     keep_going = ray is not None if keep_going is None else keep_going
     if not files:
         raise click.UsageError("Missing argument 'FILE…'.")
