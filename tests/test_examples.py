@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import io
 import json
 import os
@@ -9,9 +10,10 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import chess
 import chess.engine
@@ -24,7 +26,7 @@ from movemask.api.app import create_app
 from movemask.cli.main import main
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
-from tests.processes import environment, served
+from tests.processes import environment, served, started
 
 EXAMPLES = ROOT / "examples"
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
@@ -172,3 +174,58 @@ def test_a_tournament_of_two_ratings_ends_without_a_fault(tmp_path: Path) -> Non
     with open(tmp_path / "games.pgn") as stream:
         games = [chess.pgn.read_game(stream) for _ in range(2)]
     assert [game.headers["Round"] for game in games if game and not game.errors] == ["1", "2"]
+
+
+class Lichess(http.server.BaseHTTPRequestHandler):
+    """The routes of lichess's external engine protocol, with one position to analyse."""
+
+    registered: ClassVar[dict[str, Any]] = {}
+    lines = ""
+    done = threading.Event()
+
+    def do_GET(self) -> None:
+        self.answer([])
+
+    def do_POST(self) -> None:
+        if "Content-Length" in self.headers:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        else:
+            chunks = iter(lambda: self.rfile.read(int(self.rfile.readline(), 16) + 2), b"\r\n")
+            body = b"".join(chunk[:-2] for chunk in chunks).decode()
+        if self.path == "/api/external-engine":
+            Lichess.registered = json.loads(body) | {"token": self.headers["Authorization"]}
+            self.answer([])
+        elif self.path == "/api/external-engine/work/job-1":
+            Lichess.lines = body
+            self.answer([])
+            self.done.set()
+        elif self.done.is_set() or json.loads(body)["providerSecret"] != self.registered["providerSecret"]:
+            self.send_response(204)
+            self.end_headers()
+        else:
+            work = {"multiPv": 2, "initialFen": chess.STARTING_FEN, "moves": ["e2e4"], "movetime": 1000}
+            self.answer({"id": "job-1", "work": work})
+
+    def answer(self, value: Any) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(value).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+def test_the_provider_does_the_work_that_lichess_hands_out() -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Lichess) as lichess:
+        threading.Thread(target=lichess.serve_forever).start()
+        address = f"http://127.0.0.1:{lichess.server_port}"
+        command = [sys.executable, str(EXAMPLES / "lichess-engine" / "provider.py"), "--lichess", address]
+        command += ["--broker", address, sys.executable, "-m", "movemask", "uci"]
+        with started(command, env=environment(LICHESS_TOKEN="lip_test")):
+            assert Lichess.done.wait(60)
+        lichess.shutdown()
+    assert Lichess.registered["token"] == "Bearer lip_test"
+    assert Lichess.registered["variants"] == ["chess"]
+    first, second = Lichess.lines.splitlines()
+    assert first.startswith("info depth 1 seldepth 2 multipv 1 score cp ")
+    assert " multipv 2 score cp " in second

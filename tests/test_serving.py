@@ -14,11 +14,8 @@ import pytest
 from movemask.errors import UnknownModel
 from movemask.pipeline import Pipeline, Query
 from movemask.serving import Serving
-from movemask.tasks.installation import import_lc0
-from tests.conftest import Serve
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
 from tests.processes import until
-from tests.weight_files import Made
 
 
 @pytest.fixture
@@ -170,14 +167,3 @@ def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path
 
     asyncio.run(scenario())
     assert len(digests) == 2
-
-
-def test_the_running_service_answers_with_a_model_that_is_imported_meanwhile(
-    serve: Serve, folder: Path, tmp_path: Path
-) -> None:
-    client = serve(folder, models_poll_seconds=0.05)
-    ask_small = {"fen": "4k3/8/8/8/8/8/8/4K2R w K - 0 1", "model": "small"}
-    assert client.post("/v1/policy", json=ask_small).status_code == 404
-    import_lc0(Made().write(tmp_path, "small.pb.gz"), folder)
-    until(lambda: client.post("/v1/policy", json=ask_small).status_code == 200, "it is served")
-    assert client.get("/readyz").json()["models"]["small"] == "served"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,41 +41,41 @@ def test_an_lc0_export(tmp_path: Path) -> None:
     assert "trained_with_mask = false" in notes
 
 
-def test_an_lc0_export_with_a_scalar_value(tmp_path: Path) -> None:
-    found = guess(made(tmp_path, LC0, [POLICY, Tensor("/output/value", (1,))]), "maia1", trained_with_mask=True)
-    assert found.table["outputs"]["value"] == {"name": "/output/value", "order": "score"}
-    assert found.table["contract"]["trained_with_mask"] is True
-
-
-def test_a_maia2_export(tmp_path: Path) -> None:
-    outputs = [Tensor("logits_maia", (1880,)), Tensor("logits_side_info", (2021,)), Tensor("logits_value")]
-    found = guess(made(tmp_path, MAIA2, outputs))
-    assert found.table["contract"]["planes"] == "maia2-18"
-    assert found.table["inputs"] == {"planes": "boards", "elo_self": "elo_self", "elo_opponent": "elo_oppo"}
-    assert found.table["elo"]["edges"] == [1100, 1200, 1300, 1400, 1500, 1600, 1700, 1800, 1900, 2000]
-    assert found.table["outputs"]["value"] == {"name": "logits_value", "order": "score"}
-    assert "not used: logits_side_info" in found.notes
-
-
-@pytest.mark.parametrize(("width", "planes"), [(12, "maia3-tokens-12"), (96, "maia3-tokens-96")])
-def test_a_maia3_export(width: int, planes: str, tmp_path: Path) -> None:
-    inputs = [Tensor("tokens", (64, width)), Tensor("self_elos"), Tensor("oppo_elos")]
-    found = guess(made(tmp_path, inputs, [Tensor("logits_move", (4352,)), Tensor("logits_value", (3,))]))
-    assert found.table["contract"]["planes"] == planes
-    assert found.table["inputs"]["elo_opponent"] == "oppo_elos"
-    assert found.table["outputs"]["value"] == {
-        "name": "logits_value",
-        "order": "loss_draw_win",
-        "softmaxed": False,
-    }
-
-
-def test_alphazero_and_searchless_exports(tmp_path: Path) -> None:
-    found = guess(made(tmp_path, [Tensor("obs", (8, 8, 119))], [Tensor("policy", (4672,)), Tensor("value")]))
-    assert found.table["contract"]["vocabulary"] == "alphazero-4672"
-    found = guess(made(tmp_path, [Tensor("tokens", (77,), "int32")], [Tensor("logits", (1968,))]))
-    assert found.table["contract"]["planes"] == "fen-77"
-    assert "value" not in found.table["outputs"]
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "planes", "words", "value"),
+    [
+        (LC0, [POLICY, Tensor("v", (1,))], "lc0-112", "lc0-1858", {"name": "v", "order": "score"}),
+        (
+            MAIA2,
+            [Tensor("logits_maia", (1880,)), Tensor("logits_side_info", (2021,)), Tensor("v")],
+            "maia2-18",
+            "maia2-1880",
+            {"name": "v", "order": "score"},
+        ),
+        *(
+            (
+                [Tensor("tokens", (64, width)), *MAIA3[1:]],
+                [Tensor("logits_move", (4352,)), Tensor("v", (3,))],
+                f"maia3-tokens-{width}",
+                "maia3-4352",
+                {"name": "v", "order": "loss_draw_win", "softmaxed": False},
+            )
+            for width in (12, 96)
+        ),
+        ([Tensor("obs", (8, 8, 119))], [Tensor("policy", (4672,))], "pgx-119", "alphazero-4672", None),
+        ([Tensor("tokens", (77,), "int32")], [Tensor("logits", (1968,))], "fen-77", "uci-1968", None),
+    ],
+)
+def test_exports_of_other_kinds(
+    inputs: list[Tensor], outputs: list[Tensor], planes: str, words: str, value: Any, tmp_path: Path
+) -> None:
+    found = guess(made(tmp_path, inputs, outputs), trained_with_mask=True)
+    assert found.table["contract"] == {"planes": planes, "vocabulary": words, "trained_with_mask": True}
+    assert found.table["outputs"].get("value") == value
+    if len(inputs) == 3:
+        assert found.table["inputs"] == {"planes": inputs[0].name, "elo_self": "elo_self", "elo_opponent": "elo_oppo"}
+    assert found.table.get("elo", {}).get("edges") == (list(range(1100, 2001, 100)) if inputs is MAIA2 else None)
+    assert ("not used: logits_side_info" in found.notes) == (inputs is MAIA2)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,12 @@ from playwright.sync_api import Browser, sync_playwright
 from movemask.settings import shipped_models
 from tests.networks import write_fake
 from tests.page.visits import Visit
-from tests.processes import served
+from tests.processes import free_port, served
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+#: Another origin, whose pages may ask the service.
+ORIGIN = f"http://127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def port(models: Path) -> Iterator[int]:
     """A service of its own for the tests of the page."""
-    with served(models, "--threads", "1", "--log-level", "warning") as (_, port):
+    with served(models, "--threads", "1", "--log-level", "warning", "--cors-origins", ORIGIN) as (_, port):
         yield port
 
 

@@ -17,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.conftest import ROOT
+from tests.page.conftest import ORIGIN
 from tests.page.visits import Visit
 from tests.processes import call, free_port, served, stopped
 
@@ -329,22 +330,16 @@ def test_with_keys_the_page_asks_for_one(browser: Browser, models: Path) -> None
         visit.leave()
 
 
-def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, models: Path) -> None:
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            """Says nothing."""
-
-    handler = functools.partial(Quiet, directory=ROOT / "examples")
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        origin = f"http://127.0.0.1:{server.server_port}"
-        with served(models, "--threads", "1", "--cors-origins", origin) as (_, port):
-            page = browser.new_page()
-            page.goto(f"{origin}/moves.html?service=http://127.0.0.1:{port}")
-            expect(page.locator("#moves li")).to_have_count(5)
-            best = call(port, "/v1/policy", {"fen": "startpos", "include": ["san"]})["moves"][0]["san"]
-            expect(page.locator("#moves li").first).to_contain_text(best)
-            page.get_by_label("Position").fill("rubbish")
-            expect(page.locator("#status")).to_contain_text("is cut short")
-            page.close()
+def test_a_page_of_another_origin_may_ask_where_it_is_allowed(browser: Browser, port: int) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=ROOT / "examples")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", int(ORIGIN.rpartition(":")[2])), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        page = browser.new_page()
+        page.goto(f"{ORIGIN}/moves.html?service=http://127.0.0.1:{port}")
+        expect(page.locator("#moves li")).to_have_count(5)
+        best = call(port, "/v1/policy", {"fen": "startpos", "include": ["san"]})["moves"][0]["san"]
+        expect(page.locator("#moves li").first).to_contain_text(best)
+        page.get_by_label("Position").fill("rubbish")
+        expect(page.locator("#status")).to_contain_text("is cut short")
+        page.close()
         server.shutdown()

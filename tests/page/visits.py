@@ -81,12 +81,6 @@ class Visit:
         self.page.get_by_label("FEN or PGN").fill(text)
         self.page.get_by_role("button", name="Load").click()
 
-    def walk(self, moves: int) -> None:
-        """Goes forward."""
-        for _ in range(moves):
-            self.page.keyboard.press("ArrowRight")
-            self.settles()
-
     def saved(self, button: str) -> str:
         """What a button downloads."""
         with self.page.expect_download() as download:
