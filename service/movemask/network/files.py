@@ -3,9 +3,6 @@ networks whose weights lie elsewhere.
 
 A network is read once. Its digest, the search for external weights and onnxruntime get the same bytes: what is served
 is what was checked, whatever happens to the file.
-
-ONNX files and lc0's weight files are protocol buffers (https://protobuf.dev/programming-guides/encoding/).
-Every length in the latter is checked against the remaining bytes before it is used.
 """
 
 from __future__ import annotations
@@ -14,12 +11,11 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from movemask.errors import ContractError, SettingsError, WeightsError
+from movemask.errors import ContractError, SettingsError
 
 #: Bytes of the largest message that protocol buffers can hold.
 LARGEST = 2**31 - 1
@@ -31,11 +27,6 @@ _LONGEST_KEY = 20
 
 #: A pipe must not block where it is opened; only Windows has text files, and it has no such pipes.
 _FLAGS: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_LONGEST_VARINT = 10
-
-FieldValue = int | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,40 +119,3 @@ def refuse_external(network: bytes, name: str) -> None:
                 f"{name}: its weights are in another file; save it as one file "
                 "(onnx.save with save_as_external_data=False)"
             )
-
-
-def fields(message: memoryview, where: str) -> Iterator[tuple[int, FieldValue]]:
-    """The fields of a message in order: number, and an int (varint) or the bytes of the value.
-
-    Raises WeightsError naming `where` for a message that is cut off or malformed.
-    """
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at, where)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, at = _varint(message, at, where)
-            yield number, value
-            continue
-        if kind == _BYTES:
-            size, at = _varint(message, at, where)
-        elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
-        else:
-            raise WeightsError(f"{where}: not a protocol buffer (wire type {kind} of field {number})")
-        if size > len(message) - at:
-            raise WeightsError(f"{where}: cut off: field {number} says {size} bytes, {len(message) - at} are left")
-        yield number, message[at : at + size]
-        at += size
-
-
-def _varint(message: memoryview, at: int, where: str) -> tuple[int, int]:
-    value = 0
-    for place in range(_LONGEST_VARINT):
-        if at + place >= len(message):
-            raise WeightsError(f"{where}: cut off in the middle of a number")
-        byte = message[at + place]
-        value |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            return value, at + place + 1
-    raise WeightsError(f"{where}: not a protocol buffer (a number of more than {_LONGEST_VARINT} bytes)")

@@ -1,24 +1,42 @@
 """Reads lc0's weight files (`.pb.gz`) into arrays: four encodings of values, batch norms folded into convolutions.
 
-Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common: a gzipped `pblczero.Net`. Field
-numbers are written where they are read. The arithmetic follows lc0: float32, the same order, fused multiply-adds; in
-float64, logits differed from lc0's by up to 5e-4. Networks other than the classical 112-plane kind are refused with the
-reason.
+Source: lc0's published format, `proto/net.proto` of LeelaChessZero/lczero-common: a gzipped `pblczero.Net`. The
+arithmetic follows lc0: float32, the same order, fused multiply-adds; in float64, logits differed from lc0's by up to
+5e-4. Networks other than the classical 112-plane kind are refused with the reason.
 """
 
 from __future__ import annotations
 
 import gzip
-import struct
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 
 from movemask.errors import WeightsError
-from movemask.network.files import FieldValue, fields
+
+#: What is read of net.proto: each message with the numbers, types and names of its fields, `*` for a repeated one,
+#: and defaults. Enums are numbers, and what is only looked for is bytes.
+_PROTO = """\
+Layer: 1 float min_val, 2 float max_val, 3 bytes params, 4 uint32 encoding
+ConvBlock: 1 Layer weights, 2 Layer biases, 3 Layer bn_means, 4 Layer bn_stddivs, 5 Layer bn_gammas, 6 Layer bn_betas
+SEunit: 1 Layer w1, 2 Layer b1, 3 Layer w2, 4 Layer b2
+Residual: 1 ConvBlock conv1, 2 ConvBlock conv2, 3 SEunit se
+Weights: 1 ConvBlock input, 2 Residual* residual, 3 ConvBlock policy, 4 Layer ip_pol_w, 5 Layer ip_pol_b, \
+6 ConvBlock value, 7 Layer ip1_val_w, 8 Layer ip1_val_b, 9 Layer ip2_val_w, 10 Layer ip2_val_b, \
+11 ConvBlock policy1, 21 bytes* pol_encoder, 25 bytes* ip_emb_w, 27 bytes* encoder, 35 bytes* smolgen_w
+NetworkFormat: 1 uint32 input=1, 2 uint32 output=1, 3 uint32 network=1, 4 uint32 policy=1, 5 uint32 value=1, \
+7 uint32 default_activation
+Format: 1 uint32 weights_encoding, 2 NetworkFormat network_format
+Net: 1 fixed32 magic, 2 bytes license, 4 Format format, 10 Weights weights, 11 bytes* onnx_model"""
 
 _EPSILON = 1e-5  # of every batch norm
 
@@ -45,114 +63,101 @@ class Dense:
     bias: Floats
 
 
-class Message:
-    """A message's fields by number; `where` is its path in the file, for errors."""
+@dataclass(frozen=True)
+class _Part:
+    """A message of the file, its path in there for errors, and the encoding of layers that name none."""
 
-    def __init__(self, raw: memoryview, where: str, encoding: int = 0) -> None:
-        self.where = where
-        self._encoding = encoding
-        self._fields: dict[int, list[FieldValue]] = {}
-        for number, value in fields(raw, where):
-            self._fields.setdefault(number, []).append(value)
+    message: Any
+    where: str
+    encoding: int
 
-    def has(self, number: int) -> bool:
-        return number in self._fields
+    def part(self, name: str) -> _Part:
+        return _Part(getattr(self.message, name), f"{self.where}.{name}", self.encoding)
 
-    def number(self, number: int, default: int) -> int:
-        value = self._fields.get(number, [default])[-1]
-        if not isinstance(value, int):
-            raise WeightsError(f"{self.where}: field {number} is not a number")
-        return value
-
-    def fixed32(self, number: int) -> int:
-        value = self._fields.get(number, [0])[-1]
-        return value if isinstance(value, int) else int.from_bytes(value, "little")
-
-    def text(self, number: int) -> str:
-        value = self._fields.get(number, [0])[-1]
-        return "" if isinstance(value, int) else bytes(value).decode(errors="replace")
-
-    def message(self, number: int, name: str, encoding: int = 0) -> Message:
-        """The last message with this number; an empty one if there is none."""
-        return (self.messages(number, name, encoding) or [Message(memoryview(b""), f"{self.where}: {name}")])[-1]
-
-    def messages(self, number: int, name: str, encoding: int = 0) -> list[Message]:
-        messages = []
-        for index, value in enumerate(self._fields.get(number, [])):
-            label = f"{name}[{index}]" if name == "residual" else name
-            where = f"{self.where}.{label}" if ":" in self.where else f"{self.where}: {label}"
-            if isinstance(value, int):
-                raise WeightsError(f"{where}: is a number, not a message")
-            messages.append(Message(value, where, encoding or self._encoding))
-        return messages
-
-    def layer(self, number: int, name: str) -> Floats | None:
+    def layer(self, name: str) -> Floats | None:
         """The values of a layer, flat; None if it is missing or empty."""
-        if not self.has(number):
-            return None
-        layer = self.message(number, name)
-        raw = layer._fields.get(3, [memoryview(b"")])[-1]
-        if isinstance(raw, int):
-            raise WeightsError(f"{layer.where}: params is a number, not bytes")
-        encoding = layer.number(4, 0) or self._encoding
+        layer, where = getattr(self.message, name), f"{self.where}.{name}"
+        encoding = layer.encoding or self.encoding
         width = 4 if encoding == _FLOAT32 else 2
-        if len(raw) % width:
-            raise WeightsError(f"{layer.where}: {len(raw)} bytes are no whole number of values")
-        if not len(raw):
+        if len(layer.params) % width:
+            raise WeightsError(f"{where}: {len(layer.params)} bytes are no whole number of values")
+        if not layer.params:
             return None
         if encoding == _LINEAR16:
-            low, high = (struct.unpack("<f", struct.pack("<I", layer.fixed32(place)))[0] for place in (1, 2))
-            share = np.frombuffer(raw, "<u2").astype(np.float32) / np.float32(65535)
-            values = _fused(share, np.float32(high) - np.float32(low), np.float32(low))
+            low, high = np.float32(layer.min_val), np.float32(layer.max_val)
+            share = np.frombuffer(layer.params, "<u2").astype(np.float32) / np.float32(65535)
+            values = _fused(share, high - low, low)
         elif encoding == _FLOAT16:
-            values = np.frombuffer(raw, "<f2").astype(np.float32)
+            values = np.frombuffer(layer.params, "<f2").astype(np.float32)
         elif encoding == _BFLOAT16:
-            values = (np.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+            values = (np.frombuffer(layer.params, "<u2").astype("<u4") << 16).view("<f4")
         elif encoding == _FLOAT32:
-            values = np.frombuffer(raw, "<f4")
+            values = np.frombuffer(layer.params, "<f4")
         else:
-            raise WeightsError(f"{layer.where}: encoding {encoding} is not one that is read (1 to 4)")
+            raise WeightsError(f"{where}: encoding {encoding} is not one that is read (1 to 4)")
         if not np.isfinite(values).all():
-            raise WeightsError(f"{layer.where}: holds NaN or infinity")
+            raise WeightsError(f"{where}: holds NaN or infinity")
         return values
 
     def convolution(self, inputs: int, size: int) -> Convolution:
         """A ConvBlock with its batch norm folded into kernel and bias; `inputs` planes, kernel `size`."""
-        weights = self.layer(1, "weights")
+        weights = self.layer("weights")
         if weights is None or len(weights) % (inputs * size * size):
             count = 0 if weights is None else len(weights)
             raise WeightsError(f"{self.where}: {count} weights are no convolution of {inputs} planes, {size} x {size}")
         kernel = weights.reshape(-1, inputs, size, size)
         outputs = len(kernel)
-        mean, variance = self._row(3, "bn_means", outputs, 0), self._row(4, "bn_stddivs", outputs, 1 - _EPSILON)
-        gamma, beta = self._row(5, "bn_gammas", outputs, 1), self._row(6, "bn_betas", outputs, 0)
+        mean, variance = self._row("bn_means", outputs, 0), self._row("bn_stddivs", outputs, 1 - _EPSILON)
+        gamma, beta = self._row("bn_gammas", outputs, 1), self._row("bn_betas", outputs, 0)
         if (variance < 0).any():
             raise WeightsError(f"{self.where}.bn_stddivs: a variance is negative")
         scale = gamma * (np.float32(1) / np.sqrt(variance + np.float32(_EPSILON)))
-        bias = _fused(-scale, mean - self._row(2, "biases", outputs, 0), beta)
+        bias = _fused(-scale, mean - self._row("biases", outputs, 0), beta)
         return Convolution(kernel * scale[:, None, None, None], bias)
 
-    def dense(self, weight: int, bias: int, name: str, inputs: int, outputs: int | None) -> Dense:
-        """A dense layer, from the fields of its weights and biases."""
-        weights, biases = self.layer(weight, f"{name}_w"), self.layer(bias, f"{name}_b")
+    def dense(self, weight: str, bias: str, inputs: int, outputs: int | None) -> Dense:
+        """A dense layer, from the names of its weights and biases."""
+        weights, biases = self.layer(weight), self.layer(bias)
         if weights is None or biases is None:
-            raise WeightsError(f"{self.where}: {name} is missing")
+            raise WeightsError(f"{self.where}: {weight} or {bias} is missing")
         if outputs not in (None, len(biases)) or len(weights) != inputs * len(biases):
             wanted = "any" if outputs is None else outputs
             raise WeightsError(
-                f"{self.where}: {name} holds {len(weights)} weights and {len(biases)} biases for {inputs} inputs and "
-                f"{wanted} outputs"
+                f"{self.where}: {weight} holds {len(weights)} weights and {bias} {len(biases)} biases for {inputs} "
+                f"inputs and {wanted} outputs"
             )
         matrix = weights.reshape(len(biases), inputs).T
         return Dense(np.ascontiguousarray(matrix), biases)
 
-    def _row(self, number: int, name: str, size: int, default: float) -> Floats:
-        values = self.layer(number, name)
+    def _row(self, name: str, size: int, default: float) -> Floats:
+        values = self.layer(name)
         if values is None:
             return np.full(size, default, dtype=np.float32)
         if len(values) != size:
             raise WeightsError(f"{self.where}.{name}: {len(values)} values for {size} filters")
         return values
+
+
+@cache
+def _net() -> type[Any]:
+    """The class of a whole file."""
+    file = FileDescriptorProto(name="net.proto", package="lc0")
+    for line in _PROTO.splitlines():
+        name, _, fields = line.partition(": ")
+        message = file.message_type.add(name=name)
+        for number, kind, field in map(str.split, fields.split(", ")):
+            base, mark, _ = kind.partition("*")
+            field_name, _, default = field.partition("=")
+            label = FieldDescriptorProto.LABEL_REPEATED if mark else FieldDescriptorProto.LABEL_OPTIONAL
+            added = message.field.add(name=field_name, number=int(number), label=label, default_value=default or None)
+            if base[0].isupper():
+                added.type_name = f".lc0.{base}"
+            else:
+                added.type = FieldDescriptorProto.Type.Value(f"TYPE_{base.upper()}")
+    pool = DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made: type[Any] = GetMessageClass(pool.FindMessageTypeByName("lc0.Net"))
+    return made
 
 
 def _fused(a: Floats, b: Floats | np.float32, c: Floats | np.float32) -> Floats:
@@ -198,7 +203,7 @@ class Lc0Network:
 def read_network(file: Path) -> Lc0Network:
     """The network in a `.pb.gz` or `.pb`. Raises WeightsError that names the file and the fault."""
     where = file.name
-    return _network(memoryview(_unpacked(file, where)), where)
+    return _network(_unpacked(file, where), where)
 
 
 def _unpacked(file: Path, where: str) -> bytes:
@@ -218,72 +223,68 @@ def _unpacked(file: Path, where: str) -> bytes:
     return network
 
 
-def _network(message: memoryview, where: str) -> Lc0Network:
-    net = Message(message, where)
-    if net.fixed32(1) != MAGIC:
+def _network(raw: bytes, where: str) -> Lc0Network:
+    try:
+        net = _net().FromString(raw)
+    except DecodeError:
+        raise WeightsError(f"{where}: cut off, damaged or not an lc0 weight file") from None
+    if net.magic != MAGIC:
         raise WeightsError(f"{where}: not an lc0 weight file: its magic number is not {MAGIC:#x}")
-    if net.has(11) and not net.has(10):
+    if net.onnx_model and not net.HasField("weights"):
         raise WeightsError(f"{where}: holds an ONNX network; lc0 leela2onnx writes it out, then `models add`")
-    form = net.message(4, "format").message(2, "network_format")
-    default = net.message(4, "format").number(1, 0)
-    _require("format.network_format.input", form.number(1, 1), {1: "classical 112 planes"}, where)
-    structure = form.number(3, 1)
+    form = net.format.network_format
+    _require("input", form.input, {1: "classical 112 planes"}, where)
+    structure = form.network
     names = {1: "classical", 2: "squeeze-and-excitation", 3: "classical", 4: "squeeze-and-excitation"}
-    _require("format.network_format.network", structure, names, where)
+    _require("network", structure, names, where)
     headed = structure in (3, 4)  # only these formats say which heads they have
-    policy = form.number(4, 1) if headed else 1
-    outcome = form.number(5, 1) if headed else 2 if form.number(2, 1) == 2 else 1
-    _require("format.network_format.policy", policy, {1: "flat", 2: "convolution"}, where)
-    _require("format.network_format.value", outcome, {1: "scalar", 2: "win, draw, loss"}, where)
-    activation = form.number(7, 0)
-    _require("format.network_format.default_activation", activation, {0: "relu", 1: "mish"}, where)
-    weights = net.message(10, "weights", default)
-    for number, name in ((21, "pol_encoder"), (27, "encoder"), (25, "ip_emb_w"), (35, "smolgen_w")):
-        if weights.has(number):
+    policy = form.policy if headed else 1
+    outcome = form.value if headed else 2 if form.output == 2 else 1
+    _require("policy", policy, {1: "flat", 2: "convolution"}, where)
+    _require("value", outcome, {1: "scalar", 2: "win, draw, loss"}, where)
+    activation = form.default_activation
+    _require("default_activation", activation, {0: "relu", 1: "mish"}, where)
+    weights = _Part(net.weights, f"{where}: weights", net.format.weights_encoding)
+    for name in ("pol_encoder", "encoder", "ip_emb_w", "smolgen_w"):
+        if getattr(net.weights, name):
             raise WeightsError(f"{where}: weights.{name}: attention bodies and heads are not read; use lc0 leela2onnx")
-    stem = weights.message(1, "input").convolution(112, 3)
+    stem = weights.part("input").convolution(112, 3)
     filters = len(stem.bias)
-    blocks = tuple(_block(block, filters) for block in weights.messages(2, "residual"))
-    head = weights.message(3, "policy")
+    blocks = tuple(
+        _block(_Part(block, f"{weights.where}.residual[{number}]", weights.encoding), filters)
+        for number, block in enumerate(net.weights.residual)
+    )
+    head = weights.part("policy")
     if policy == 2:
-        hidden = weights.message(11, "policy1").convolution(filters, 3)
+        hidden = weights.part("policy1").convolution(filters, 3)
         last, dense = head.convolution(len(hidden.bias), 3), None
         if len(last.bias) < 73:
             raise WeightsError(f"{where}: weights.policy has {len(last.bias)} planes; a move map needs 73 or more")
     else:
         hidden, last = None, head.convolution(filters, 1)
-        dense = weights.dense(4, 5, "ip_pol", 64 * len(last.bias), 1858)
-    value = weights.message(6, "value").convolution(filters, 1)
-    inner = weights.dense(7, 8, "ip1_val", 64 * len(value.bias), None)
-    outer = weights.dense(9, 10, "ip2_val", len(inner.bias), 3 if outcome == 2 else 1)
-    return Lc0Network(
-        stem,
-        blocks,
-        hidden,
-        last,
-        dense,
-        value,
-        inner,
-        outer,
-        outcome == 2,
-        activation == 1,
-        net.text(2),
-    )
+        dense = weights.dense("ip_pol_w", "ip_pol_b", 64 * len(last.bias), 1858)
+    value = weights.part("value").convolution(filters, 1)
+    inner = weights.dense("ip1_val_w", "ip1_val_b", 64 * len(value.bias), None)
+    outer = weights.dense("ip2_val_w", "ip2_val_b", len(inner.bias), 3 if outcome == 2 else 1)
+    licence = net.license.decode(errors="replace")
+    return Lc0Network(stem, blocks, hidden, last, dense, value, inner, outer, outcome == 2, activation == 1, licence)
 
 
-def _block(block: Message, filters: int) -> Block:
-    first = block.message(1, "conv1").convolution(filters, 3)
-    second = block.message(2, "conv2").convolution(len(first.bias), 3)
+def _block(block: _Part, filters: int) -> Block:
+    first = block.part("conv1").convolution(filters, 3)
+    second = block.part("conv2").convolution(len(first.bias), 3)
     if len(second.bias) != filters:
         raise WeightsError(f"{block.where}.conv2 has {len(second.bias)} filters, the block's input {filters}")
-    if not block.has(3):
+    if not block.message.HasField("se"):
         return Block(first, second, None, None)
-    unit = block.message(3, "se")
-    squeeze = unit.dense(1, 2, "w1", filters, None)
-    return Block(first, second, squeeze, unit.dense(3, 4, "w2", len(squeeze.bias), 2 * filters))
+    unit = block.part("se")
+    squeeze = unit.dense("w1", "b1", filters, None)
+    return Block(first, second, squeeze, unit.dense("w2", "b2", len(squeeze.bias), 2 * filters))
 
 
 def _require(name: str, found: int, known: dict[int, str], where: str) -> None:
     if found not in known:
         words = ", ".join(f"{number} ({word})" for number, word in known.items())
-        raise WeightsError(f"{where}: {name} is {found}; read are {words}. lc0 leela2onnx converts the others")
+        raise WeightsError(
+            f"{where}: format.network_format.{name} is {found}; read are {words}. lc0 leela2onnx converts the others"
+        )
