@@ -7,23 +7,17 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import chess
 import pytest
 
 from movemask.api.telemetry import Metrics
-from movemask.board.position import Position
 from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
-from movemask.leakage.table import AuditTable
 from movemask.network.model import Batch, Outputs
 from movemask.pipeline import Pipeline, Query
 from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
 from tests.store.records import joined, record, recording
-
-E2E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR"
-D2D4 = "rnbqkbnr/pppppppp/8/8/3P4/8/PPP1PPPP/RNBQKBNR"
 
 
 def answered(asked: Pipeline, queries: Sequence[Query]) -> Sequence[Mapping[int, float] | MovemaskError]:
@@ -32,29 +26,6 @@ def answered(asked: Pipeline, queries: Sequence[Query]) -> Sequence[Mapping[int,
         return asyncio.run(asked.evaluate(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
     finally:
         asked.close()
-
-
-def unwritable() -> Query:
-    """A position whose move number has more digits than Python writes."""
-    board = chess.Board()
-    board.fullmove_number = 10**5000
-    return Query(position=Position(board))
-
-
-def test_an_answer_that_cannot_be_recorded_costs_its_own_record_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    made: list[AuditTable] = []
-    store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
-    recorder = recording(store, on_table=made.append)
-    asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, max_batch=8, max_waiting=100)
-    outcomes = answered(asked, [Query(moves=("e2e4",)), unwritable(), Query(moves=("d2d4",))])
-    assert [isinstance(outcome, MovemaskError) for outcome in outcomes] == [False] * 3
-    recorder.close()
-    store.close()
-    assert [fen.split()[0] for table in made for fen in table.fens] == [E2E4, D2D4]
-    assert recorder.dropped == 1
-    assert "an audit record cannot be made" in caplog.text
 
 
 def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dropped(tmp_path: Path) -> None:

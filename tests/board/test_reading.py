@@ -1,4 +1,4 @@
-"""What a user would lose: a FEN that is the position python-chess reads, told back as it came, or refused by name."""
+"""What a user would lose: a FEN read as python-chess reads it, and moves as people write them, or refused by name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from movemask.board.moves import Notation, read_move
 from movemask.board.position import FEN_FIELDS, Position, is_as_written, status_names
-from movemask.errors import InvalidFen, InvalidPosition, MovemaskError
+from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, MovemaskError
 from tests.ground_truth import perft, played, tricky
 
 START = chess.STARTING_FEN
@@ -170,3 +171,44 @@ def test_what_is_told_back_is_what_python_chess_writes(
     assert Position.read(position.fen, chess960=in_960).fen == position.fen
     if not in_960:
         assert position.fen == fen
+
+
+def test_every_move_of_the_suite_reads_the_same_in_both_notations() -> None:
+    for fen, _, flags in tricky():
+        if any(flag.startswith("python-chess") for flag in flags):
+            continue
+        board = chess.Board(fen)
+        for move in board.legal_moves:
+            assert read_move(board, move.uci()) == (move, Notation.UCI)
+            assert read_move(board, board.san(move)) == (move, Notation.SAN)
+
+
+def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
+    for moves, notation in (
+        (["e2e4", "e7e5", "g1f3"], Notation.UCI),
+        (["e4", "e5", "Nf3"], Notation.SAN),
+        (["e4", "e7e5", "Nf3"], Notation.MIXED),
+    ):
+        position = Position.read(moves=moves)
+        assert position.notation is notation
+        assert position.board.piece_at(chess.F3) == chess.Piece.from_symbol("N")
+    assert Position.read().notation is None
+
+
+@pytest.mark.parametrize(
+    ("fen", "move", "words"),
+    [
+        ("4k3/8/8/8/8/8/8/R3K2R w - - 0 1", "O-O", "is not legal"),
+        (chess.STARTING_FEN, "e2e5", "is not legal"),
+        (chess.STARTING_FEN, "0000", "is not legal"),
+        (chess.STARTING_FEN, "--", "is not legal"),
+        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Rd1", "is ambiguous"),
+        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "Z0", "is not legal"),
+        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "R@d1", "is not"),
+        ("4k3/8/8/8/8/8/4K3/R6R w - - 0 1", "knight", "is not a move in UCI or SAN"),
+    ],
+)
+def test_a_move_that_cannot_be_read_is_named(fen: str, move: str, words: str) -> None:
+    with pytest.raises(IllegalMove, match=rf"moves\[0\]: '{move}' {words}.* in '") as caught:
+        Position.read(fen, [move])
+    assert str(caught.value).endswith(f"in {fen!r}")

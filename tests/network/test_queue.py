@@ -61,20 +61,15 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def queue(gate: Gate) -> Iterator[Queue]:
-    made = Queue("gated", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=16)
+def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
+    """A queue of one thread, unless a test says how many."""
+    made = Queue("gated", gate, gate.follow_up, threads=getattr(request, "param", 1), max_batch=8, max_waiting=16)
     yield made
     gate.open.set()
     made.close()
 
 
-@pytest.fixture
-def pair(gate: Gate) -> Iterator[Queue]:
-    """Two threads."""
-    made = Queue("pair", gate, gate.follow_up, threads=2, max_batch=8, max_waiting=64)
-    yield made
-    gate.open.set()
-    made.close()
+on_two_threads = pytest.mark.parametrize("queue", [2], indirect=True)
 
 
 async def ask(queue: Queue, items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
@@ -101,8 +96,9 @@ async def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in
     assert min(gate.waited) >= 0
 
 
-async def test_idle_threads_split_what_waits_evenly(gate: Gate, pair: Queue) -> None:
-    asked = asyncio.create_task(ask(pair, range(10)))
+@on_two_threads
+async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) -> None:
+    asked = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
     await begun(gate)  # both run, before either is done
     assert gate.sizes == [5, 5]
@@ -127,8 +123,9 @@ async def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate
     until(lambda: gate.followed_up == [[1]], "the follow-up of the answer")
 
 
+@on_two_threads
 async def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread_gave_them(
-    gate: Gate, pair: Queue
+    gate: Gate, queue: Queue
 ) -> None:
     """Nothing is quiet while a client asks again at once, even if each thread rests for longer than that."""
 
@@ -138,8 +135,8 @@ async def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread
 
     gate.open.set()
     for item in range(20):
-        assert await ask(pair, [item], slow) == [2 * item]
-    pair.close()
+        assert await ask(queue, [item], slow) == [2 * item]
+    queue.close()
     assert gate.finished == 20
     assert len(gate.followed_up) <= 10  # three by its times; each stall of the machine adds one
 

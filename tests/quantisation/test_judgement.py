@@ -1,4 +1,4 @@
-"""What a user would lose: a judgement by the right figures, on positions that the network was not calibrated on."""
+"""What a user would lose: a judgement by the right figures, on positions of its own, and a card that says the same."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import zstandard
 from numpy.typing import NDArray
 
 from movemask.board.position import Elo, Position
+from movemask.cli.models import quantisation_table
 from movemask.errors import SourceError
 from movemask.network.model import Model
 from movemask.quantisation import positions
-from movemask.quantisation.comparison import Comparison, Judgement, Limits
-from movemask.quantisation.positions import Known, sets
-from movemask.quantisation.run import weights_for
+from movemask.quantisation.comparison import Apart, Comparison, Judgement, Limits, Speed
+from movemask.quantisation.positions import Known, Sets, sets
+from movemask.quantisation.run import Quantised, contract_of, weights_for
 from tests.networks import FixedSession, contract, fake_model, fixed_model
 
 #: Two legal moves each, all different.
@@ -96,6 +97,9 @@ def test_the_same_network_is_within_all_limits() -> None:
     assert (found.kl, found.flips, found.largest) == (0, 0, 0)
     assert found.accuracy_before == found.accuracy_after
     assert found.excess(Limits()) == ()
+    unknown = Comparison(model, [Known(Position.read(), None, {})]).judged(model.session)
+    assert unknown.accuracy_before is None  # nobody is known to have played a move
+    assert unknown.excess(Limits()) == ()
 
 
 def within() -> Judgement:
@@ -109,13 +113,6 @@ def within() -> Judgement:
 def test_each_limit_is_kept_and_no_other_figure_is_one(past: dict[str, float]) -> None:
     assert within().excess(Limits()) == ()
     assert len(replace(within(), **past).excess(Limits())) == 1  # type: ignore[arg-type]
-
-
-def test_moves_that_nobody_is_known_to_have_played_are_no_accuracy() -> None:
-    model = fake_model()
-    found = Comparison(model, [Known(Position.read(), None, {})]).judged(model.session)
-    assert found.accuracy_before is None
-    assert found.excess(Limits()) == ()
 
 
 def games(number: int, plies: int = 40) -> tuple[str, list[set[str]]]:
@@ -200,9 +197,29 @@ def test_eight_bits_are_for_processors_that_do_not_saturate(
     found = weights_for(asked, tmp_path / "cpuinfo")
     assert found.bits == bits
     assert found.reason.startswith(said)
+    unknown = weights_for(cpuinfo=tmp_path / "none")
+    assert unknown.bits == 7
+    assert "cannot be read" in unknown.reason
 
 
-def test_where_the_kernel_does_not_say_seven_bits_are_taken(tmp_path: Path) -> None:
-    found = weights_for(cpuinfo=tmp_path / "none")
-    assert found.bits == 7
-    assert "cannot be read" in found.reason
+SWEPT = Apart(200, 0.01, 0.001)
+
+
+@pytest.mark.parametrize("ratio", [1.3252, 1.32499, 1.005])
+def test_the_speed_is_rounded_once(tmp_path: Path, ratio: float) -> None:
+    judgement = Judgement(1000, 800, 0.004, 0.04, 0.004, 0.9, 0, None, None, None, 0.1, 0.1, None)
+    result = Quantised(b"", judgement, None, SWEPT, Speed(100.0, 75.46, ratio), ("a",), (), 64)
+    (tmp_path / "n.toml").write_text("")
+    known = Sets([], [], [], "games")
+    card = contract_of(tmp_path / "n.toml", "sha256:0", result, known, weights_for(7), Limits())["card"]
+    shown = replace(result.speed, ratio=card["quantised"]["speed"]["ratio"])
+    assert quantisation_table(result, Limits()) == quantisation_table(replace(result, speed=shown), Limits())
+
+
+def test_a_network_that_is_past_a_limit_from_bare_fens_alone_is_refused() -> None:
+    """maia-1300 lost 0.43 points of human moves from bare FENs, and gained 0.08 with the games before them."""
+    good = Judgement(1000, 800, 0.004, 0.04, 0.004, 0.9, 1000, 0.5, 0.5008, 0.001, 0.1, 0.1, None)
+    bare = replace(good, accuracy_after=0.4957)
+    result = Quantised(b"", good, bare, SWEPT, Speed(100.0, 70.0, 1.43), ("a",), (), 64)
+    assert result.excess(Limits()) == ("from bare FENs: human-move accuracy 0.43 points lower, limit 0.3",)
+    assert "0.43" not in quantisation_table(replace(result, bare=None), Limits())

@@ -177,15 +177,3 @@ def test_tickets_are_settled_each_on_its_own(store: Store) -> None:
     recorder.audit([audited([3]), audited([4, 5])], [first, third])  # one of the six could not be made
     recorder.close(60)
     assert (count(store), recorder.dropped, recorder.waiting) == (5, 1, 0)
-
-
-def test_batches_of_one_network_and_kinds_become_one_table(store: Store) -> None:
-    tables: list[AuditTable] = []
-    recorder = recording(store, flush_seconds=1.0, on_table=tables.append)
-    recorder.audit([audited([1, 2]), audited([3], model="other")])
-    recorder.audit([audited([4]), audited([5, 6]).rows(np.array([1]))])
-    recorder.close(60)
-    assert {table.model: list(table.fens) for table in tables} == {
-        "net": [numbered(number) for number in (1, 2, 4, 6)],
-        "other": [numbered(3)],
-    }
