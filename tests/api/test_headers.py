@@ -4,7 +4,6 @@ travel small."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import re
 import signal
@@ -15,9 +14,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.headers import POLICIES, SecurityHeaders, headers
+from movemask.api.headers import POLICIES, headers, see_through
 from movemask.api.server import serve
-from movemask.api.telemetry import Metrics
 from movemask.errors import SettingsError
 from movemask.settings import Settings
 from tests.conftest import Serve
@@ -95,19 +93,11 @@ def test_only_trusted_hosts_are_served(serve: Serve, host: str, status: int) -> 
     ],
 )
 def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwarded: list[str], seen: str) -> None:
-    found: list[Any] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        found.append((scope["client"][0], scope["scheme"]))
-
     headers = [(b"x-forwarded-for", value.encode()) for value in forwarded] + [(b"x-forwarded-proto", b"https")]
     scope: Any = {"type": "http", "path": "/", "client": ("9.9.9.9", 1), "scheme": "http", "headers": headers}
-
-    async def nothing(*_: Any) -> Any:
-        raise AssertionError
-
-    asyncio.run(SecurityHeaders(app, Settings.read(proxies=proxies), Metrics())(scope, nothing, nothing))
-    assert found == [(seen, "https" if proxies else "http")]
+    if proxies:
+        see_through(scope, proxies)
+    assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
 
 
 @pytest.fixture

@@ -85,6 +85,7 @@ def test_positions_that_were_answered_are_counted_and_bodies_are_not_logged(
         ("/v1/policy", {"fen": "secret"}, 0),
         ("/none?key=secret", {}, 0),
     ]
+    client.headers[HEADER] = "mine"  # a drawn id may hold e2e4
     with caplog.at_level(logging.DEBUG):
         for path, body, _ in asked:
             client.post(path, json=body)

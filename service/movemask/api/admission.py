@@ -1,4 +1,4 @@
-"""`AdmissionControl`: middleware that refuses a request before its body is read, by key, rate and bytes in flight."""
+"""`AdmissionControl`: refuses a request before its body is read, by host, key, rate and bytes in flight."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from functools import partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
+from movemask.api.headers import headers, host_of, see_through
 from movemask.api.keys import Keys
 from movemask.api.keys import Scope as KeyScope
 from movemask.api.problems import ProblemError
 from movemask.api.telemetry import PROBES, Metrics, RequestContext, context_of
-from movemask.errors import CapacityError, Overloaded, RateLimited
+from movemask.errors import MovemaskError, Overloaded, RateLimited
 from movemask.settings import Settings
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
@@ -166,8 +167,8 @@ class BytesInFlight:
 
 
 class AdmissionControl:
-    """ASGI middleware: 401 and 403 by the client's key, 429 when it exceeds its rate, plus the RateLimit headers, and
-    503 when too many bytes are in flight.
+    """ASGI middleware: 400 for a host that is not trusted, 401 and 403 by the client's key, 429 when it exceeds its
+    rate, and 503 when too many bytes are in flight; adds the security and RateLimit headers to every answer.
 
     A request counts as one position before its body is read, valid or not; its route takes the others once they are
     known. A lone request is always let through, and so are the probes.
@@ -176,6 +177,8 @@ class AdmissionControl:
     def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics) -> None:
         self._app = app
         self._keys = keys
+        self._proxies = settings.proxies
+        self._hosts = settings.trusted_hosts.lower().replace(" ", "").split(",")
         self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight)
         self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20)
         self._metrics = metrics
@@ -184,7 +187,10 @@ class AdmissionControl:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if self._proxies:
+            see_through(scope, self._proxies)
         context, path = context_of(scope), scope["path"]
+        security = headers(path, scope["scheme"])
         limited = False
 
         async def counted() -> Message:
@@ -195,8 +201,11 @@ class AdmissionControl:
             return message
 
         async def send_in_pieces(message: Message) -> None:
-            if limited and message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *self._rate.headers(context.client)]
+            if message["type"] == "http.response.start":
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                limits = self._rate.headers(context.client) if limited else []
+                message["headers"] = [*given, *limits, *(pair for pair in security if pair[0] not in names)]
             body = message.get("body", b"")
             if len(body) <= _PIECE:
                 await send(message)
@@ -207,22 +216,31 @@ class AdmissionControl:
                 await send({**message, "body": body[start : start + _PIECE], "more_body": more})
 
         try:
+            self._check_host(scope)
             authenticate(scope, context, self._keys)
             if self._rate and path not in _FREE and not path.startswith(_FREE_FILES):
                 limited, context.take = True, partial(self._rate.take, context)
                 context.take(1)
             if path not in PROBES:
                 self._in_flight.make_room(context)
-        except (CapacityError, ProblemError) as error:
-            problem = problems.problem_of(error)
-            self._metrics.problem(problem)
-            await problems.response(problem, getattr(error, "headers", None))(scope, receive, send_in_pieces)
+        except MovemaskError as error:
+            await problems.answer_to(error, self._metrics.problem)(scope, receive, send_in_pieces)
         else:
             await self._app(scope, counted, send_in_pieces)
         finally:
             self._in_flight.release(context)
             if limited:
                 self._rate.release(context)
+
+    def _check_host(self, scope: Scope) -> None:
+        """Raises ProblemError for a host that is not trusted. Probes are asked by address."""
+        if "*" in self._hosts or scope["path"] in ("/livez", "/readyz"):
+            return
+        host = host_of(scope)
+        domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
+        if not host or not (host in self._hosts or host.endswith(domains)):
+            fault = f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
+            raise ProblemError(problems.problem("untrusted-host", fault))
 
 
 def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> None:

@@ -22,8 +22,9 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from movemask import __version__, logs
-from movemask.api import headers, problems
+from movemask.api import problems
 from movemask.api.admission import AdmissionControl
+from movemask.api.headers import headers
 from movemask.api.keys import Keys
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import audit, leakage, operations, page, policy
@@ -127,10 +128,9 @@ def create_app(
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")
     app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
-    problems.install(app, metrics.problem, headers.headers)
+    problems.install(app, metrics.problem, headers)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     app.add_middleware(AdmissionControl, keys=keys, settings=settings, metrics=metrics)
-    app.add_middleware(headers.SecurityHeaders, settings=settings, metrics=metrics)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -159,7 +159,7 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
         return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
 
     server = mcp_server(client)
-    # SecurityHeaders checks the host of a request, for all routes.
+    # AdmissionControl checks the host of a request, for all routes.
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
     (route,) = (one for one in served.routes if isinstance(one, Route))

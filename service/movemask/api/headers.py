@@ -1,4 +1,4 @@
-"""`SecurityHeaders`: middleware around all answers, which also checks hosts and finds the client behind proxies."""
+"""The security headers of every answer, and what a request's headers say: its host, and its client behind proxies."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ import ipaddress
 from contextlib import suppress
 from functools import lru_cache
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from movemask.api import problems
-from movemask.api.telemetry import Metrics
-from movemask.settings import Settings
+from starlette.types import Scope
 
 #: Pages whose scripts are their own, by the beginning of their path. Swagger UI and ReDoc have a script in the page.
 _INLINE = (
@@ -37,50 +33,6 @@ _ALWAYS = (
 _NO_STORE = (b"cache-control", b"no-store")
 _STRICT = (b"strict-transport-security", b"max-age=31536000")
 
-#: Paths that are asked by address, whatever the service is called.
-_PROBES = ("/livez", "/readyz")
-
-
-class SecurityHeaders:
-    """ASGI middleware that adds security headers to every answer, refuses hosts that are not trusted, and replaces the
-    client's address and scheme by those that the trusted proxies tell."""
-
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._proxies = settings.proxies
-        names = [name.strip().lower() for name in settings.trusted_hosts.split(",") if name.strip()]
-        self._any_host = "*" in names
-        self._hosts = frozenset(name for name in names if not name.startswith("*."))
-        self._domains = tuple(name[1:] for name in names if name.startswith("*."))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if self._proxies:
-            _see_through(scope, self._proxies)
-        extra = headers(scope["path"], scope["scheme"])
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                given = list(message.get("headers", ()))
-                names = {name for name, _ in given}
-                message["headers"] = given + [pair for pair in extra if pair[0] not in names]
-            await send(message)
-
-        if not self._any_host and scope["path"] not in _PROBES:
-            host = _host(scope)
-            if host not in self._hosts and not host.endswith(self._domains or ("/",)):
-                refused = problems.problem(
-                    "untrusted-host",
-                    f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)",
-                )
-                self._metrics.problem(refused)
-                await problems.response(refused)(scope, receive, send_with_headers)
-                return
-        await self._app(scope, receive, send_with_headers)
-
 
 @lru_cache(maxsize=256)
 def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
@@ -94,7 +46,7 @@ def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _host(scope: Scope) -> str:
+def host_of(scope: Scope) -> str:
     """The name that the request is for, without the port."""
     host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "").lower()
     return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
@@ -107,7 +59,7 @@ def _without_port(address: str) -> str:
     return address.partition(":")[0] if address.count(":") == 1 else address
 
 
-def _see_through(scope: Scope, proxies: int) -> None:
+def see_through(scope: Scope, proxies: int) -> None:
     """Takes the client's address and scheme from what the nearest `proxies` proxies have added.
 
     Each appends the address that it was asked from; anything before that was written by the client.

@@ -76,12 +76,12 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _DESCRIPTIONS[status], "content": {CONTENT_TYPE: schema}} for status in statuses}
 
 
-class ProblemError(HTTPException):
-    """A problem raised before a route is reached; an HTTPException, so that FastAPI does not wrap it."""
+class ProblemError(MovemaskError):
+    """A problem of HTTP rather than of chess or a network."""
 
     def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(problem.status, headers=headers)
-        self.problem = problem
+        super().__init__(problem.detail)
+        self.problem, self.headers = problem, headers
 
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
@@ -96,7 +96,7 @@ def internal_error() -> Problem:
     return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
 
 
-def problem_of(error: MovemaskError | ProblemError) -> Problem:
+def problem_of(error: MovemaskError) -> Problem:
     """The problem that describes an error, with what the error says beside its message."""
     if isinstance(error, ProblemError):
         return error.problem
@@ -136,6 +136,13 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
     return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
 
 
+def answer_to(error: MovemaskError, count: Callable[[Problem], None]) -> JSONResponse:
+    """The HTTP response to an error; calls `count` with its problem."""
+    problem = problem_of(error)
+    count(problem)
+    return response(problem, error.headers if isinstance(error, ProblemError) else None)
+
+
 def install(
     app: FastAPI, count: Callable[[Problem], None], headers: Callable[[str, str], list[tuple[bytes, bytes]]]
 ) -> None:
@@ -150,10 +157,10 @@ def install(
 
     async def ours(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, MovemaskError)
-        problem = problem_of(error)
-        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
+        answer = answer_to(error, count)
+        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
             log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
-        return answered(problem)
+        return answer
 
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -161,8 +168,6 @@ def install(
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        if isinstance(error, ProblemError):
-            return answered(error.problem)
         status, own = HTTPStatus(error.status_code), dict(error.headers or {})
         if own.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
             own["Allow"] = "GET, HEAD"

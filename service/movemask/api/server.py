@@ -170,7 +170,7 @@ async def _run(
         access_log=False,
         timeout_graceful_shutdown=settings.drain_seconds,
         server_header=False,
-        proxy_headers=False,  # `SecurityHeaders` reads them, of as many proxies as there are
+        proxy_headers=False,  # `AdmissionControl` reads them, of as many proxies as there are
         timeout_keep_alive=cast(int, settings.keep_alive_seconds),
         ws="none",
         http=cast(Any, partial(Connection, tracker=tracker)),

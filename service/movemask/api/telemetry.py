@@ -272,8 +272,8 @@ def _expects(scope: Scope) -> bool:
 
 
 def _route(scope: Scope) -> str:
-    """The template of the path, such as `/v1/models/{name}`."""
-    path: str = getattr(scope.get("route"), "path", "other")
+    """The template of the path, such as `/v1/models/{name}`. Only FastAPI's routes are in the scope."""
+    path: str = getattr(scope.get("route"), "path", "/mcp" if scope["path"] == "/mcp" else "other")
     return path
 
 
