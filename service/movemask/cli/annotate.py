@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from movemask.board.pgn import Lines
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
@@ -16,9 +19,11 @@ from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
 from movemask.tasks.annotation import annotated
-from movemask.tasks.games import SideReport
 
 _SHOWN = 10  # players with a line of their own
+
+#: By player, or none: moves, the sum of their surprise, and how many were the network's first choice.
+Totals = dict[str, NDArray[np.float64]]
 
 
 @click.command(cls=RatingsCommand)
@@ -51,7 +56,7 @@ def annotate(
 
     chosen = registry_of(models_dir).get(model)
     degrees = CALIBRATED if calibrated else temperature
-    players: dict[str, SideReport] = {}
+    players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
         with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
@@ -61,9 +66,9 @@ def annotate(
                     click.echo(f"left as it is: {game.report}", err=True)
                     continue
                 for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                    name = game.report.game.headers.get(colour, "?")
-                    if known := [one for one in (players.get(name), side) if one is not None]:
-                        players[name] = SideReport.together(known)
+                    if side is not None:
+                        name = game.report.game.headers.get(colour, "?")
+                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:
@@ -78,17 +83,18 @@ def annotate(
     click.echo(_table(players), err=True)
 
 
-def _table(players: dict[str, SideReport]) -> str:
+def _table(players: Totals) -> str:
     """A line for each of the players with the most moves, one for the others, and one for all; means are over moves."""
-    most = sorted(players, key=lambda name: (-players[name].moves, name))
+    most = sorted(players, key=lambda name: (-players[name][0], name))
     rows = {name: players[name] for name in most[:_SHOWN]}
     if len(most) > _SHOWN:
-        rows[f"{len(most) - _SHOWN} others"] = SideReport.together([players[name] for name in most[_SHOWN:]])
+        rows[f"{len(most) - _SHOWN} others"] = sum((players[name] for name in most[_SHOWN:]), np.zeros(3))
     if len(most) > 1:
-        rows["all"] = SideReport.together(list(players.values()))
+        rows["all"] = sum(players.values(), np.zeros(3))
     width = max(6, *map(len, rows))
     lines = [f"{'player':<{width}}  moves  mean surprise, nats  perplexity  first choice"]
-    for name, side in rows.items():
-        means = f"{side.cross_entropy:19.3f}  {side.perplexity:10.2f}  {100 * side.top1:10.1f} %"
-        lines.append(f"{name:<{width}}  {side.moves:5}  {means}")
+    for name, (moves, surprise, first) in rows.items():
+        with np.errstate(over="ignore"):
+            means = f"{surprise / moves:19.3f}  {np.exp(surprise / moves):10.2f}  {100 * first / moves:10.1f} %"
+        lines.append(f"{name:<{width}}  {moves:5.0f}  {means}")
     return "\n".join(lines)

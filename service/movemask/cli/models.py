@@ -20,15 +20,16 @@ from movemask.cli.options import (
     show_progress,
     show_skipped,
 )
-from movemask.errors import ContractError, UnknownModel
+from movemask.errors import ContractError, ModelError, UnknownModel
 from movemask.extras import require
+from movemask.network.contract import read_contract
+from movemask.network.files import ModelFolders
 from movemask.network.guess import KINDS
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
 from movemask.tasks import calibration, diagnosis
 from movemask.tasks.diagnosis import Diagnosis, Finding
-from movemask.tasks.model_files import copied, removed
 
 if TYPE_CHECKING:
     from movemask.quantisation.comparison import Judgement, Limits
@@ -238,8 +239,18 @@ def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
         raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
-    for file in removed(contract):
+    network, others = _network(contract), ModelFolders((folder,)).found().values()
+    shared = any(other != contract and _network(other) == network for other in others)
+    for file in [contract] if shared or not network.exists() else [contract, network]:
+        file.unlink()  # the contract first: a service that follows the folder never sees half a model
         click.echo(f"deleted: {file}")
+
+
+def _network(contract: Path) -> Path:
+    try:
+        return network_file(contract, read_contract(contract))
+    except ModelError:  # a contract that cannot be read can still be removed
+        return network_file(contract, None)
 
 
 @models.command("export-onnx")
@@ -307,7 +318,7 @@ def calibrate(
         raise ContractError(f"{chosen.name}: the fit is refused: {fitted.refusal}")
     if own is not None:
         if contract.parent != own:
-            contract = copied(contract, own)
+            contract = calibration.copied(contract, own)
             click.echo(f"copied to {own}, since the shipped models are not written to")
         calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -13,10 +15,11 @@ from tomlkit.exceptions import TOMLKitError
 
 from movemask.board.pgn import Lines, Ply, read_games
 from movemask.errors import ContractError, InvalidPgn, MovemaskError
+from movemask.network.contract import read_contract
 from movemask.network.model import Model
+from movemask.network.registry import network_file
 from movemask.numeric.losses import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 from movemask.pipeline import evaluate_positions
-from movemask.tasks.model_files import replaced
 
 #: Fits to fewer moves are refused; with this many, our own network's standard error is about 4 %.
 MINIMUM_MOVES = 500
@@ -109,6 +112,28 @@ def write(contract: Path, fit: Fitted, source: str) -> None:
             section[name] = round(getattr(fit.calibration, name), _DIGITS)
         section |= {"positions": fit.positions, "source": source}
         table["calibration"] = section
-        replaced(contract, tomlkit.dumps(table))
+        _replace(contract, tomlkit.dumps(table))
     except (OSError, TOMLKitError) as error:
         raise ContractError(f"{contract}: the calibration cannot be written: {error}") from None
+
+
+def copied(contract: Path, folder: Path) -> Path:
+    """The model in another folder, which is made if need be; raises ContractError if it is there already. The TOML
+    comes last: a service that follows the folder never sees half a model."""
+    target, network = folder / contract.name, network_file(contract, read_contract(contract))
+    if target.exists():
+        raise ContractError(f"{target} is there already")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(network, folder / network.name)
+        _replace(target, contract.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ContractError(f"{error.filename or folder}: {os.strerror(error.errno or 0)}") from None
+    return target
+
+
+def _replace(file: Path, text: str) -> None:
+    """Writes a TOML beside the old one and renames it: no reader sees a part."""
+    partial = file.with_suffix(".toml.part")
+    partial.write_text(text, encoding="utf-8")
+    os.replace(partial, file)

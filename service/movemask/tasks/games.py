@@ -101,24 +101,6 @@ class SideReport:
         with np.errstate(over="ignore"):
             return float(np.exp(self.cross_entropy))
 
-    @classmethod
-    def together(cls, sides: Sequence[SideReport]) -> SideReport:
-        """The moves of several sides as those of one; at least one side."""
-        moves = sum(side.moves for side in sides)
-
-        def mean(values: Sequence[float | None]) -> float | None:
-            known = [(value, side.moves) for value, side in zip(values, sides, strict=True) if value is not None]
-            weight = sum(count for _, count in known)
-            return sum(value * (count / weight) for value, count in known) if weight else None
-
-        return cls(
-            moves,
-            mean([side.cross_entropy for side in sides]) or 0.0,
-            mean([side.top1 for side in sides]) or 0.0,
-            mean([side.raw_leakage for side in sides]),
-            mean([side.multiplied_leakage for side in sides]) or 0.0,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class GameReport:
@@ -138,7 +120,13 @@ async def report_games(
 
     Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
     """
-    return await reports_of(pipeline, await _read(pgn, max_positions, trees), temperature)
+    stream = io.StringIO(pgn)
+    with_trees = (game for _, game in read_trees(stream, max_positions))
+    remaining = with_trees if trees else read_games(stream, max_positions)
+    games: list[Game | MovemaskError] = []
+    while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
+        games += part
+    return await reports_of(pipeline, games, temperature)
 
 
 async def reports_of(
@@ -214,17 +202,6 @@ def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     if elo is None:
         return ply.elo
     return Elo(elo[1], elo[0]) if ply.position.black else Elo(*elo)
-
-
-async def _read(pgn: str, max_positions: int, trees: bool) -> list[Game | MovemaskError]:
-    """The games, read in a thread a few at a time, so that reading stops when the request is cancelled."""
-    games: list[Game | MovemaskError] = []
-    stream = io.StringIO(pgn)
-    with_trees = (game for _, game in read_trees(stream, max_positions))
-    remaining = with_trees if trees else read_games(stream, max_positions)
-    while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
-        games += part
-    return games
 
 
 def _report(answer: Answer) -> MoveReport:
