@@ -27,7 +27,7 @@ from movemask.api.admission import AdmissionControl
 from movemask.api.headers import headers
 from movemask.api.keys import Keys
 from movemask.api.parameters import known_parameters
-from movemask.api.routers import audit, leakage, operations, page, policy
+from movemask.api.routers import leakage, operations, page, policy
 from movemask.api.routes import BEARER, operation_id
 from movemask.api.services import running_services
 from movemask.api.telemetry import Metrics, RequestLog
@@ -117,7 +117,7 @@ def create_app(
         },
     )
     # The busiest routes are looked at first; FastAPI looks at each router of those that it includes twice.
-    app.router.routes[:0] = [*policy.router.posts, *policy.games_router.posts, *audit.router.posts]
+    app.router.routes[:0] = [*policy.router.posts, *policy.games_router.posts, *leakage.router.posts]
     for router in (leakage.router, operations.models_router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import chess.pgn
 
-from movemask.api.schemas.answers import Include
+from movemask.api.schemas.answers import Include, Where
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
@@ -30,12 +29,12 @@ _NAMED_ILLEGAL = 20
 
 def policy_out(answer: Answer, include: Sequence[Include]) -> Json:
     """The JSON of a `PolicyOut`."""
-    return {**network_out(answer), **where_out(answer), "moves": _moves(answer, include), **tail_out(answer, include)}
+    return {**_network(answer), **_where(answer), "moves": _moves(answer, include), **_tail(answer, include)}
 
 
 def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
-    out = {**network_out(answer), **where_out(answer), "move": None, "method": request.method}
+    out = {**_network(answer), **_where(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
         chosen = 0 if seed is None else answer.sample(seed)
         out["move"] = _moves(answer, request.include, chosen)[0]
@@ -45,7 +44,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
             out["seconds"] = round(think_time(answer.position, move, answer.unshaped, clock), 2)
     if seed is not None:
         out["seed"] = seed
-    return out | tail_out(answer, request.include)
+    return out | _tail(answer, request.include)
 
 
 def game_out(report: GameReport, model: Model) -> Json:
@@ -104,12 +103,12 @@ def _played(report: MoveReport, model: Model) -> Json:
     return out
 
 
-def network_out(answer: Answer) -> Json:
+def _network(answer: Answer) -> Json:
     """The `model` of an answer."""
     return {"model": {"name": answer.model.name, "digest": answer.model.digest}}
 
 
-def where_out(answer: Answer) -> Json:
+def _where(answer: Answer) -> Json:
     """The JSON of a `Where`."""
     position = answer.position
     out: Json = {"fen": position.fen, "turn": position.turn, "status": answer.status}
@@ -121,7 +120,7 @@ def where_out(answer: Answer) -> Json:
     return out
 
 
-def tail_out(answer: Answer, include: Sequence[Include]) -> Json:
+def _tail(answer: Answer, include: Sequence[Include]) -> Json:
     """The JSON of a `Tail`."""
     out: Json = {}
     value = answer.value
@@ -185,32 +184,17 @@ def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
     return {"raw": raw, "multiplied": multiplied, "served": 0.0, "trained_with_mask": model.trained_with_mask}
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One point of a sweep, copied from its answer."""
-
-    codes: list[int]
-    probabilities: list[float]
-    where: Json
-    out: Json
-
-
-def point_of(answer: Answer, statistics: bool) -> Point:
-    """The point of an answer."""
-    codes, probabilities = answer.policy
-    tail = tail_out(answer, ["statistics"] if statistics else [])
-    return Point(codes, probabilities, where_out(answer), network_out(answer) | tail)
-
-
-def sweep_out(points: Sequence[Point], position: Position, *, san: bool) -> Json:
-    """The JSON of a `SweepOut`. Plays moves on the position's board and takes them back, so nothing else may use it."""
-    lines: dict[int, list[float]] = {}
+def sweep_out(points: Sequence[Json], position: Position, *, san: bool) -> Json:
+    """The JSON of a `SweepOut` from the `policy_out` of each point, which it takes apart. Plays moves on the position's
+    board and takes them back, so nothing else may use it."""
+    lines: dict[str, list[float]] = {}
     for number, point in enumerate(points):
-        for code, probability in zip(point.codes, point.probabilities, strict=True):
-            lines.setdefault(code, [0.0] * len(points))[number] = probability
-    codes = sorted(lines, key=lambda code: -sum(lines[code]))
-    moves = [{"uci": uci, "probabilities": lines[code]} for code, uci in zip(codes, uci_of(codes), strict=True)]
+        for move in point.pop("moves"):
+            lines.setdefault(move["uci"], [0.0] * len(points))[number] = move["probability"]
+    ranked = sorted(lines, key=lambda uci: -sum(lines[uci]))
+    moves: list[Json] = [{"uci": uci, "probabilities": lines[uci]} for uci in ranked]
     if san:
-        for move_json, move in zip(moves, moves_of(codes), strict=True):
-            move_json["san"] = position.board.san(move)
-    return {**points[0].where, "points": [point.out for point in points], "moves": moves}
+        for move in moves:
+            move["san"] = position.board.san(chess.Move.from_uci(move["uci"]))
+    wheres = [{name: point.pop(name) for name in Where.model_fields if name in point} for point in points]
+    return {**wheres[0], "points": points, "moves": moves}

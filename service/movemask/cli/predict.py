@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from movemask.api.writing import point_of, policy_out, sweep_out
+from movemask.api.writing import policy_out, sweep_out
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
@@ -123,14 +123,14 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
     with closing(Pipeline(model, lambda *_: None, max_batch=64, max_waiting=1)) as pipeline:
         parts = [Part(pipeline, elos)]
-        points = asyncio.run(sweep(parts, position, query.rule, lambda answer: point_of(answer, statistics=True)))
+        points = asyncio.run(sweep(parts, position, query.rule, lambda answer: policy_out(answer, ["statistics"])))
     out = sweep_out(points, position, san=True)
     if as_json:
         return json.dumps(out, indent=2)
     lines = [out["fen"], f"{out['turn']} to move, {out['status']}; {model.name}"]
     if not out["moves"]:
         return "\n".join(lines)
-    lines += ["", f"{'%':<8}" + "".join(f"{point.out['elo']['self']:>6g}" for point in points)]
+    lines += ["", f"{'%':<8}" + "".join(f"{point['elo']['self']:>6g}" for point in points)]
     shown = [(move["san"], move["probabilities"]) for move in out["moves"]]
     if rest := shown[top:]:
         totals = [sum(column) for column in zip(*(probabilities for _, probabilities in rest), strict=True)]

@@ -1,4 +1,5 @@
-"""`GET /v1/leakage…`: the audit's figures, as of each worker's last write. No request waits for a write.
+"""`GET /v1/leakage…`: the audit's figures, as of each worker's last write; no request waits for a write. And
+`POST /v1/audit`: the logits or probabilities of someone else's network.
 
 Queries and JSON are done on the threads of `Readers`, never on the event loop or FastAPI's shared threads.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
@@ -14,11 +16,14 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
+from movemask.api.bodies import audit_limits
 from movemask.api.parameters import SpanParameters
 from movemask.api.routes import Router
+from movemask.api.schemas.answers import VerdictOut
 from movemask.api.schemas.leakage import (
     AuditedOut,
     HistoryOut,
@@ -26,9 +31,16 @@ from movemask.api.schemas.leakage import (
     PositionsOut,
     WorstOut,
 )
+from movemask.api.schemas.requests import AuditIn
 from movemask.api.services import AppServices, Services
-from movemask.errors import InvalidParameter, UnknownKind
+from movemask.api.writing import causes_out
+from movemask.board.moves import legal_moves
+from movemask.board.position import Position
+from movemask.encoding.forms import Castling
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
+from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.logs import rfc3339
 from movemask.store.cells import CAUSE
@@ -180,6 +192,22 @@ async def positions(
     return StreamingResponse(await services.readers.stream(_blocks(lines)), headers=headers, media_type=media_type)
 
 
+@router.post(
+    "/v1/audit",
+    summary="What leaks in someone else's logits or probabilities",
+    response_model=VerdictOut,
+    limits=audit_limits,
+)
+async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
+    """What leaks in numbers that came from elsewhere: how much, to which moves, and why they are illegal. No
+    network is run, and nothing is recorded.
+
+    Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
+    `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
+    """
+    return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
+
+
 async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
     """The JSON of what `read` returns, with its freshness, made on a thread of the readers."""
 
@@ -263,3 +291,32 @@ def _line(values: Iterable[object]) -> bytes:
     out = io.StringIO()
     csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in values)
     return out.getvalue().encode()
+
+
+def _verdict(request: AuditIn) -> dict[str, Any]:
+    """The JSON of a `VerdictOut`."""
+    position = Position.read(request.fen, request.moves, chess960=request.chess960)
+    least, named = request.threshold, request.limit
+    if request.policy is not None:
+        castling = None if request.castling is None else Castling(request.castling)
+        found = audited_policy(position, request.policy, castling=castling, least=least, named=named)
+    else:
+        if request.vocabulary not in vocabulary_names():
+            raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; there are {', '.join(vocabulary_names())}")
+        logits = [-math.inf if number is None else number for number in request.logits or []]
+        kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
+        slots = vocabulary(request.vocabulary)
+        found = audited_slots(kind, request.probabilities or logits, position, slots, least=least, named=named)
+    return {
+        "fen": position.fen,
+        "turn": position.turn,
+        "notation": position.notation,
+        "legal_moves": len(legal_moves([position.board]).codes),
+        "kinds": found.figures,
+        "sum": found.total,
+        "top": {"uci": found.top, "legal": found.top_is_legal},
+        "missing": found.missing,
+        "causes": causes_out(found.causes),
+        "illegal": found.illegal,
+        "patterns": [{"pattern": one.name, "share": one.share, "detail": one.detail} for one in found.patterns],
+    }

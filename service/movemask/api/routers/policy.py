@@ -16,10 +16,10 @@ from fastapi.responses import StreamingResponse
 from movemask.api import problems
 from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.routes import Router
-from movemask.api.schemas.answers import BatchOut, GamesOut, MoveChosenOut, PolicyOut, Problem, SweepOut
+from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.services import AppServices, Services, while_connected
-from movemask.api.writing import game_out, move_out, point_of, policy_out, sweep_out
+from movemask.api.writing import game_out, move_out, policy_out, sweep_out
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query
@@ -126,8 +126,8 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
         position = await run_in_threadpool(
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
-        statistics = "statistics" in request.include
-        work = sweep(parts, position, query.rule, lambda answer: point_of(answer, statistics))
+        include: list[Include] = ["statistics"] if "statistics" in request.include else []
+        work = sweep(parts, position, query.rule, lambda answer: policy_out(answer, include))
         points = await while_connected(http, work)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
