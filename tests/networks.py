@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import ArrayLike, NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from movemask.board.position import Elo, Position
 from movemask.encoding.encoders import plane_encoder
@@ -226,26 +226,24 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
         "one": np.float32(1),
         "axis": np.array([0]),
     }
-    nodes = [
-        helper.make_node("Flatten", ["planes"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weight"], ["plain"]),
-        helper.make_node("MatMul", ["flat", "worth"], ["balance"]),
-        helper.make_node("MatMul", ["flat", "black"], ["is_black"]),
-        helper.make_node("Mul", ["is_black", "minus_two"], ["turned"]),
-        helper.make_node("Add", ["turned", "one"], ["sign"]),
-        helper.make_node("Mul", ["balance", "sign"], ["white_balance"]),
-        helper.make_node("MatMul", ["white_balance" if for_white else "balance", "spread"], ["value"]),
+    steps = [
+        "flat = Flatten(planes)",
+        "plain = MatMul(flat, weight)",
+        "balance = MatMul(flat, worth)",
+        "is_black = MatMul(flat, black)",
+        "turned = Mul(is_black, minus_two)",
+        "sign = Add(turned, one)",
+        "white_balance = Mul(balance, sign)",
+        f"value = MatMul({'white_balance' if for_white else 'balance'}, spread)",
     ]
     if "moody" in faults:
-        nodes += [helper.make_node("RandomNormalLike", ["plain"], ["noise"])]
-        nodes += [helper.make_node("Add", ["plain", "noise"], ["logits"])]
+        steps += ["noise = RandomNormalLike(plain)", "logits = Add(plain, noise)"]
     elif "crowded" in faults:
-        nodes += [helper.make_node("ReduceMean", ["plain", "axis"], ["mean"], keepdims=1)]
-        nodes += [helper.make_node("Sub", ["plain", "mean"], ["logits"])]
+        steps += ["mean = ReduceMean <keepdims = 1> (plain, axis)", "logits = Sub(plain, mean)"]
     else:
-        nodes += [helper.make_node("Identity", ["plain"], ["logits"])]
+        steps += ["logits = Identity(plain)"]
     outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
-    write_graph(file, nodes, [Tensor("planes", (18, 8, 8))], outputs, constants)
+    write_graph(file, [*map(parser.parse_node, steps)], [Tensor("planes", (18, 8, 8))], outputs, constants)
 
 
 def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:
@@ -255,25 +253,12 @@ def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:
         "yes": True,
         "weight": np.random.default_rng(3).normal(size=(18 * 64, 1880)).astype(np.float32),
     }
-    inside = helper.make_graph(
-        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Tanh", ["state"], ["next"])],
-        "round",
-        [
-            helper.make_tensor_value_info("round", TensorProto.INT64, []),
-            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("state", TensorProto.FLOAT, None),
-        ],
-        [
-            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("next", TensorProto.FLOAT, None),
-        ],
+    inside = "again (int64 i, bool go, float[] x) => (bool on, float[] next) { on = Identity(go) next = Tanh(x) }"
+    loop = f"ended = Loop <body = {inside}> (rounds, yes, flat)"
+    steps = ["flat = Flatten(planes)", loop, "logits = MatMul(ended, weight)"]
+    write_graph(
+        file, [*map(parser.parse_node, steps)], [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,))], constants
     )
-    nodes = [
-        helper.make_node("Flatten", ["planes"], ["flat"]),
-        helper.make_node("Loop", ["rounds", "yes", "flat"], ["ended"], body=inside),
-        helper.make_node("MatMul", ["ended", "weight"], ["logits"]),
-    ]
-    write_graph(file, nodes, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,))], constants)
 
 
 def write_graph(

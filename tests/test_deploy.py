@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from movemask import __version__
-from movemask.settings import Settings
+from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed: pip install pyyaml, or Ray, which brings it")
@@ -61,10 +61,13 @@ def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
     assert ":latest" not in deployment
 
 
-def test_manifests_name_settings_that_there_are() -> None:
-    known = {f"MOVEMASK_{name.upper()}" for name in Settings.model_fields}
-    for file in (*KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
-        assert set(re.findall(r"MOVEMASK_[A-Z_]+", file.read_text())) <= known, file
+def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
+    known, compose = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
+    for file in (compose, *KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
+        assert set(re.findall(r"\bMOVEMASK_[A-Z_]+", file.read_text())) <= known, file
+    present = {str(file.relative_to(ROOT)) for file in (ROOT / "monitoring").rglob("*") if file.is_file()}
+    listed = set(re.findall(r"file: (monitoring/\S+)", compose.read_text()))
+    assert present - {"monitoring/alerts.test.yml"} == listed
 
 
 def test_pods_run_without_privileges_and_within_limits() -> None:

@@ -105,30 +105,20 @@ def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: 
     assert one.registry.entry("net").rejected is None
 
 
-def test_a_model_that_is_taken_away_is_no_longer_served_but_an_empty_folder_changes_nothing(
-    folder: Path, opened: list[Serving]
-) -> None:
-    write_net(folder)
-    one = serving(folder, opened)
-    (folder / "net.toml").unlink()
-    assert settled(one)
-    with pytest.raises(UnknownModel):
-        asyncio.run(ask(one, "net"))
-    (folder / "first.toml").unlink()
-    assert not settled(one)
-    assert not one.refresh()
-    asyncio.run(ask(one))
-
-
-def test_a_default_that_is_taken_away_is_said_and_another_is_not_slipped_in(
+def test_a_model_that_is_taken_away_is_served_no_longer_not_even_by_another_in_its_place(
     folder: Path, opened: list[Serving]
 ) -> None:
     write_net(folder)
     one = serving(folder, opened, "net")
     (folder / "net.toml").unlink()
     assert settled(one)
-    with pytest.raises(UnknownModel, match="no model 'net'; there are first"):
-        asyncio.run(ask(one))
+    for name in ("net", None):  # the default is said to be gone, and another is not slipped in
+        with pytest.raises(UnknownModel, match="no model 'net'; there are first"):
+            asyncio.run(ask(one, name))
+    (folder / "first.toml").unlink()
+    assert not settled(one)  # an empty folder changes nothing
+    assert not one.refresh()
+    asyncio.run(ask(one, "first"))
 
 
 def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Serving]) -> None:

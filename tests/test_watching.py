@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from movemask.api.telemetry import Metrics
-from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import call, free_port, served, started, until
@@ -115,10 +114,3 @@ def test_the_dashboard_asks_for_metrics_that_there_are_from_the_source_that_is_p
     for panel in DASHBOARD["panels"]:
         for target in panel.get("targets", []):
             assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "movemask"}
-
-
-def test_the_compose_file_passes_on_settings_that_there_are_and_every_file() -> None:
-    text = (ROOT / "docker-compose.yml").read_text()
-    assert set(re.findall(r"\b(MOVEMASK_[A-Z_]+)", text)) <= {PREFIX + name.upper() for name in Settings.model_fields}
-    present = {str(file.relative_to(ROOT)) for file in MONITORING.rglob("*") if file.is_file()}
-    assert present - {"monitoring/alerts.test.yml"} == set(re.findall(r"file: (monitoring/\S+)", text))

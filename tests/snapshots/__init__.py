@@ -22,7 +22,7 @@ from movemask.audit.rows import schema
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.settings import PREFIX, Settings
-from tests.networks import ONNX_TOML, write_onnx
+from tests.networks import write_net
 
 FOLDER = Path(__file__).parent
 
@@ -89,10 +89,7 @@ def summary() -> str:
         return type(value).__name__
 
     with TemporaryDirectory() as folder:
-        models = Path(folder) / "models"
-        models.mkdir()
-        (models / "net.toml").write_text(ONNX_TOML)
-        write_onnx(models / "net.onnx")
+        models = write_net(Path(folder) / "models").parent
         games, out = Path(folder) / "games.pgn", Path(folder) / "out"
         games.write_text(GAMES)
         words = ["audit", games, "--models-dir", models, "--out", out]
