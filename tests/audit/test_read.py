@@ -72,8 +72,8 @@ def test_games_are_found_as_python_chess_finds_them(tmp_path: Path, how: str) ->
     file.write_bytes(compressed(GAMES, how))
     found = read(file)
     assert [(chunk.key, [number for number, _ in chunk.items], chunk.form) for chunk in found] == [
-        ((0, 0), [1, 2], Form.PGN),
-        ((0, 1), [3, 4], Form.PGN),
+        ((0, 0), [1, 2], "pgn"),
+        ((0, 1), [3, 4], "pgn"),
     ]
     whole = io.StringIO(GAMES)
     for _, text in (item for chunk in found for item in chunk.items):
@@ -91,7 +91,7 @@ def test_lines_keep_their_numbers(tmp_path: Path) -> None:
     assert [[(number, text[:5]) for number, text in chunk.items] for chunk in found] == [[(2, "rnbqk"), (4, "4k3/8")]]
 
 
-@pytest.mark.parametrize(("text", "form"), [(GAMES, Form.PGN), ("1. e4 e5 *", Form.PGN), (LINES, Form.FEN)])
+@pytest.mark.parametrize(("text", "form"), [(GAMES, "pgn"), ("1. e4 e5 *", "pgn"), (LINES, "fen")])
 def test_what_a_file_without_a_known_name_holds_is_told_by_its_beginning(tmp_path: Path, text: str, form: Form) -> None:
     (tmp_path / "unknown").write_text("\n\n" + text)
     assert {chunk.form for chunk in read(tmp_path / "unknown")} == {form}
@@ -148,13 +148,13 @@ def test_progress_follows_what_was_taken(tmp_path: Path, how: str) -> None:
     file, rng = tmp_path / f"games.pgn.{how}", np.random.default_rng(1)
     games = [f'[Event "{number}"]\n\n{{{rng.integers(10**15, size=60)}}} e4 *\n\n' for number in range(1000)]
     file.write_bytes(compressed("".join(games), how))
-    sizes = [chunk.size for chunk in read(file, form=Form.PGN, size=100)]
+    sizes = [chunk.size for chunk in read(file, form="pgn", size=100)]
     total = file.stat().st_size
     assert 0 <= total - sum(sizes) <= 16  # a checksum or a mark may follow the last game
     assert np.abs(np.cumsum(sizes) - total * np.arange(1, 11) / 10).max() <= 100_000
 
 
-@pytest.mark.parametrize("form", [None, Form.PGN, Form.FEN])
+@pytest.mark.parametrize("form", [None, "pgn", "fen"])
 def test_what_is_no_text_is_refused_in_a_line(tmp_path: Path, form: Form | None) -> None:
     noise = np.random.default_rng(1).integers(0, 256, 100_000).astype(np.uint8).tobytes()
     for name, data in {

@@ -156,4 +156,4 @@ def test_a_file_is_read_as_it_was_written_whatever_its_name(tmp_path: Path) -> N
     """pyarrow would unpack what is called .zst."""
     file = Folder(f"file://{tmp_path}/network.zst")
     file.write_bytes(b"as it is")
-    assert file.read_bytes() == (tmp_path / "network.zst").read_bytes() == b"as it is"
+    assert file.read_text() == (tmp_path / "network.zst").read_text() == "as it is"

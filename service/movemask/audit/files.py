@@ -69,13 +69,10 @@ class Folder:
         system, path = self.place
         return sorted(info.base_name for info in system.get_file_info(fs.FileSelector(path, allow_not_found=True)))
 
-    def read_bytes(self) -> bytes:
+    def read_text(self) -> str:
         system, path = self.place
         with system.open_input_stream(path, compression=None) as stream:
-            return bytes(stream.read())
-
-    def read_text(self) -> str:
-        return self.read_bytes().decode()
+            return bytes(stream.read()).decode()
 
     @contextmanager
     def written(self) -> Iterator[tuple[Any, str]]:
@@ -93,9 +90,6 @@ class Folder:
     def write_bytes(self, data: bytes) -> None:
         with self.written() as (system, path), system.open_output_stream(path, compression=None) as stream:
             stream.write(data)
-
-    def write_text(self, text: str) -> None:
-        self.write_bytes(text.encode())
 
     def remove(self) -> None:
         """Removes the file, or the folder with all in it; nothing if there is none."""

@@ -14,11 +14,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from movemask.audit.files import is_uri, located
 from movemask.board.pgn import ends_in_comment
@@ -57,12 +55,8 @@ _ASCII = bytes(range(0x80))
 #: Games or lines of a chunk.
 _MOST = {"pgn": 40, "fen": 2_000}
 
-
-class Form(Enum):
-    """The format of a file."""
-
-    PGN = "pgn"  # games
-    FEN = "fen"  # a FEN or EPD a line
+#: The format of a file: games, or a FEN or EPD a line.
+Form = Literal["pgn", "fen"]
 
 
 class ChunkKey(NamedTuple):
@@ -89,14 +83,13 @@ class Chunk:
     @property
     def digest(self) -> str:
         """Hash of the whole chunk, by which the part of an earlier run is recognised."""
-        content = "\0".join((self.source, self.form.value, *(f"{number} {text}" for number, text in self.items)))
+        content = "\0".join((self.source, self.form, *(f"{number} {text}" for number, text in self.items)))
         return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()
 
 
-class TextSource:
-    """The text of a file or of standard input, decompressed if the first bytes say gzip or zstandard. A context
-    manager, an iterable of lines, and a stream of them for python-chess. Lines end in a newline whatever system wrote
-    them; bytes that are not UTF-8 are replaced, since a PGN may be Latin-1.
+class TextSource(io.TextIOWrapper):
+    """The text of a file or of standard input, decompressed if the first bytes say gzip or zstandard. Lines end in a
+    newline whatever system wrote them; bytes that are not UTF-8 are replaced, since a PGN may be Latin-1.
 
     Raises SourceError for a file that cannot be opened or read, or that is binary.
     """
@@ -104,40 +97,24 @@ class TextSource:
     def __init__(self, name: str) -> None:
         self._name = name
         try:
-            self._file = _opened(name)
+            file = _opened(name)
         except OSError as error:
             raise SourceError(f"{name}: {_why(error)}") from None
-        try:
-            self._data = _Decompressed(self._file, name)
-            buffer = io.BufferedReader(self._data, _BLOCK)
-            self.head = buffer.peek(_BLOCK)
-            if b"\0" in self.head or 100 * len(self.head.translate(None, _TEXT)) > len(self.head):
-                raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
-        except SourceError:
-            self.close()
-            raise
-        self._text = io.TextIOWrapper(buffer, "utf-8-sig", "replace")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.readline, "")
-
-    def close(self) -> None:
-        self._file.close()
+        self._data = _Decompressed(file, name)
+        buffer = io.BufferedReader(self._data, _BLOCK)
+        super().__init__(buffer, "utf-8-sig", "replace")
+        self.head = buffer.peek(_BLOCK)
+        if b"\0" in self.head or 100 * len(self.head.translate(None, _TEXT)) > len(self.head):
+            raise SourceError(f"{name}: binary data, neither a PGN nor a list of FENs")
 
     @property
     def position(self) -> int:
         """Bytes of the file on disk that have been taken; the decompressor may be a little ahead."""
         return self._data.taken
 
-    def readline(self) -> str:
+    def readline(self, size: int = _LONGEST + 1, /) -> str:  # type: ignore[override]
         """The next line; empty after the last."""
-        line = self._text.readline(_LONGEST + 1)
+        line = super().readline(size)
         if len(line) > _LONGEST:
             raise SourceError(f"{self._name}: a line of more than {_LONGEST >> 20} MiB is no game or FEN")
         return line
@@ -169,6 +146,10 @@ class _Decompressed(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        super().close()
+        self._disk.close()
 
     def readinto(self, buffer: Any) -> int:
         with self._named_errors():
@@ -226,8 +207,8 @@ def read(index: int, name: str, form: Form | None, limit: int | None = None) -> 
     """
     with TextSource(name) as source:
         form, lines = _form_and_lines(source, name, form)
-        items = enumerate(_games(lines, name), 1) if form is Form.PGN else _positions(lines)
-        most = _MOST[form.value]
+        items = enumerate(_games(lines, name), 1) if form == "pgn" else _positions(lines)
+        most = _MOST[form]
         part: list[tuple[int, str]] = []
         left = sys.maxsize if limit is None else limit
         number = start = 0
@@ -255,7 +236,7 @@ def _form_and_lines(source: TextSource, name: str, form: Form | None) -> tuple[F
         if not line.isspace() or len(head) == _BLANK:
             break
     form = form or _form_of(name, "".join(head[-1:]))
-    if form is Form.FEN and 10 * len(source.head.translate(None, _ASCII)) > len(source.head):
+    if form == "fen" and 10 * len(source.head.translate(None, _ASCII)) > len(source.head):
         raise SourceError(f"{name}: neither a PGN nor a list of FENs, which are plain ASCII")
     return form, chain(head, source)
 
@@ -263,10 +244,10 @@ def _form_and_lines(source: TextSource, name: str, form: Form | None) -> tuple[F
 def _form_of(name: str, text: str) -> Form:
     suffixes = [suffix for suffix in Path(name.partition("?")[0]).suffixes if suffix not in _COMPRESSED]
     if suffixes and suffixes[-1] == ".pgn":
-        return Form.PGN
+        return "pgn"
     if suffixes and suffixes[-1] in _LINES:
-        return Form.FEN
-    return Form.PGN if re.match(r"\s*(\[|1\.|\{|;)", text) else Form.FEN
+        return "fen"
+    return "pgn" if re.match(r"\s*(\[|1\.|\{|;)", text) else "fen"
 
 
 def _positions(lines: Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -143,7 +143,7 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
             f"{out}: was begun with other networks or options; give --out another folder, or --restart to begin anew"
         )
     job.parts.make()
-    (out / ASKED).write_text(asked)
+    (out / ASKED).write_bytes(asked.encode())
     return bool(job.parts.names())
 
 

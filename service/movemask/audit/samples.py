@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import chess
 
-from movemask.audit.read import Chunk, Form
+from movemask.audit.read import Chunk
 from movemask.board.moves import has_legal_move
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Elo, Position
@@ -65,7 +65,7 @@ class Skipped:
 
 def samples(chunk: Chunk, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     """The positions of a chunk; finished games and what cannot be read are skipped and counted."""
-    read = _game_samples if chunk.form is Form.PGN else _line_samples
+    read = _game_samples if chunk.form == "pgn" else _line_samples
     for number, text in chunk.items:
         yield from read(text, chunk.source, number, choice, skipped)
 

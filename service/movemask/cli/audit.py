@@ -23,6 +23,7 @@ from movemask.network.registry import load_registry
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
+    from movemask.audit.read import Form
     from movemask.audit.run import Backend, PartDone
     from movemask.audit.summary import ModelSummary, Threshold
 
@@ -71,7 +72,7 @@ def audit(
     names: tuple[str, ...],
     models_dir: Path | None,
     out: str,
-    form: str | None,
+    form: Form | None,
     chess960: bool,
     elo: tuple[float, float] | None,
     first_ply: int,
@@ -98,7 +99,7 @@ def audit(
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.audit import run as running
     from movemask.audit.files import Folder, is_uri
-    from movemask.audit.read import STDIN, Form, check, total_bytes
+    from movemask.audit.read import STDIN, check, total_bytes
     from movemask.audit.report import AuditRun, page
     from movemask.audit.samples import Choice
     from movemask.audit.summary import Threshold, summarised
@@ -112,15 +113,14 @@ def audit(
     for name in files:
         if name != STDIN and not is_uri(name) and not Path(name).exists():
             raise SourceError(f"{name}: no such file")
-    chosen_form = Form(form) if form else None
     if not keep_going:
-        check(files, chosen_form)
+        check(files, form)
     contracts, digests = _networks(names, models_dir)
     job = running.Job(
         files,
         Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None),
         Folder(out),
-        chosen_form,
+        form,
         limit,
         keep_going,
     )
@@ -154,8 +154,8 @@ def audit(
     }
     report = page(models, audited)
     with _writing(out):
-        (job.out / running.REPORT).write_text(report)
-        (job.out / running.SUMMARY).write_text(json.dumps(summary, indent=1) + "\n")
+        (job.out / running.REPORT).write_bytes(report.encode())
+        (job.out / running.SUMMARY).write_bytes((json.dumps(summary, indent=1) + "\n").encode())
         running.end(job)
     for model in models:
         click.echo(_figures(model))
