@@ -13,15 +13,14 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
+from movemask.api.serving import Serving
 from movemask.api.telemetry import Metrics, context_of
 from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedNetwork
 from movemask.network.model import Model
-from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry
 from movemask.pipeline import Pipeline
-from movemask.serving import Serving
 from movemask.settings import Settings
 from movemask.store.reader import Figures
 from movemask.store.recorder import Recorder
@@ -111,7 +110,6 @@ def running_services(
     """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
     lost. `prepare` is given each model that passed its check, and returns the one to serve."""
     plan = audit_plan(settings)
-    provider = provider_named(settings.provider)
     store = Store(
         settings.database_url,
         keep_seconds=settings.audit_keep_days * 86400,
@@ -150,16 +148,7 @@ def running_services(
         )
 
     try:
-        serving = Serving(
-            settings.model_folders,
-            settings.default_model,
-            settings.threads,
-            start,
-            provider=provider,
-            poll_seconds=settings.models_poll_seconds or None,
-            trial_seconds=settings.trial_seconds,
-            on_change=metrics.models,
-        )
+        serving = Serving(settings, start, metrics.models)
         yield Services(
             settings,
             serving,

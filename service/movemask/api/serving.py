@@ -1,4 +1,4 @@
-"""`Serving`: the loaded models of a folder, reloaded when their files change.
+"""`Serving`: the loaded models, reloaded when their files change.
 
 A changed file must pass the check before it replaces the served one; if it fails, its entry says why and the old model
 stays. Requests hold a lease and finish on the model they began with.
@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
-from movemask.network.files import ModelFolders
 from movemask.network.model import Model
-from movemask.network.onnx import Provider
+from movemask.network.onnx import provider_named
 from movemask.network.registry import Entry, Registry, load_entry, network_file
 from movemask.network.trial import Trial
 from movemask.pipeline import Pipeline
+from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -40,49 +40,37 @@ class _Loaded:
 
 
 class Serving:
-    """Loads and checks every model of `where`, a folder or several, and follows its changes until closed.
+    """Loads and checks every model of the settings' folders, and follows its changes until closed.
 
     Parameters
     ----------
-    default : the model for requests that name none; the first served by name if None
-    threads : batches that a model runs at once, a thread each
-    provider : what onnxruntime runs them on
     start : makes the pipeline of a model
-    poll_seconds : interval between looks at the folder; None to never look
-    trial_seconds : how long a network's trial may take; 0 to open it without one
     on_change : called with the registry, at first and whenever it changes
     """
 
     def __init__(
         self,
-        where: Path | ModelFolders,
-        default: str | None,
-        threads: int,
+        settings: Settings,
         start: Callable[[Model], Pipeline],
-        *,
-        provider: Provider = Provider.CPU,
-        poll_seconds: float | None = None,
-        trial_seconds: float = 0,
         on_change: Callable[[Registry], None] = lambda registry: None,
     ) -> None:
-        self._folders, self._default, self._start = ModelFolders.of(where), default, start
-        self._threads, self._provider = threads, provider
-        self._trial = Trial(trial_seconds) if trial_seconds else None
+        self._folders, self._default, self._start = settings.model_folders, settings.default_model, start
+        self._threads, self._provider = settings.threads, provider_named(settings.provider)
+        self._trial = Trial(settings.trial_seconds) if settings.trial_seconds else None
         self._on_change = on_change
         self._stop = threading.Event()
         self._lock = threading.RLock()
         self._models: dict[str, _Loaded] = {}
-        self._current: dict[str, Fingerprint] = {}  # of the files behind the entries
+        files = self._folders.files(self._default)
+        self._current = {name: _fingerprint(file, None) for name, file in files.items()}  # of the entries' files
         self._seen: dict[str, Fingerprint] = {}  # at the last look
-        entries = {}
-        for name, file in self._folders.files(default).items():
-            self._current[name] = _fingerprint(file, None)
-            entries[name] = self._started(self._tried(file) or self._opened(file))
-        self.registry = Registry(entries, default, self._folders.preferred)
+        entries = {name: self._started(self._opened(file)) for name, file in files.items()}
+        self.registry = Registry(entries, self._default, self._folders.preferred)
         on_change(self.registry)
         self._watcher: threading.Thread | None = None
-        if poll_seconds is not None:
-            self._watcher = threading.Thread(target=self._watch, args=(poll_seconds,), name="models", daemon=True)
+        if settings.models_poll_seconds:
+            seconds = settings.models_poll_seconds
+            self._watcher = threading.Thread(target=self._watch, args=(seconds,), name="models", daemon=True)
             self._watcher.start()
 
     @asynccontextmanager
@@ -103,7 +91,7 @@ class Serving:
                 loaded.users -= 1
                 over = loaded.retired and loaded.users == 0
             if over:
-                _close(loaded)
+                _close(loaded.pipeline)
 
     def refresh(self) -> bool:
         """Looks at the folder and applies settled changes; True if there were any.
@@ -121,10 +109,9 @@ class Serving:
         changed = [name for name in now if now[name] == self._seen.get(name) and now[name] != self._current.get(name)]
         gone = [name for name in self._current if name not in now and name not in self._seen]
         self._seen = now
-        failed = {name: self._tried(files[name]) for name in changed}
-        for name in changed:
-            self._current[name] = now[name]
-            entries[name] = self._replaced(entries.get(name), failed[name] or self._opened(files[name]))
+        for entry in [self._opened(files[name]) for name in changed]:
+            self._current[entry.name] = now[entry.name]
+            entries[entry.name] = self._replaced(entries.get(entry.name), entry)
         for name in gone:
             log.info("model %s is gone from the folder and no longer served", name)
             self._current.pop(name)
@@ -163,13 +150,12 @@ class Serving:
         for loaded in models:
             loaded.pipeline.close()
 
-    def _tried(self, file: Path) -> Entry | None:
-        """The entry of a model whose network must not be opened here."""
-        if self._trial is None or file.parent == self._folders.trusted:
-            return None
-        return self._trial.failed(file)
-
     def _opened(self, file: Path) -> Entry:
+        """The entry of a model, with its network if it passed its trial and its check."""
+        if self._trial is not None and file.parent != self._folders.trusted:
+            failed = self._trial.failed(file)
+            if failed is not None:
+                return failed
         if self._stop.is_set():
             raise ShuttingDown("the service is stopping", retry_after=5)
         return load_entry(file, 1, self._provider, runs=self._threads)
@@ -194,13 +180,12 @@ class Serving:
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
-        """Takes a model out of service; its pipeline ends when its last user has gone."""
-        with self._lock:
-            loaded = self._models.pop(name, None)
-            if loaded is not None:
-                loaded.retired = True
-        if loaded is not None and loaded.users == 0:
-            _close(loaded)
+        """Takes a model out of service; its pipeline ends when its last user has gone. The caller has the lock."""
+        loaded = self._models.pop(name, None)
+        if loaded is not None:
+            loaded.retired = True
+            if loaded.users == 0:
+                _close(loaded.pipeline)
 
     def _watch(self, seconds: float) -> None:
         while not self._stop.wait(seconds):
@@ -226,6 +211,6 @@ def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:
     return tuple(states)
 
 
-def _close(loaded: _Loaded) -> None:
+def _close(pipeline: Pipeline) -> None:
     """Closes a pipeline on a thread of its own, since closing joins threads."""
-    threading.Thread(target=loaded.pipeline.close, name="retiring", daemon=True).start()
+    threading.Thread(target=pipeline.close, name="retiring", daemon=True).start()

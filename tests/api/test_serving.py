@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from movemask.api.serving import Serving
 from movemask.errors import UnknownModel
 from movemask.pipeline import Pipeline, Query
-from movemask.serving import Serving
+from movemask.settings import Settings
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
 from tests.processes import until
 
@@ -32,8 +33,9 @@ def opened() -> Iterator[list[Serving]]:
         one.close()
 
 
-def serving(folder: Path, opened: list[Serving], default: str | None = None, **settings: Any) -> Serving:
-    opened.append(Serving(folder, default, 1, pipeline, **settings))
+def serving(folder: Path, opened: list[Serving], default: str | None = None) -> Serving:
+    settings = Settings.read(models_dir=folder, default_model=default, models_poll_seconds=0, trial_seconds=0)
+    opened.append(Serving(settings, pipeline))
     opened[-1].refresh()
     return opened[-1]
 
