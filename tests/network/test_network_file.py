@@ -21,49 +21,38 @@ from tests.processes import until
 from tests.weight_files import varint
 
 
-def tensor(external: bool = True) -> onnx.TensorProto:
+def external() -> onnx.TensorProto:
     made = numpy_helper.from_array(np.zeros(4, np.float32), "w")
-    if external:
-        made.ClearField("raw_data")
-        made.data_location = TensorProto.EXTERNAL
-        entry = made.external_data.add()
-        entry.key, entry.value = "location", "weights.bin"
+    made.ClearField("raw_data")
+    made.data_location = TensorProto.EXTERNAL
+    entry = made.external_data.add()
+    entry.key, entry.value = "location", "weights.bin"
     return made
 
 
-def in_the_graph(model: onnx.ModelProto) -> None:
-    model.graph.initializer.append(tensor())
+def constant() -> onnx.NodeProto:
+    return helper.make_node("Constant", [], ["c"], value=external())
 
 
-def in_a_node(model: onnx.ModelProto) -> None:
-    model.graph.node.append(helper.make_node("Constant", [], ["c"], value=tensor()))
+def branch() -> onnx.NodeProto:
+    inner = helper.make_graph([constant()], "inner", [], [])
+    return helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner)
 
 
-def in_a_branch(model: onnx.ModelProto) -> None:
-    inner = helper.make_graph([helper.make_node("Constant", [], ["c"], value=tensor())], "inner", [], [])
-    model.graph.node.append(helper.make_node("If", ["x"], ["y"], then_branch=inner, else_branch=inner))
+PLACES: dict[str, Callable[[onnx.ModelProto], object]] = {
+    "graph": lambda model: model.graph.initializer.append(external()),
+    "node": lambda model: model.graph.node.append(constant()),
+    "branch": lambda model: model.graph.node.append(branch()),
+    "sparse tensor": lambda model: model.graph.sparse_initializer.add().values.CopyFrom(external()),
+    "function": lambda model: model.functions.append(helper.make_function("d", "f", [], ["c"], [constant()], [])),
+    "training": lambda model: model.training_info.add().initialization.initializer.append(external()),
+}
 
 
-def in_a_sparse_tensor(model: onnx.ModelProto) -> None:
-    model.graph.sparse_initializer.add().values.CopyFrom(tensor())
-
-
-def in_a_function(model: onnx.ModelProto) -> None:
-    node = helper.make_node("Constant", [], ["c"], value=tensor())
-    model.functions.append(helper.make_function("d", "f", [], ["c"], [node], []))
-
-
-def in_the_training(model: onnx.ModelProto) -> None:
-    model.training_info.add().initialization.initializer.append(tensor())
-
-
-@pytest.mark.parametrize(
-    "put",
-    [in_the_graph, in_a_node, in_a_branch, in_a_sparse_tensor, in_a_function, in_the_training],
-)
-def test_external_weights_are_refused_wherever_they_are(models: Path, put: Callable[[onnx.ModelProto], None]) -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_external_weights_are_refused_wherever_they_are(models: Path, place: str) -> None:
     model = onnx.load(models / "net.onnx")
-    put(model)
+    PLACES[place](model)
     (models / "weights.bin").write_bytes(bytes(16))
     assert "its weights are in another file" in str(failure(models, model.SerializeToString()))
 

@@ -29,22 +29,16 @@ class Ragged:
         return np.split(values, self.indptr[1:-1])
 
 
-def rows(
-    low: float = -50.0, high: float = 50.0, *, empty: bool = True, longest: int = 12
-) -> st.SearchStrategy[tuple[NDArray[np.float64], ...]]:
-    """Between one and five rows."""
-    row = st.lists(st.floats(low, high), min_size=0 if empty else 1, max_size=longest).map(np.array)
-    return st.lists(row.map(lambda r: r.astype(np.float64)), min_size=1, max_size=5).map(tuple)
-
-
 def ragged(
     low: float = -50.0, high: float = 50.0, *, empty: bool = True, longest: int = 12
 ) -> st.SearchStrategy[Ragged]:
-    """Ragged batches."""
-    return rows(low, high, empty=empty, longest=longest).map(Ragged)
+    """Batches of one to five rows."""
+    row = st.lists(st.floats(low, high), min_size=0 if empty else 1, max_size=longest)
+    rows = st.lists(row.map(lambda numbers: np.array(numbers, dtype=np.float64)), min_size=1, max_size=5)
+    return rows.map(lambda made: Ragged(tuple(made)))
 
 
-def wide(seed: int = 0, scale: float = 5.0) -> Ragged:
+def wide(scale: float = 5.0) -> Ragged:
     """218 moves, one move, none, thirty-one."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return Ragged(tuple(rng.normal(size=n) * scale for n in (218, 1, 0, 31)))
