@@ -24,8 +24,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from movemask import pipeline
-from movemask.api.schemas.leakage import HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.operations import ModelEntryOut
+from movemask.api.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEntryOut, PositionsOut, WorstOut
 from movemask.api.services import Services
 from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS

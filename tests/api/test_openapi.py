@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.app import EXAMPLES, create_app
-from movemask.api.schemas import answers, leakage, operations
+from movemask.api.schemas import answers, reports
 from tests.api.test_schemas import held_to
 
 DOCUMENT: dict[str, Any] = create_app().openapi()
@@ -65,7 +65,7 @@ def test_every_body_and_answer_has_a_whole_example() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if not name.endswith("In")))
 def test_an_example_is_an_answer_of_its_shape(name: str) -> None:
-    module = next(one for one in (answers, leakage, operations) if hasattr(one, name))
+    module = next(one for one in (answers, reports) if hasattr(one, name))
     for example in EXAMPLES[name]:
         held_to(getattr(module, name), example)
 

@@ -11,8 +11,7 @@ import httpx2
 from pydantic import BaseModel
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.leakage import AuditedOut, LeakageFiguresOut, PositionsOut, WorstOut
-from movemask.api.schemas.operations import ModelsOut
+from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
 from movemask.client import wire
 from movemask.errors import ApiError
 

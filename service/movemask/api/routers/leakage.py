@@ -24,7 +24,7 @@ from movemask.api.bodies import audit_limits
 from movemask.api.parameters import SpanParameters
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import VerdictOut
-from movemask.api.schemas.leakage import (
+from movemask.api.schemas.reports import (
     AuditedOut,
     HistoryOut,
     LeakageFiguresOut,

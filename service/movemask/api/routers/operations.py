@@ -14,7 +14,7 @@ from movemask.api import problems
 from movemask.api.keys import Scope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
 from movemask.api.routes import Router
-from movemask.api.schemas.operations import (
+from movemask.api.schemas.reports import (
     AliveOut,
     AuditStateOut,
     ModelEntryOut,

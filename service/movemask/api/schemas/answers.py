@@ -299,7 +299,5 @@ class VerdictOut(BaseModel):
     top: TopOut = Field(description="The most probable move.")
     missing: list[str] = Field(description="Legal moves with no probability at all, in UCI.")
     causes: dict[str, float] = Field(description="The whole illegal share by cause: probabilities.")
-    illegal: list[IllegalMoveOut] = Field(
-        description="Most probable first, at most `limit`; named by their slot's squares, so e1g1 may be no castling."
-    )
+    illegal: list[IllegalMoveOut] = Field(description="Most probable first, at most `limit`; by the squares of slots.")
     patterns: list[PatternOut] = Field(description="Known mistakes that the numbers resemble.")

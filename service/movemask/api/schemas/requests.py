@@ -218,12 +218,8 @@ Names = Annotated[
 class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
-    ratings: SweptRatings | None = Field(
-        None, description="In Elo points; if left out, every hundred from 800 to 2500 in the network's range."
-    )
-    vary: Literal["both", "self", "opponent"] | None = Field(
-        None, description="Whose rating changes; both if left out. `elo` has the other's."
-    )
+    ratings: SweptRatings | None = Field(None, description="In Elo points; else each hundred from 800 to 2500.")
+    vary: Literal["both", "self", "opponent"] | None = Field(None, description="Whose rating changes; else both.")
     model: str | None = _MODEL
     models: Names | None = Field(None, description="In place of `ratings`: one answer by each of these networks.")
     include: list[Literal["san", "statistics"]] = Field(

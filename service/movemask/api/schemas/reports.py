@@ -1,6 +1,8 @@
-"""The JSON of the audit's figures and positions."""
+"""The JSON of the audit's figures and positions, of models, probes and the version."""
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -123,3 +125,67 @@ class PositionsOut(BaseModel):
     positions: list[AuditedOut] = Field(description="Newest first.")
     next: str | None = Field(description="The `cursor` of the next page; null after the last.")
     freshness: FreshnessOut = Field(description="How fresh the figures are.")
+
+
+class CheckStepOut(BaseModel):
+    """One step of the contract check."""
+
+    name: str = Field(description="The step; docs/models.md says what each checks.")
+    passed: bool = Field(description="Whether the model passed.")
+    found: str = Field(description="What was found, for people.")
+
+
+class ModelEntryOut(BaseModel):
+    """A model of the folders. `failure` says why it is not served."""
+
+    name: str = Field(description="Its name in requests.")
+    default: bool = Field(description="Whether it answers requests that name no model.")
+    served: bool = Field(description="Whether it answers requests.")
+    failure: str | None = Field(None, description="Why it is not served.")
+    rejected: str | None = Field(None, description="Why changed files did not replace those that are served.")
+    digest: str | None = Field(None, description="SHA-256 of the network's file.")
+    contract: dict[str, dict[str, Any] | None] | None = Field(
+        None, description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable."
+    )
+    card: dict[str, Any] | None = Field(None, description="Free: source, licence, data, date, figures.")
+    check: list[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
+    leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
+    freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
+
+
+class ModelsOut(BaseModel):
+    """The models."""
+
+    models: list[ModelEntryOut] = Field(description="In order of name.")
+
+
+class AliveOut(BaseModel):
+    """The process answers."""
+
+    status: Literal["alive"] = Field(description="Always `alive`.")
+
+
+class AuditStateOut(BaseModel):
+    """The state of the audit, which never stops answers."""
+
+    waiting: int = Field(description="Number of audit records that are not written yet.")
+    dropped: int = Field(description="Number of audit records that were lost.")
+    failure: str | None = Field(description="Set while records cannot be written; the log says why.")
+
+
+class ReadyOut(BaseModel):
+    """Requests can be answered. If keys are set, all but `status` needs the scope `metrics`."""
+
+    status: Literal["ready"] = Field(description="Always `ready`; otherwise there is a problem.")
+    models: dict[str, str] | None = Field(None, description="By name: `served` or `failed its check`.")
+    audit: AuditStateOut | None = Field(None, description="State of the audit.")
+    waiting: int | None = Field(None, description="Number of positions that wait for a network.")
+
+
+class VersionOut(BaseModel):
+    """What answers."""
+
+    name: Literal["movemask"] = Field(description="Always `movemask`.")
+    version: str = Field(description="Version of the service, by semantic versioning.")
+    api: Literal["v1"] = Field(description="Version of the API, as in the paths.")
+    model: str = Field(description="Name of the default model.")
