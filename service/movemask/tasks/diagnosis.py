@@ -29,7 +29,6 @@ from typing import Any
 
 import chess
 import numpy as np
-from numpy.typing import NDArray
 
 from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
@@ -81,13 +80,18 @@ def _probe(row: dict[str, Any]) -> Probe:
 
 CLEAR = 5.0  # standard errors
 #: Beyond these a network is no better than chance: share of a random player's cross-entropy on the moves played, mean
-#: raw leakage, and ln probability of the result (or minus the squared error of a score, by its number of outputs).
+#: raw leakage, and ln probability of the result (or minus the squared error of a score).
 #: Networks that are read rightly stay below 0.7 in every kind of position, and below 0.25 in leakage.
-CHANCE, CHANCE_RAW, CHANCE_RESULT = 0.8, 0.5, {3: -np.log(3), 1: -0.25}
+CHANCE, CHANCE_RAW, CHANCE_RESULT, CHANCE_SCORE = 0.8, 0.5, -np.log(3), -0.25
 _BATCH = 64
 _FEW = 128  # positions that are enough to see that an alternative is worse
 _CAP = 40.0  # largest |z| of one kind of evidence
 _LEAST = 1e-12  # probabilities are raised to this before their logarithm is taken
+
+#: Columns of evidence `[P, 4]`, a row for each probe: ln raw leakage, ln probability of the moves played and of the
+#: result, NaN without, and of a random legal move.
+_EVIDENCE = ("leakage", "moves", "result", "random")
+_LEAKAGE, _MOVES, _RESULT, _RANDOM = range(4)
 
 KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
 
@@ -156,25 +160,6 @@ class Diagnosis:
         return bool(self.better or self.chance or self.unreadable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """For each probe `[P]`: ln raw leakage, ln probability of the moves, and of the result (NaN: none).
-
-    random : ln probability of a random legal move; outputs : how many numbers the value has, 0 without
-    """
-
-    leakage: Float
-    moves: Float
-    result: Float
-    random: Float
-    outputs: int
-
-    def rows(self, chosen: Sequence[int] | NDArray[np.bool_]) -> _Evidence:
-        """The evidence of some of the probes."""
-        leakage, moves, result, random = (a[chosen] for a in (self.leakage, self.moves, self.result, self.random))
-        return _Evidence(leakage, moves, result, random, self.outputs)
-
-
 def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
     """Evaluates the network by every alternative and compares; `progress` gets the name of each."""
     report = progress or (lambda _: None)
@@ -184,7 +169,9 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
     try:
         declared = _evidence(model, every)
     except ModelError as error:
-        return _readable(model, str(error))
+        readings = [_finding(model, alternative, every, None) for alternative in alternatives(model.contract)]
+        readings.sort(key=lambda one: -np.inf if one.moves is None else one.moves, reverse=True)
+        return Diagnosis(tuple(readings), (), not model.trained_with_mask, unreadable=str(error))
     kinds = tuple(_by_kind(tags, declared, model))
     findings = []
     for alternative in _alternatives(model):
@@ -192,14 +179,14 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
         chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
         for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
             some = [_bare(every[i]) if alternative.bare else every[i] for i in rows]
-            base = _evidence(model, some) if alternative.bare else declared.rows(rows)
+            base = _evidence(model, some) if alternative.bare else declared[rows]
             found = _finding(model, alternative, some, base)
             if found.z <= -CLEAR or found.positions == len(chosen):
                 break
         findings.append(found)
     findings.sort(key=_rank)
     chance = [f"{kind.name}: {kind.chance}" for kind in kinds if kind.chance]
-    if _value_by_chance(declared):
+    if _value_by_chance(declared, model):
         chance.append("value: worse than a forecast that takes every result for equally likely")
     return Diagnosis(tuple(findings), kinds, not model.trained_with_mask, tuple(chance))
 
@@ -209,22 +196,6 @@ def _rank(finding: Finding) -> tuple[int, float]:
     if finding.verdict == "better":
         return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
     return (2 if finding.impossible else 1), -finding.z
-
-
-def _readable(model: Model, why: str) -> Diagnosis:
-    """The diagnosis where the declared contract fails: the alternatives that work, best prediction of moves first."""
-    ranked: list[tuple[float, Finding]] = []
-    for alternative in alternatives(model.contract):
-        found = Finding(alternative.name, alternative.advice, len(probes()), -_CAP, None, None, None)
-        try:
-            evidence = _evidence(alternative.reading(model), probes())
-        except ModelError as error:
-            ranked.append((-np.inf, replace(found, impossible=str(error))))
-        else:
-            moves, chance = float(np.nanmean(evidence.moves)), _by_chance(evidence, model) is not None
-            ranked.append((moves, replace(found, z=_CAP, moves=moves, chance=chance)))
-    ranked.sort(key=lambda entry: -entry[0])
-    return Diagnosis(tuple(finding for _, finding in ranked), (), not model.trained_with_mask, unreadable=why)
 
 
 def _alternatives(model: Model) -> Iterator[Alternative]:
@@ -239,29 +210,27 @@ def _alternatives(model: Model) -> Iterator[Alternative]:
     return alternatives(model.contract, scale, probabilities=probabilities)
 
 
-def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: _Evidence) -> Finding:
+def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: Float | None) -> Finding:
+    """The result for an alternative, against evidence of the declared contract; None if that cannot be read at all."""
     found = Finding(alternative.name, alternative.advice, len(some), -_CAP, None, None, None)
     try:
         evidence = _evidence(alternative.reading(model), some)
     except ModelError as error:
         return replace(found, impossible=str(error))
-    differences = {
-        "leakage": evidence.leakage - base.leakage if not model.trained_with_mask else np.full(len(some), np.nan),
-        "moves": evidence.moves - base.moves,
-        "result": evidence.result - base.result,
-    }
+    value = alternative.judged_by == ("result",) and base is not None
+    chance = _value_by_chance(evidence, model) if value else _by_chance(evidence, model) is not None
+    if base is None:
+        return replace(found, z=_CAP, moves=float(np.nanmean(evidence[:, _MOVES])), chance=chance)
     means: dict[str, float] = {}
     scores = []
-    for name in alternative.judged_by:
-        known = differences[name][np.isfinite(differences[name])]
-        if len(known):
+    for column, name in enumerate(_EVIDENCE):
+        known = _known(evidence[:, column] - base[:, column])
+        if name in alternative.judged_by and len(known) and not (column == _LEAKAGE and model.trained_with_mask):
             means[name] = float(known.mean())
-            scores.append(_z(known) * (-1 if name == "leakage" else 1))
+            scores.append(_z(known) * (-1 if column == _LEAKAGE else 1))
     nonzero = [score for score in scores if score != 0]
     z = sum(nonzero) / len(nonzero) ** 0.5 if nonzero else 0.0
-    value = alternative.judged_by == ("result",)
-    chance = _value_by_chance(evidence) if value else _by_chance(evidence, model) is not None
-    leakage, moves, result = map(means.get, differences)
+    leakage, moves, result = map(means.get, _EVIDENCE[:_RANDOM])
     return replace(found, z=z, leakage=leakage, moves=moves, result=result, chance=chance)
 
 
@@ -274,30 +243,35 @@ def _z(differences: Float) -> float:
     return float(np.clip(mean / error, -_CAP, _CAP))
 
 
-def _by_chance(evidence: _Evidence, model: Model) -> str | None:
+def _by_chance(evidence: Float, model: Model) -> str | None:
     """Why the policies are no better than chance; None if they are."""
-    known = np.isfinite(evidence.moves)
-    if known.any() and evidence.moves[known].mean() <= CHANCE * evidence.random[known].mean():
-        own, random = _perplexity(evidence.moves[known]), _perplexity(evidence.random[known])
+    played = evidence[np.isfinite(evidence[:, _MOVES])]
+    if len(played) and played[:, _MOVES].mean() <= CHANCE * played[:, _RANDOM].mean():
+        own, random = _perplexity(played[:, _MOVES]), _perplexity(played[:, _RANDOM])
         return f"the moves played have a perplexity of {own:.3g}, and {random:.3g} for a player who moves at random"
-    raw = float(np.exp(evidence.leakage).mean())
+    raw = float(np.exp(evidence[:, _LEAKAGE]).mean())
     if raw >= CHANCE_RAW and not model.trained_with_mask:
         return f"{raw:.0%} of the probability is on illegal moves"
     return None
 
 
-def _value_by_chance(evidence: _Evidence) -> bool:
-    known = evidence.result[np.isfinite(evidence.result)]
-    return bool(len(known)) and float(known.mean()) <= CHANCE_RESULT[evidence.outputs]
+def _value_by_chance(evidence: Float, model: Model) -> bool:
+    value, known = model.contract.outputs.value, _known(evidence[:, _RESULT])
+    limit = CHANCE_SCORE if value is not None and value.order == "score" else CHANCE_RESULT
+    return bool(len(known)) and float(known.mean()) <= limit
+
+
+def _known(values: Float) -> Float:
+    return values[np.isfinite(values)]
 
 
 def _perplexity(logs: Float) -> float:
     return float(np.exp(-logs.mean()))
 
 
-def _evidence(model: Model, some: Sequence[Probe]) -> _Evidence:
-    """The evidence of these probes. Raises the model's error for the first probe that it rejects."""
-    leaked, moves, results, random, outputs = [], [], [], [], 0
+def _evidence(model: Model, some: Sequence[Probe]) -> Float:
+    """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it rejects."""
+    parts = []
     for start in range(0, len(some), _BATCH):
         chunk = some[start : start + _BATCH]
         batch = model.whole_batch([probe.position for probe in chunk], [probe.elo for probe in chunk])
@@ -309,14 +283,11 @@ def _evidence(model: Model, some: Sequence[Probe]) -> _Evidence:
             for move, count in probe.played.items():
                 shares[int(batch.indptr[row]) + batch.place_of(row, move)] = count / sum(probe.played.values())
         logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
-        leaked.append(np.log(np.maximum(evaluated.raw, _LEAST)))
-        moves.append(np.where([bool(probe.played) for probe in chunk], row_sum(shares * logs, batch.indptr), np.nan))
-        random.append(-np.log(batch.counts))
+        moves = np.where([bool(probe.played) for probe in chunk], row_sum(shares * logs, batch.indptr), np.nan)
         ended = np.array([np.nan if probe.result is None else probe.result for probe in chunk])
-        results.append(_results(evaluated.value, ended))
-        outputs = 0 if evaluated.value is None else evaluated.value.shape[1]
-    leakage, played, result, chance = map(np.concatenate, (leaked, moves, results, random))
-    return _Evidence(leakage, played, result, chance, outputs)
+        leaked = np.log(np.maximum(evaluated.raw, _LEAST))
+        parts.append(np.stack([leaked, moves, _results(evaluated.value, ended), -np.log(batch.counts)], axis=1))
+    return np.concatenate(parts)
 
 
 def _results(value: Float | None, results: Float) -> Float:
@@ -334,12 +305,9 @@ def _bare(probe: Probe) -> Probe:
     return replace(probe, position=Position(probe.position.board.copy(stack=False)))
 
 
-def _by_kind(tags: Sequence[frozenset[str]], evidence: _Evidence, model: Model) -> Iterator[KindFigures]:
+def _by_kind(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[KindFigures]:
     for kind in KINDS:
-        rows = np.array([kind in tags_of_probe for tags_of_probe in tags])
-        part = evidence.rows(rows)
-        raw, known = np.exp(part.leakage), np.isfinite(part.moves)
-        own = _perplexity(part.moves[known]) if known.any() else None
-        random = _perplexity(part.random[known]) if known.any() else None
-        chance = _by_chance(part, model)
-        yield KindFigures(kind, int(rows.sum()), float(raw.mean()), float(raw.max()), own, random, chance)
+        part = evidence[np.array([kind in tags_of_probe for tags_of_probe in tags])]
+        raw, played = np.exp(part[:, _LEAKAGE]), part[np.isfinite(part[:, _MOVES])]
+        own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))
+        yield KindFigures(kind, len(part), float(raw.mean()), float(raw.max()), own, random, _by_chance(part, model))
