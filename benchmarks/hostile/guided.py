@@ -96,12 +96,12 @@ def _contract() -> Callable[[bytes], None]:
 def _body() -> Callable[[bytes], None]:
     from movemask.api import bodies
     from movemask.api.problems import ProblemError
-    from movemask.api.routers import audit, policy
+    from movemask.api.routers import leakage, policy
     from movemask.errors import MovemaskError
     from movemask.settings import Settings
 
     settings = Settings.read()
-    routes = (*policy.router.posts, *policy.games_router.posts, *audit.router.posts)
+    routes = (*policy.router.posts, *leakage.router.posts)
 
     def check(data: bytes) -> None:
         route = routes[data[0] % len(routes)] if data else routes[0]

@@ -178,7 +178,7 @@ class AdmissionControl:
         self._app = app
         self._keys = keys
         self._proxies = settings.proxies
-        self._hosts = settings.trusted_hosts.lower().replace(" ", "").split(",")
+        self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
         self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight)
         self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20)
         self._metrics = metrics
@@ -236,7 +236,7 @@ class AdmissionControl:
         """Raises ProblemError for a host that is not trusted. Probes are asked by address."""
         if "*" in self._hosts or scope["path"] in ("/livez", "/readyz"):
             return
-        host = host_of(scope)
+        host = host_of(scope).lower()
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"

@@ -117,7 +117,7 @@ def create_app(
         },
     )
     # The busiest routes are looked at first; FastAPI looks at each router of those that it includes twice.
-    app.router.routes[:0] = [*policy.router.posts, *policy.games_router.posts, *leakage.router.posts]
+    app.router.routes[:0] = [*policy.router.posts, *leakage.router.posts]
     for router in (leakage.router, operations.models_router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)

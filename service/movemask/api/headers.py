@@ -18,10 +18,8 @@ _PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "require-trusted-types-for 'script'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_NOTHING = "default-src 'none'; frame-ancestors 'none'"  # in everything else nothing is a page
 POLICIES: dict[str, str] = {"/": _PAGE, "/docs": _INLINE, "/redoc": _INLINE}
-
-#: The Content-Security-Policy of everything else: nothing in it is a page.
-NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 _ALWAYS = (
     (b"x-content-type-options", b"nosniff"),
@@ -30,30 +28,27 @@ _ALWAYS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
 )
-_NO_STORE = (b"cache-control", b"no-store")
-_STRICT = (b"strict-transport-security", b"max-age=31536000")
 
 
 @lru_cache(maxsize=256)
 def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
     """The security headers of an answer; an answer's own header of the same name wins."""
-    policy = next((policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/")), NOTHING)
-    found = [*_ALWAYS, (b"content-security-policy", policy.encode())]
+    pages = (policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/"))
+    found = [*_ALWAYS, (b"content-security-policy", next(pages, _NOTHING).encode())]
     if path.startswith(("/v1", "/metrics")):
-        found.append(_NO_STORE)
+        found.append((b"cache-control", b"no-store"))
     if scheme == "https":
-        found.append(_STRICT)
+        found.append((b"strict-transport-security", b"max-age=31536000"))
     return found
 
 
 def host_of(scope: Scope) -> str:
     """The name that the request is for, without the port."""
-    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "").lower()
-    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    return _without_port(next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), ""))
 
 
 def _without_port(address: str) -> str:
-    """An address of X-Forwarded-For without the port that some proxies add: `192.0.2.1:443`, `[2001:db8::1]:443`."""
+    """A name or an address without its port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
     return address.partition(":")[0] if address.count(":") == 1 else address

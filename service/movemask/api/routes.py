@@ -50,8 +50,9 @@ def operation_id(route: APIRoute) -> str:
 class PostRoute(APIRoute):
     """A POST route that reads and validates its own body and calls its endpoint: none of FastAPI's machinery runs.
 
-    `limits` bounds its body, and `positions` is how many positions a body asks about, for its client's rate. The
-    endpoint takes the body as `request`, Starlette's request and the services.
+    `limits` bounds its body, `positions` is how many positions a body asks about, for its client's rate, and `statuses`
+    are those of errors beside the ones that all have. The endpoint takes the body as `request`, Starlette's request and
+    the services.
     """
 
     def __init__(
@@ -60,9 +61,13 @@ class PostRoute(APIRoute):
         endpoint: Endpoint,
         *,
         limits: Callable[[Settings], BodyLimits],
-        positions: Callable[[Any], int],
+        positions: Callable[[Any], int] = lambda request: 1,
+        statuses: tuple[int, ...] = (),
+        responses: dict[int | str, dict[str, Any]] | None = None,
         **options: Any,
     ) -> None:
+        errors = problems.documented(422, 401, 403, 429, *sorted({400, 413, 415, *statuses}))
+        options |= {"dependencies": [BEARER], "responses": {**errors, **(responses or {})}}
         super().__init__(path, endpoint, methods=["POST"], generate_unique_id_function=operation_id, **options)
         self._body: type[BaseModel] = get_type_hints(endpoint)["request"]
         self._endpoint, self._limits, self._positions = endpoint, limits, positions
@@ -95,14 +100,10 @@ class PostRoute(APIRoute):
 
 
 class Router(APIRouter):
-    """Declares routes. GET routes answer HEAD too (the server leaves out the body); POST routes are in `posts`.
+    """Declares routes. GET routes answer HEAD too (the server leaves out the body); POST routes are in `posts`."""
 
-    `statuses` are those of its POST routes' errors beside the ones that all have.
-    """
-
-    def __init__(self, *, tags: list[str], statuses: tuple[int, ...] = ()) -> None:
+    def __init__(self, *, tags: list[str]) -> None:
         super().__init__(tags=[*tags])
-        self._statuses = statuses
         self.posts: list[PostRoute] = []
 
     def get(self, path: str, **options: Any) -> Callable[[E], E]:
@@ -113,30 +114,11 @@ class Router(APIRouter):
 
         return declare
 
-    def post(  # type: ignore[override]
-        self,
-        path: str,
-        *,
-        limits: Callable[[Settings], BodyLimits],
-        positions: Callable[[Any], int] = lambda request: 1,
-        responses: dict[int | str, dict[str, Any]] | None = None,
-        **options: Any,
-    ) -> Callable[[E], E]:
-        """Declares a POST route."""
+    def post(self, path: str, **options: Any) -> Callable[[E], E]:
+        """Declares a `PostRoute`."""
 
         def declare(endpoint: E) -> E:
-            errors = problems.documented(422, 401, 403, 429, *sorted({400, 413, 415, *self._statuses}))
-            route = PostRoute(
-                path,
-                endpoint,
-                limits=limits,
-                positions=positions,
-                dependencies=[BEARER],
-                tags=self.tags,
-                responses={**errors, **(responses or {})},
-                **options,
-            )
-            self.posts.append(route)
+            self.posts.append(PostRoute(path, endpoint, **{"tags": self.tags, **options}))
             return endpoint
 
         return declare

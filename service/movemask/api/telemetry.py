@@ -53,28 +53,24 @@ class Metrics(Events):
         self._registry = registry
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
+        seconds = partial(histogram, buckets=_SECONDS)
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        by_kind = ["model", "kind", "trained_with_mask"]
         self.requests = counter("movemask_requests", "Requests answered.", ["route", "method", "status"])
-        self.request_seconds = histogram("movemask_request_seconds", "Time to answer.", ["route"], buckets=_SECONDS)
+        self.request_seconds = seconds("movemask_request_seconds", "Time to answer.", ["route"])
         self.positions = counter("movemask_positions", "Positions answered.", ["model", "status"])
         self.batches = counter("movemask_batches", "Runs of a network.", ["model"])
         self.batch_size = histogram("movemask_batch_size", "Positions in one run.", ["model"], buckets=_SIZES)
-        self.queue_seconds = histogram(
-            "movemask_queue_seconds", "Time that positions waited.", ["model"], buckets=_SECONDS
-        )
-        self.inference_seconds = histogram(
-            "movemask_inference_seconds", "Time of one run.", ["model"], buckets=_SECONDS
-        )
+        self.queue_seconds = seconds("movemask_queue_seconds", "Time that positions waited.", ["model"])
+        self.inference_seconds = seconds("movemask_inference_seconds", "Time of one run.", ["model"])
         self.leakage = histogram(
             "movemask_leakage",
             "Leakage of the answered positions, by kind; raw is meaningless where trained_with_mask is true.",
-            ["model", "kind", "trained_with_mask"],
+            by_kind,
             buckets=_LEAKAGE,
         )
         self.top_move_changed = counter(
-            "movemask_top_move_changed",
-            "Answered positions whose best move this mistake would have changed.",
-            ["model", "kind", "trained_with_mask"],
+            "movemask_top_move_changed", "Answered positions whose best move this mistake would have changed.", by_kind
         )
         self.illegal_mass = counter(
             "movemask_illegal_mass",
@@ -146,14 +142,14 @@ class Metrics(Events):
         if dropped:
             self.audit_dropped.inc(dropped)
 
-    def problem(self, problem: Problem, count: int = 1) -> None:
-        """Counts a problem sent to a client, as a response or in a batch, so many times."""
+    def problem(self, problem: Problem) -> None:
+        """Counts a problem sent to a client, as a response or in a batch."""
         if problem.name == problems.SERVED_LEAKAGE:
-            self.served_leakage.inc(count)
+            self.served_leakage.inc()
         elif problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS):
-            self.rejected.labels(problem.name).inc(count)
+            self.rejected.labels(problem.name).inc()
         elif problem.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            self.invalid.labels(problem.name).inc(count)
+            self.invalid.labels(problem.name).inc()
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus's text format, of all worker processes."""

@@ -6,6 +6,7 @@ import io
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import orjson
@@ -35,15 +36,11 @@ _STREAMED_TOGETHER = 64
 #: Characters of a PGN that count as a position against a client's rate: a move, its number and a space.
 _CHARACTERS = 8
 
-_STATUSES = (404, 502, 503)
-
-router = Router(tags=["policy"], statuses=_STATUSES)
-games_router = Router(tags=["games"], statuses=_STATUSES)
+router = Router(tags=["policy"])
+_post = partial(router.post, statuses=(404, 502, 503))
 
 
-@router.post(
-    "/v1/policy", summary="The move distribution of a position", response_model=PolicyOut, limits=position_limits
-)
+@_post("/v1/policy", summary="The move distribution of a position", response_model=PolicyOut, limits=position_limits)
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
     """The move distribution of a position: every bit of probability on legal moves, most probable first.
 
@@ -52,9 +49,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     return await _answer(request, http, services, lambda answer: orjson.dumps(policy_out(answer, request.include)))
 
 
-@router.post(
-    "/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, limits=position_limits
-)
+@_post("/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, limits=position_limits)
 async def move(request: MoveIn, http: Request, services: AppServices) -> Response:
     """One move: the most probable (`greedy`), or one drawn by its probability (`sample`; the same `seed` draws the
     same move)."""
@@ -64,7 +59,7 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
     return await _answer(request, http, services, lambda answer: orjson.dumps(move_out(answer, request, seed)))
 
 
-@router.post(
+@_post(
     "/v1/policy/batch",
     summary="The move distributions of many positions",
     response_model=BatchOut,
@@ -97,7 +92,7 @@ def _swept(request: SweepIn) -> int:
     return len(request.ratings or request.models or range(800, 2600, 100))
 
 
-@router.post(
+@_post(
     "/v1/policy/sweep",
     summary="One position at many ratings, or by many models",
     response_model=SweepOut,
@@ -133,8 +128,9 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     return Response(orjson.dumps(out), media_type=JSON)
 
 
-@games_router.post(
+@_post(
     "/v1/games",
+    tags=["games"],
     summary="How probable the moves of whole games were",
     response_model=GamesOut,
     limits=games_limits,
