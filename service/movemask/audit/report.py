@@ -124,6 +124,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 _STYLE: Any = {
     "svg.fonttype": "none",
+    "svg.hashsalt": "movemask",  # a fixed one makes the output reproducible
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -252,12 +253,10 @@ def _colours(models: Sequence[ModelSummary]) -> list[str]:
 def _figure(columns: int, size: tuple[float, float], **options: Any) -> tuple[Figure, Any]:
     """A figure of one row, without pyplot's global state."""
     import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasSVG(figure)
         return figure, figure.subplots(1, columns, **options)
 
 
@@ -266,8 +265,6 @@ def _svg(figure: Figure) -> str:
 
     out = io.StringIO()
     with mpl.rc_context(_STYLE):
-        # A fixed salt makes the output reproducible.
-        mpl.rcParams["svg.hashsalt"] = "movemask"
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     return text[text.index("<svg") :]

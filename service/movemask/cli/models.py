@@ -169,8 +169,8 @@ def quantize_model(
     from movemask.tasks import installation
 
     folder = own_models_dir(models_dir)
-    target = installation.checked_name(new_name or f"{name}-int8")
-    installation.refuse_existing(folder, target, replace, shipped_names(models_dir), "--as")
+    shipped = shipped_names(models_dir)
+    target = installation.free_name(new_name or f"{name}-int8", folder, replace, shipped, "--as")
     contracts = Settings.read(models_dir=models_dir).model_folders.files(None)
     if name not in contracts:
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")

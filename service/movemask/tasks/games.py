@@ -140,12 +140,7 @@ async def reports_of(
     rule = Normalisation(temperature=temperature)
     queries = [
         _Played(
-            position=ply.position,
-            elo=_elo_of(ply, elo),
-            rule=rule,
-            ply=index,
-            played=ply.played,
-            chances=ply.chances,
+            position=ply.position, elo=_elo_of(ply, elo), rule=rule, ply=index, played=ply.played, chances=ply.chances
         )
         for game in games
         if isinstance(game, Game)
@@ -176,17 +171,11 @@ async def _swept(
     if not worst or not pipeline.model.contract.takes_elo:
         return moves
     ratings = usual_ratings(pipeline.model.contract)[::_STEP]
+    rule, elos = Normalisation(temperature=worst[0].temperature), [Elo(rating, rating) for rating in ratings]
     queries = [
-        _Played(
-            position=move.position,
-            elo=Elo(rating, rating),
-            rule=Normalisation(temperature=move.temperature),
-            ply=move.ply,
-            played=move.move,
-            chances=None,
-        )
+        _Played(position=move.position, elo=elo, rule=rule, ply=move.ply, played=move.move, chances=None)
         for move in worst
-        for rating in ratings
+        for elo in elos
     ]
     swept = iter(await pipeline.evaluate(queries, _report))
     found = {}

@@ -33,7 +33,7 @@ from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
 from movemask.tasks.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
-from movemask.tasks.lc0_weights import Lc0Network, read_network
+from movemask.tasks.lc0_weights import read_network
 
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
@@ -53,17 +53,22 @@ def import_lc0(
     file: Path, folder: Path, name: str | None = None, *, replace: bool = False, taken: Collection[str] = ()
 ) -> Installed:
     """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
-    name = checked_name(name or file.name.removesuffix(".gz").removesuffix(".pb"))
-    refuse_existing(folder, name, replace, taken)
+    name = free_name(name or file.name.removesuffix(".gz").removesuffix(".pb"), folder, replace, taken)
     network = read_network(file)
-    model = graph(network)
     policy = "flat" if network.policy_hidden is None else "convolution"
     note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"
-    table = _lc0_table(network)
-    table["card"] = {"source": f"{file.name}, converted by movemask models import"}
+    value: dict[str, Any] = {"name": VALUE, "order": "score"}
+    if network.wdl:
+        value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
+    table: dict[str, Any] = {
+        "contract": {"planes": "lc0-112", "vocabulary": "lc0-1858", "trained_with_mask": False},
+        "inputs": {"planes": PLANES},
+        "outputs": {"logits": POLICY, "value": value},
+        "card": {"source": f"{file.name}, converted by movemask models import"},
+    }
     if network.licence:
         table["card"]["licence"] = network.licence
-    return Installed(install(folder, name, model.SerializeToString(), table), (note,))
+    return Installed(install(folder, name, graph(network).SerializeToString(), table), (note,))
 
 
 def add_onnx(
@@ -82,10 +87,14 @@ def add_onnx(
     Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
     the contract's. `taken` are names that need `replace` too. Raises ContractError.
     """
-    name = checked_name(name or file.stem)
-    refuse_existing(folder, name, replace, taken)
+    name = free_name(name or file.stem, folder, replace, taken)
     raw, notes = read_onnx(file, external=True), []
-    model = _parsed(file, raw)
+    try:
+        model = onnx.load_model_from_string(raw)
+    except DecodeError:
+        model = onnx.ModelProto()
+    if not model.graph.node:
+        raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
     if weights := _taken_in(file, model):
         raw = model.SerializeToString()
         notes.append(f"weights taken in: {weights / 2**20:.1f} MiB from beside {file.name}")
@@ -188,47 +197,17 @@ def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> E
     return entry
 
 
-def _lc0_table(network: Lc0Network) -> dict[str, Any]:
-    value: dict[str, Any] = {"name": VALUE, "order": "score"}
-    if network.wdl:
-        value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
-    return {
-        "contract": {"planes": "lc0-112", "vocabulary": "lc0-1858", "trained_with_mask": False},
-        "inputs": {"planes": PLANES},
-        "outputs": {"logits": POLICY, "value": value},
-    }
-
-
-def checked_name(name: str) -> str:
-    """The name; raises ContractError if no model may have it."""
+def free_name(name: str, folder: Path, replace: bool, taken: Collection[str] = (), option: str = "--name") -> str:
+    """The name; raises ContractError if no model may have it, or if the folder has a model of that name or it is
+    `taken`, unless that may be replaced. `option` is the command's flag for another name."""
     if not _NAME.fullmatch(name):
         raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
-    return name
-
-
-def refuse_existing(
-    folder: Path, name: str, replace: bool, taken: Collection[str] = (), option: str = "--name"
-) -> None:
-    """Raises ContractError if the folder has a model of that name, or it is `taken`, unless it may be replaced.
-
-    `option` is the command's flag for another name.
-    """
     if name in taken and not replace:
         raise ContractError(f"{name} is the name of a shipped model: another {option}, or --replace to take its place")
     there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
     if there and not replace:
         raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another {option}")
-
-
-def _parsed(file: Path, raw: bytes) -> onnx.ModelProto:
-    """The parsed file; raises ContractError for what onnx cannot read, or that has no operations."""
-    try:
-        model = onnx.load_model_from_string(raw)
-    except DecodeError:
-        raise ContractError(f"{file.name}: not an ONNX file") from None
-    if not model.graph.node:
-        raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
-    return model
+    return name
 
 
 #: Key of ONNX's metadata that holds the contract as TOML.
