@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from movemask import __version__
+from movemask.audit.run import Job
 from movemask.audit.samples import Skipped
 from movemask.audit.summary import SHOWN, ModelSummary, Threshold
 from movemask.board.position import board_of
@@ -37,32 +37,24 @@ _ABOUT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRun:
-    """What a report says of an audit besides its networks."""
-
-    command: str
-    sources: Sequence[str]
-    skipped: Skipped
-    thresholds: Sequence[Threshold]
-    kinds: Sequence[str]
-    least: float
-
-
-def page(models: Sequence[ModelSummary], audited: AuditRun) -> str:
-    """The HTML of the report."""
+def page(
+    models: Sequence[ModelSummary], job: Job, command: str, skipped: Skipped, thresholds: Sequence[Threshold]
+) -> str:
+    """The HTML of the report of a job, which this command began."""
     environment = Environment(
         loader=PackageLoader("movemask.audit"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"figure": _leakage, "count": "{:,}".format}
-    shown = [(kind, Markup(_ABOUT[kind])) for kind in SHOWN if kind in audited.kinds]
+    shown = [(kind, Markup(_ABOUT[kind])) for kind in SHOWN if kind in job.choice.kinds]
     return environment.get_template("report.html.j2").render(
         version=__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        audited=audited,
+        job=job,
+        command=command,
+        skipped=skipped,
+        thresholds=thresholds,
         models=models,
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
-        kinds=[kind for kind in KINDS if kind in audited.kinds],
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
         mask_blind=MASK_BLIND,

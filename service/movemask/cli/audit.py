@@ -100,7 +100,7 @@ def audit(
     from movemask.audit import run as running
     from movemask.audit.files import Folder, is_uri
     from movemask.audit.read import STDIN, check, total_bytes
-    from movemask.audit.report import AuditRun, page
+    from movemask.audit.report import page
     from movemask.audit.samples import Choice
     from movemask.audit.summary import Threshold, summarised
     from movemask.board.position import Elo
@@ -144,7 +144,6 @@ def audit(
         many = f" and {len(files) - 5} more" if len(files) > 5 else ""
         raise AuditError(f"{', '.join(files[:5])}{many}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
-    audited = AuditRun(command, files, skipped, thresholds, chosen, threshold)
     summary = {
         "movemask": __version__,
         "command": command,
@@ -152,7 +151,7 @@ def audit(
         "left_out": dict(skipped.reasons),
         "models": {model.name: model.as_json() for model in models},
     }
-    report = page(models, audited)
+    report = page(models, job, command, skipped, thresholds)
     with _writing(out):
         (job.out / running.REPORT).write_bytes(report.encode())
         (job.out / running.SUMMARY).write_bytes((json.dumps(summary, indent=1) + "\n").encode())
