@@ -240,7 +240,7 @@ class AdmissionControl:
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"
-            raise ProblemError(problems.problem("untrusted-host", fault))
+            raise ProblemError("untrusted-host", fault)
 
 
 def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> None:
@@ -266,7 +266,7 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
         fault, challenge = "the service needs an API key; send one `Authorization: Bearer KEY`", _REALM
         if token:
             fault, challenge = "Authorization: this API key is not valid", f'{_REALM}, error="invalid_token"'
-        raise ProblemError(problems.problem("unauthorized", fault), {"WWW-Authenticate": challenge})
+        raise ProblemError("unauthorized", fault, {"WWW-Authenticate": challenge})
     needed = next((scopes for prefix, scopes in SCOPES if _under(path, (prefix,))), None)
     if needed is not None and not needed & key.scopes:
         names = sorted(one.value for one in needed)
@@ -275,7 +275,7 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
             f"and the key {key.name} does not have it"
         )
         challenge = f'{_REALM}, error="insufficient_scope", scope="{" ".join(names)}"'
-        raise ProblemError(problems.problem("forbidden", fault), {"WWW-Authenticate": challenge})
+        raise ProblemError("forbidden", fault, {"WWW-Authenticate": challenge})
 
 
 def _address_of(scope: Scope) -> str:

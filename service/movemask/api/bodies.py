@@ -74,12 +74,12 @@ def read(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) ->
     _count("values", body.count(b","), limits.size if limits.values is None else limits.values)
     _count("objects and arrays", body.count(b"{") + body.count(b"["), limits.containers)
     if not body:
-        raise ProblemError(problems.invalid_field("body", "is missing"))
+        raise problems.invalid_field("body", "is missing")
     try:
         return model.model_validate(_decoded(body, limits.fields), context=settings)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-        raise ProblemError(problems.invalid_request(details)) from None
+        raise problems.invalid_request(details) from None
 
 
 def _count(what: str, count: int, most: int) -> None:
@@ -89,16 +89,14 @@ def _count(what: str, count: int, most: int) -> None:
 
 def _decoded(body: bytes, fields: int) -> Any:
     try:
-        return json.JSONDecoder(object_pairs_hook=partial(_object, fields)).decode(
-            body.decode(json.detect_encoding(body), "surrogatepass")
-        )
+        return json.loads(body, object_pairs_hook=partial(_object, fields))
     except json.JSONDecodeError as error:
         fault = f"{error.msg} at character {error.pos}"
     except RecursionError:
         fault = "nested too deeply"
     except ValueError:  # not text, or a number of thousands of digits
         fault = "cannot be read as JSON"
-    raise ProblemError(problems.problem("malformed-json", f"body: {fault}"))
+    raise ProblemError("malformed-json", f"body: {fault}")
 
 
 def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -110,6 +108,6 @@ def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise ProblemError(problems.invalid_field(name, "is given twice"))
+                raise problems.invalid_field(name, "is given twice")
             seen.add(name)
     return fields

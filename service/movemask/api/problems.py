@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
 SERVED_LEAKAGE = "served-leakage"
-INTERNAL_ERROR = "internal-error"
 
 _UNPROCESSABLE = (
     "invalid-request invalid-fen invalid-position illegal-move unsupported-variant invalid-rule not-calibrated "
@@ -42,7 +41,7 @@ STATUSES: dict[str, HTTPStatus] = {
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "unsupported-media-type",
         HTTPStatus.UNPROCESSABLE_ENTITY: _UNPROCESSABLE,
         HTTPStatus.TOO_MANY_REQUESTS: "rate-limited",
-        HTTPStatus.INTERNAL_SERVER_ERROR: f"{SERVED_LEAKAGE} {INTERNAL_ERROR}",
+        HTTPStatus.INTERNAL_SERVER_ERROR: f"{SERVED_LEAKAGE} internal-error",
         HTTPStatus.BAD_GATEWAY: "model-error",
         HTTPStatus.SERVICE_UNAVAILABLE: "overloaded shutting-down model-unavailable audit-unavailable not-ready",
     }.items()
@@ -56,32 +55,19 @@ AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 _LONGEST_INPUT = 80
 _MOST_ERRORS = 20
 
-_DESCRIPTIONS = {
-    400: "The body is not JSON.",
-    401: "Keys are set, and the request has none that is valid.",
-    403: "The key lacks the scope of this route.",
-    404: "No such model.",
-    413: "The body is too large.",
-    415: "The body is not sent as JSON.",
-    422: "A position, move, field or parameter is invalid; `detail` names it.",
-    429: "The client exceeds its rate. See Retry-After and RateLimit.",
-    502: "The network's logits do not give a distribution.",
-    503: "Overloaded, stopping, the model failed its check, or the audit cannot be read. See Retry-After.",
-}
-
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The OpenAPI responses of these statuses."""
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    return {status: {"description": _DESCRIPTIONS[status], "content": {CONTENT_TYPE: schema}} for status in statuses}
+    content = {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
 
 
 class ProblemError(MovemaskError):
     """A problem of HTTP rather than of chess or a network."""
 
-    def __init__(self, problem: Problem, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(problem.detail)
-        self.problem, self.headers = problem, headers
+    def __init__(self, name: str, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+        super().__init__(detail)
+        self.problem, self.headers = problem(name, detail, **extra), headers
 
 
 def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) -> Problem:
@@ -91,12 +77,7 @@ def problem(name: str, detail: str, *, status: int | None = None, **extra: Any) 
     return Problem(type=TYPE_PREFIX + name, title=title, status=status, detail=detail, **extra)
 
 
-def internal_error() -> Problem:
-    """The problem of a bug."""
-    return problem(INTERNAL_ERROR, "an error inside the service; its log says more")
-
-
-def problem_of(error: MovemaskError) -> Problem:
+def problem_of(error: Exception) -> Problem:
     """The problem that describes an error, with what the error says beside its message."""
     if isinstance(error, ProblemError):
         return error.problem
@@ -106,24 +87,25 @@ def problem_of(error: MovemaskError) -> Problem:
         name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__).lower()
         if name in STATUSES:
             return problem(name, str(error), **vars(error))
-    return internal_error()
+    return problem("internal-error", "an error inside the service; its log says more")
 
 
-def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> Problem:
-    """pydantic's errors as one problem. Field names leave out the first `skip` parts of a location; an error of the
-    whole is reported for `item`."""
+def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> ProblemError:
+    """pydantic's errors as one. Field names leave out the first `skip` parts of a location; an error of the whole is
+    reported for `item`."""
     listed = [
         {"field": _field(error["loc"][skip:]) or item, "message": _message(error)} for error in details[:_MOST_ERRORS]
     ]
     detail = "; ".join(f"{error['field']}: {error['message']}" for error in listed[:5])
     if len(details) > 5:
         detail += f"; and {len(details) - 5} more"
-    return problem("invalid-request", detail, errors=listed)
+    return ProblemError("invalid-request", detail, errors=listed)
 
 
-def invalid_field(field: str, message: str) -> Problem:
-    """The problem of one invalid field of a body."""
-    return invalid_request([{"type": "invalid", "loc": (field,), "msg": message, "input": {}}])
+def invalid_field(field: str, message: str) -> ProblemError:
+    """The error of one invalid field of a body."""
+    name = shown(field)
+    return ProblemError("invalid-request", f"{name}: {message}", errors=[{"field": name, "message": message}])
 
 
 def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -136,7 +118,7 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
     return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
 
 
-def answer_to(error: MovemaskError, count: Callable[[Problem], None]) -> JSONResponse:
+def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
     """The HTTP response to an error; calls `count` with its problem."""
     problem = problem_of(error)
     count(problem)
@@ -151,38 +133,29 @@ def install(
     `headers` gives those that the middleware would add to the answer to an unexpected error, which bypasses it.
     """
 
-    def answered(problem: Problem, own: Mapping[str, str] | None = None) -> JSONResponse:
-        count(problem)
-        return response(problem, own)
-
-    async def ours(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, MovemaskError)
+    async def expected(request: Request, error: Exception) -> JSONResponse:
+        asked = f"{request.method} {request.url.path}"
+        if isinstance(error, RequestValidationError):
+            error = invalid_request(error.errors(), skip=1)
+        elif isinstance(error, HTTPException):
+            status, own = HTTPStatus(error.status_code), dict(error.headers or {})
+            if own.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
+                own["Allow"] = "GET, HEAD"
+            name = status.phrase.lower().replace(" ", "-")
+            error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)
         answer = answer_to(error, count)
         if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
-            log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+            log.error("%s: %s: %s", asked, type(error).__name__, error)
         return answer
 
-    async def invalid(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, RequestValidationError)
-        return answered(invalid_request(error.errors(), skip=1))
-
-    async def http(request: Request, error: Exception) -> JSONResponse:
-        assert isinstance(error, HTTPException)
-        status, own = HTTPStatus(error.status_code), dict(error.headers or {})
-        if own.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
-            own["Allow"] = "GET, HEAD"
-        detail = f"{request.method} {request.url.path}: {status.phrase}"
-        return answered(problem(status.phrase.lower().replace(" ", "-"), detail, status=status), own)
-
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        answer = answered(internal_error())  # no middleware sees it
+        answer = answer_to(error, count)  # no middleware sees it
         answer.raw_headers += headers(request.url.path, request.url.scheme)
         answer.headers["X-Request-ID"] = request_id.get() or ""
         return answer
 
-    app.add_exception_handler(MovemaskError, ours)
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, http)
+    for kind in (MovemaskError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, expected)
     app.add_exception_handler(Exception, unexpected)
 
 

@@ -135,7 +135,7 @@ async def _read(http: Request, limit: int, settings: Settings) -> bytes:
     if main != "application" or not (kind == "json" or kind.endswith("+json")):
         fault = f"is {media_type!r}" if media_type else "is missing"
         fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
-        raise ProblemError(problems.problem("unsupported-media-type", fault))
+        raise ProblemError("unsupported-media-type", fault)
     parts, size = [], 0
     async for part in http.stream():
         parts.append(part)
@@ -147,4 +147,4 @@ async def _read(http: Request, limit: int, settings: Settings) -> bytes:
 
 def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
     why = "MOVEMASK_MAX_BODY_BYTES" if limit == settings.max_body_bytes else "what a request of this route can need"
-    return ProblemError(problems.problem("body-too-large", f"body: {size}, at most {limit} are taken ({why})"))
+    return ProblemError("body-too-large", f"body: {size}, at most {limit} are taken ({why})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -96,11 +96,9 @@ class Services:
         """The models now served; a new object whenever the models folder changes."""
         return self.serving.registry
 
-    @asynccontextmanager
-    async def pipeline(self, model: str | None, http: Request) -> AsyncIterator[Pipeline]:
+    def pipeline(self, model: str | None, http: Request) -> AbstractAsyncContextManager[Pipeline]:
         """The pipeline of a model, on behalf of the client of a request; the model stays loaded meanwhile."""
-        async with self.serving.lease(model) as pipeline:
-            yield pipeline.for_caller(context_of(http.scope))
+        return self.serving.lease(model, context_of(http.scope))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Entry, Registry, load_entry, network_file
 from movemask.network.trial import Trial
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Caller, Pipeline
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,9 @@ class Serving:
             self._watcher.start()
 
     @asynccontextmanager
-    async def lease(self, name: str | None) -> AsyncIterator[Pipeline]:
-        """The pipeline of a served model, kept alive until the lease ends. Raises UnknownModel or ModelUnavailable."""
+    async def lease(self, name: str | None, caller: Caller) -> AsyncIterator[Pipeline]:
+        """The pipeline of a served model for a caller, kept alive until the lease ends. Raises UnknownModel or
+        ModelUnavailable."""
         with self._lock:
             entry = self.registry.entry(name)
             if not entry.served:
@@ -85,7 +86,7 @@ class Serving:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             loaded.users += 1
         try:
-            yield loaded.pipeline
+            yield loaded.pipeline.for_caller(caller)
         finally:
             with self._lock:
                 loaded.users -= 1

@@ -18,13 +18,12 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from movemask.api import problems
 from movemask.api.bodies import MAX_PGN, MAX_SLOTS
 from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, START_WORD, Elo
-from movemask.errors import LimitExceeded
+from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Query
 from movemask.policy import CALIBRATED, Normalisation, Normalizer
 from movemask.settings import Settings
@@ -124,11 +123,13 @@ class PlacedIn(In):
     @model_validator(mode="after")
     def _names_a_position(self) -> Self:
         """A client that lost its FEN gets no answer for another position."""
-        if self.fen is None:
-            if "fen" in self.model_fields_set:
-                raise _fault("fen", f"is null, which names no position; give a FEN, or '{START_WORD}'")
-            if "moves" not in self.model_fields_set:
-                raise _fault("fen", f"is missing, as are moves: no position is named; give a FEN, or '{START_WORD}'")
+        fault = None
+        if self.fen is None and "fen" in self.model_fields_set:
+            fault = "is null, which names no position"
+        elif self.fen is None and "moves" not in self.model_fields_set:
+            fault = "is missing, as are moves: no position is named"
+        if fault is not None:
+            raise problems.invalid_field("fen", f"{fault}; give a FEN, or '{START_WORD}'")
         return self
 
 
@@ -163,7 +164,7 @@ class MoveIn(PolicyIn):
     @model_validator(mode="after")
     def _seed_is_for_sample(self) -> Self:
         if self.seed is not None and self.method != "sample":
-            raise _fault("seed", f"goes with method 'sample', not with {self.method!r}")
+            raise problems.invalid_field("seed", f"goes with method 'sample', not with {self.method!r}")
         return self
 
 
@@ -173,8 +174,8 @@ def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
         return read(value)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-        return problems.invalid_request(details, item="position")
-    except LimitExceeded as error:
+        return problems.invalid_request(details, item="position").problem
+    except MovemaskError as error:
         return problems.problem_of(error)
 
 
@@ -273,12 +274,6 @@ class AuditIn(PlacedIn):
         if self.castling is not None and forms != ["policy"]:
             raise ValueError("castling: goes with policy; a vocabulary has its own form")
         return self
-
-
-def _fault(field: str, message: str) -> ValidationError:
-    """The error of one field, for a validator of the whole model."""
-    error = PydanticCustomError("invalid", "{message}", {"message": message})
-    return ValidationError.from_exception_data("request", [{"type": error, "loc": (field,), "input": {}}])
 
 
 def query_of(position: PositionIn, batch: BatchIn | None = None) -> Query:
