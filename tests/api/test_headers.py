@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.headers import POLICIES, headers, see_through
+from movemask.api.admission import POLICIES, headers, see_through
 from movemask.api.server import serve
 from movemask.errors import SettingsError
 from movemask.settings import Settings

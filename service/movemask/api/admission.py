@@ -1,4 +1,7 @@
-"""`AdmissionControl`: refuses a request before its body is read, by host, key, rate and bytes in flight."""
+"""`AdmissionControl`: middleware that refuses requests before their body is read: by host, key, rate, bytes in flight.
+
+It also finds the client behind proxies, and adds the security headers to every answer.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.headers import headers, host_of, see_through
 from movemask.api.keys import Keys
 from movemask.api.keys import Scope as KeyScope
 from movemask.api.problems import ProblemError
@@ -49,6 +52,27 @@ SCOPES: tuple[tuple[str, frozenset[KeyScope]], ...] = (
 OPEN = ("/page", "/livez", "/readyz", "/docs", "/redoc", "/openapi.json", "/static-offline-docs")
 
 _REALM = 'Bearer realm="movemask"'
+
+#: Pages whose scripts are their own, by the beginning of their path. Swagger UI and ReDoc have a script in the page.
+_INLINE = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+#: The page: its own files, and what they ask of the service.
+_PAGE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "require-trusted-types-for 'script'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_NOTHING = "default-src 'none'; frame-ancestors 'none'"  # in everything else nothing is a page
+POLICIES: dict[str, str] = {"/": _PAGE, "/docs": _INLINE, "/redoc": _INLINE}
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
 
 
 @dataclass(slots=True)
@@ -166,6 +190,48 @@ class BytesInFlight:
             self.hold(context, -context.held)
 
 
+@lru_cache(maxsize=256)
+def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
+    """The security headers of an answer; an answer's own header of the same name wins."""
+    pages = (policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/"))
+    found = [*_ALWAYS, (b"content-security-policy", next(pages, _NOTHING).encode())]
+    if path.startswith(("/v1", "/metrics")):
+        found.append((b"cache-control", b"no-store"))
+    if scheme == "https":
+        found.append((b"strict-transport-security", b"max-age=31536000"))
+    return found
+
+
+def _host_of(scope: Scope) -> str:
+    """The name that the request is for, without the port."""
+    return _without_port(next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), ""))
+
+
+def _without_port(address: str) -> str:
+    """A name or an address without its port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
+
+
+def see_through(scope: Scope, proxies: int) -> None:
+    """Takes the client's address and scheme from what the nearest `proxies` proxies have added.
+
+    Each appends the address that it was asked from; anything before that was written by the client.
+    """
+    found = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    addresses = [address.strip() for value in found for address in value.split(",")]
+    if len(addresses) >= proxies:
+        with suppress(ValueError):  # not an address
+            address = ipaddress.ip_address(_without_port(addresses[-proxies]))
+            # A proxy that listens on :: writes ::ffff:192.0.2.1, and all of these would be of one network.
+            mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+            scope["client"] = (str(mapped or address), 0)
+    for name, value in scope["headers"]:
+        if name == b"x-forwarded-proto" and value in (b"http", b"https"):
+            scope["scheme"] = value.decode()
+
+
 class AdmissionControl:
     """ASGI middleware: 400 for a host that is not trusted, 401 and 403 by the client's key, 429 when it exceeds its
     rate, and 503 when too many bytes are in flight; adds the security and RateLimit headers to every answer.
@@ -236,7 +302,7 @@ class AdmissionControl:
         """Raises ProblemError for a host that is not trusted. Probes are asked by address."""
         if "*" in self._hosts or scope["path"] in ("/livez", "/readyz"):
             return
-        host = host_of(scope).lower()
+        host = _host_of(scope).lower()
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"

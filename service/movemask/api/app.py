@@ -23,8 +23,7 @@ from starlette.routing import Route
 
 from movemask import __version__, logs
 from movemask.api import problems
-from movemask.api.admission import AdmissionControl
-from movemask.api.headers import headers
+from movemask.api.admission import AdmissionControl, headers
 from movemask.api.keys import Keys
 from movemask.api.parameters import known_parameters
 from movemask.api.routers import leakage, operations, page, policy

@@ -194,14 +194,11 @@ def _given_keys(text: str) -> tuple[Key, ...]:
     return _distinct(keys)
 
 
-def _scopes(names: Iterable[str], place: str) -> frozenset[Scope]:
+def _scopes(names: Sequence[str], place: str) -> frozenset[Scope]:
     known = {scope.value: scope for scope in Scope}
-    scopes = set()
-    for name in names:
-        if name not in known:
-            raise KeysError(f"{place}: there is no scope {name[:20]!r}; there are {', '.join(known)}")
-        scopes.add(known[name])
-    return frozenset(scopes)
+    if unknown := [name for name in names if name not in known]:
+        raise KeysError(f"{place}: there is no scope {unknown[0][:20]!r}; there are {', '.join(known)}")
+    return frozenset(known[name] for name in names)
 
 
 def _distinct(keys: Sequence[Key]) -> tuple[Key, ...]:

@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from movemask.api import problems
 from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.routes import Router
-from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
+from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.services import AppServices, Services, while_connected
 from movemask.api.writing import game_out, move_out, policy_out, sweep_out
@@ -186,7 +186,7 @@ async def _ndjson(request: BatchIn, http: Request, services: Services) -> AsyncI
 
 
 async def _results(
-    request: BatchIn, positions: Sequence[PositionIn | Problem], pipeline: Pipeline, services: Services
+    request: BatchIn, positions: Sequence[PositionIn | MovemaskError], pipeline: Pipeline, services: Services
 ) -> list[bytes]:
     """The answers and errors of positions, as JSON."""
     items = [_query(position, request) for position in positions]
@@ -196,9 +196,9 @@ async def _results(
     return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
 
-def _query(position: PositionIn | Problem, request: BatchIn) -> Query | Problem | MovemaskError:
+def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | MovemaskError:
     try:
-        return position if isinstance(position, Problem) else query_of(position, request)
+        return position if isinstance(position, MovemaskError) else query_of(position, request)
     except MovemaskError as error:
         return error
 
@@ -213,8 +213,8 @@ async def _answer(request: PolicyIn, http: Request, services: Services, write: C
     return Response(outcome, media_type=JSON)
 
 
-def error_out(error: Problem | MovemaskError, services: Services) -> bytes:
+def error_out(error: MovemaskError, services: Services) -> bytes:
     """The JSON of an `ErrorOut`, which takes the place of a failed item; counted in the metrics."""
-    problem = error if isinstance(error, Problem) else problems.problem_of(error)
+    problem = problems.problem_of(error)
     services.metrics.problem(problem)
     return orjson.dumps({"error": problem.model_dump(mode="json", exclude_unset=True)})

@@ -169,14 +169,14 @@ class MoveIn(PolicyIn):
 
 
 def _captured(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """A position of a batch; the problem in its place if it is invalid, so that the others are still answered."""
+    """A position of a batch; an error in its place if it is invalid, so that the others are still answered."""
     try:
         return read(value)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
-        return problems.invalid_request(details, item="position").problem
+        return problems.invalid_request(details, item="position")
     except MovemaskError as error:
-        return problems.problem_of(error)
+        return error
 
 
 class BatchIn(RuleIn):
