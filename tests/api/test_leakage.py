@@ -101,7 +101,7 @@ def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: S
         loop = asyncio.get_running_loop()
         limiter = anyio.to_thread.current_default_thread_limiter()
         return [
-            *(loop.create_task(services.readers.run(hold)) for _ in range(5)),
+            *(loop.create_task(services.read(hold)) for _ in range(5)),
             *(loop.create_task(anyio.to_thread.run_sync(hold)) for _ in range(int(limiter.total_tokens))),
         ]
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import logging
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
-from movemask import __version__, logs
+from movemask import __version__
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl, headers
 from movemask.api.keys import Keys
@@ -43,9 +40,6 @@ that an unmasked or wrongly masked softmax would have given to illegal ones. Err
 #: By the name of a schema: requests, or an answer of the shipped network, its lists and figures cut short.
 EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "schemas" / "examples.json").read_text())
 
-#: Seconds that a thread may keep Python to itself while others wait for it.
-_SWITCH_SECONDS = 0.0005
-
 #: Headers of answers that pages of other origins may read.
 _EXPOSED = (
     *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
@@ -59,7 +53,6 @@ _CLIENT_CLOSED = 499
 def create_app(
     settings: Settings | None = None,
     *,
-    own_process: bool = False,
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
@@ -68,32 +61,16 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
-    own_process : the app may configure the logs and the garbage collector of the process
     tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
     keys = Keys.of(settings)
     metrics = Metrics()
-    if own_process:
-        logs.configure(settings.log_level, settings.log_format, dropped=metrics.log_dropped.inc)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with ExitStack() as stack:
-            if own_process:
-                stack.callback(logging.shutdown)  # uvicorn ends workers with a signal, which skips logging's own
-            services = stack.enter_context(running_services(settings, metrics, prepare))
-            app.state.services = services
-            if own_process:
-                # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand
-                # small objects, none of them in a cycle.
-                gc.collect()
-                gc.freeze()
-                gc.set_threshold(50_000, 20, 50)
-                # A thread that answers a batch hands over to the event loop ten times as often as by default: a single
-                # request changes threads four times.
-                sys.setswitchinterval(_SWITCH_SECONDS)
+        with running_services(settings, metrics, prepare) as app.state.services:
             async with sessions():
                 yield
 
@@ -115,6 +92,7 @@ def create_app(
             "operation_spans": False,
         },
     )
+    app.state.metrics = metrics
     # The busiest routes are looked at first; FastAPI looks at each router of those that it includes twice.
     app.router.routes[:0] = [*policy.router.posts, *leakage.router.posts]
     for router in (leakage.router, operations.models_router, operations.keyed_router):

@@ -37,46 +37,21 @@ _READING_THREADS = 2
 _LISTEN_AFTER = 0.05
 
 
-class Readers:
-    """Threads that read the audit. At most `limit` reads run or wait; more are refused with Overloaded."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._threads = CapacityLimiter(_READING_THREADS)
-
-    async def run(self, read: Callable[[], T]) -> T:
-        """The result of `read`, called on one of the threads."""
-        under_way = self._threads.borrowed_tokens + self._threads.statistics().tasks_waiting
-        if under_way >= self._limit:
-            raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
-        return await to_thread.run_sync(read, limiter=self._threads)
-
-    async def stream(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
-        the response begins; later parts are never refused."""
-        first = await self.run(lambda: next(parts, None))
-
-        async def all_parts() -> AsyncIterator[bytes]:
-            part = first
-            while part is not None:
-                yield part
-                part = await to_thread.run_sync(next, parts, None, limiter=self._threads)
-
-        return all_parts()
-
-
 @dataclass(frozen=True)
 class Services:
-    """The long-lived objects of one app. `parsing` bounds the large bodies that are parsed at once, each of which may
-    take many times its size in memory."""
+    """The long-lived objects of one app.
+
+    `reading` are the threads that read the audit. `parsing` bounds the large bodies that are parsed at once, each of
+    which may take many times its size in memory.
+    """
 
     settings: Settings
     serving: Serving
     store: Store
     figures: Figures
     recorder: Recorder
-    readers: Readers
     metrics: Metrics
+    reading: CapacityLimiter
     parsing: CapacityLimiter
 
     def unready(self) -> list[str]:
@@ -99,6 +74,26 @@ class Services:
     def pipeline(self, model: str | None, http: Request) -> AbstractAsyncContextManager[Pipeline]:
         """The pipeline of a model, on behalf of the client of a request; the model stays loaded meanwhile."""
         return self.serving.lease(model, context_of(http.scope))
+
+    async def read(self, read: Callable[[], T]) -> T:
+        """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
+        under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
+        if under_way >= self.settings.max_readers:
+            raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
+        return await to_thread.run_sync(read, limiter=self.reading)
+
+    async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
+        the response begins; later parts are never refused."""
+        first = await self.read(lambda: next(parts, None))
+
+        async def all_parts() -> AsyncIterator[bytes]:
+            part = first
+            while part is not None:
+                yield part
+                part = await to_thread.run_sync(next, parts, None, limiter=self.reading)
+
+        return all_parts()
 
 
 @contextmanager
@@ -153,8 +148,8 @@ def running_services(
             store,
             Figures(store.database),
             recorder,
-            readers=Readers(settings.max_readers),
-            metrics=metrics,
+            metrics,
+            reading=CapacityLimiter(_READING_THREADS),
             parsing=CapacityLimiter(_PARSED_AT_ONCE),
         )
     finally:

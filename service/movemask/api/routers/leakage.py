@@ -1,7 +1,7 @@
 """`GET /v1/leakage…`: the audit's figures, as of each worker's last write; no request waits for a write. And
 `POST /v1/audit`: the logits or probabilities of someone else's network.
 
-Queries and JSON are done on the threads of `Readers`, never on the event loop or FastAPI's shared threads.
+Queries and JSON are done on threads of their own, never on the event loop or FastAPI's shared threads.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ async def positions(
     }
     if request.method == "HEAD":  # reads nothing: the rows may be millions
         return Response(headers=headers, media_type=media_type)
-    return StreamingResponse(await services.readers.stream(_blocks(lines)), headers=headers, media_type=media_type)
+    return StreamingResponse(await services.streamed(_blocks(lines)), headers=headers, media_type=media_type)
 
 
 @router.post(
@@ -215,7 +215,7 @@ async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Res
         freshness = freshness_out(services)  # before the figures, which are at least as fresh
         return orjson.dumps({**read(), "freshness": freshness})
 
-    return Response(await services.readers.run(made), media_type="application/json")
+    return Response(await services.read(made), media_type="application/json")
 
 
 def freshness_out(services: Services) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def freshness_out(services: Services) -> dict[str, Any]:
 
 def model_figures_out(model: ModelFigures, by: str | None = None) -> dict[str, Any]:
     """The JSON of one model's figures, a `ModelLeakageOut`."""
-    out = {"positions": model.positions, "kinds": _kinds_out(model.kinds), **_network_out(model)}
+    out = {**_kinds_out(model.kinds), **_network_out(model)}
     if model.covered is not None:
         out["since"], out["until"] = model.covered
         out["since_utc"], out["until_utc"] = map(rfc3339, model.covered)
@@ -242,19 +242,19 @@ def _network_out(model: ModelFigures) -> dict[str, Any]:
 
 def _bucket_out(bucket: Bucket) -> dict[str, Any]:
     start = {"start": bucket.start, "seconds": bucket.seconds, "start_utc": rfc3339(bucket.start)}
-    return {**start, "positions": positions_of(bucket.kinds), "kinds": _kinds_out(bucket.kinds)}
+    return {**start, **_kinds_out(bucket.kinds)}
 
 
 def _group_out(kinds: Kinds, by: str, total: float) -> dict[str, Any]:
     if by != CAUSE:
-        return {"positions": positions_of(kinds), "kinds": _kinds_out(kinds)}
+        return _kinds_out(kinds)
     share = sum(cell.sum for cell in kinds.values()) / total if total else None
     figures = {name: cell.mass_figures() for name, cell in kinds.items()}
     return {"positions": positions_of(kinds), "share": share, "kinds": figures}
 
 
-def _kinds_out(kinds: Kinds) -> dict[str, dict[str, Any]]:
-    return {name: cell.figures() for name, cell in kinds.items()}
+def _kinds_out(kinds: Kinds) -> dict[str, Any]:
+    return {"positions": positions_of(kinds), "kinds": {name: cell.figures() for name, cell in kinds.items()}}
 
 
 def _position_out(position: StoredPosition) -> dict[str, Any]:

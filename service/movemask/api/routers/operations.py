@@ -101,7 +101,7 @@ async def model(
     out = _entry_out(entry, services)
     if Scope.AUDIT in context_of(request.scope).scopes:
         out["freshness"] = freshness_out(services)
-        for figures in await services.readers.run(lambda: services.figures.models(entry.name)):
+        for figures in await services.read(lambda: services.figures.models(entry.name)):
             out["leakage"] = model_figures_out(figures)
     return _response(out)
 

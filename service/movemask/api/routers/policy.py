@@ -26,7 +26,7 @@ from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.tasks.annotation import annotated
 from movemask.tasks.games import GameReport, report_games
-from movemask.tasks.sweep import Part, Vary, elos_of, sweep
+from movemask.tasks.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
 
 JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
@@ -87,17 +87,12 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
 
-def _swept(request: SweepIn) -> int:
-    """Positions for the client's share; without ratings, as many as there are from 800 to 2500."""
-    return len(request.ratings or request.models or range(800, 2600, 100))
-
-
 @_post(
     "/v1/policy/sweep",
     summary="One position at many ratings, or by many models",
     response_model=SweepOut,
     limits=sweep_limits,
-    positions=_swept,
+    positions=lambda request: len(request.ratings or request.models or range(FIRST, LAST + 1, STEP)),
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
     """The move distributions of one position at many ratings of one side or of both. The position is read and masked
