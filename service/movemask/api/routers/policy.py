@@ -79,10 +79,9 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             f"positions: {plies} moves in all, at most {services.settings.max_plies} are taken in one request "
             "(MOVEMASK_MAX_PLIES); send fewer positions, or a FEN and fewer moves"
         )
-    if NDJSON in http.headers.get("accept", ""):
-        async with services.pipeline(request.model, http):  # an unknown model is a 404, before the answer begins
+    async with services.pipeline(request.model, http) as pipeline:  # an unknown model is a 404, before a stream begins
+        if NDJSON in http.headers.get("accept", ""):
             return StreamingResponse(_ndjson(request, http, services), media_type=NDJSON)
-    async with services.pipeline(request.model, http) as pipeline:
         results = await while_connected(http, _results(request, request.positions, pipeline, services))
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
@@ -142,10 +141,9 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     make and that cost something. `include` with `tree` adds the comments and variations that the PGN has.
     """
     limit = services.settings.max_positions
-    if PGN in http.headers.get("accept", ""):
-        async with services.pipeline(request.model, http) as pipeline:
-            return Response(await while_connected(http, _annotated(pipeline, request, limit)), media_type=PGN)
     async with services.pipeline(request.model, http) as pipeline:
+        if PGN in http.headers.get("accept", ""):
+            return Response(await while_connected(http, _annotated(pipeline, request, limit)), media_type=PGN)
         trees = "tree" in request.include
         reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
         games = await while_connected(http, reports)
