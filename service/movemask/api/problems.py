@@ -49,7 +49,6 @@ STATUSES: dict[str, HTTPStatus] = {
 }
 
 #: What a database says may name its host, port and user, which are for the log alone.
-_AUDIT_UNREADABLE = "the audit cannot be read now; the service's log says why"
 AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 
 _LONGEST_INPUT = 80
@@ -82,7 +81,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, ProblemError):
         return error.problem
     if isinstance(error, StoreError):
-        return problem("audit-unavailable", _AUDIT_UNREADABLE)
+        return problem("audit-unavailable", "the audit cannot be read now; the service's log says why")
     for kind in type(error).__mro__:
         name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__).lower()
         if name in STATUSES:

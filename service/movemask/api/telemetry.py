@@ -228,7 +228,8 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
-                if status >= 400 and _expects(scope):
+                # Who waits for 100 Continue sends no body once refused, and the next request would be taken for one.
+                if status >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
                     message["headers"].append((b"connection", b"close"))
                 if traced:  # FastAPI names the span by its route only where its router is reached
                     span.update_name(f"{_method(scope)} {_route(scope)}")
@@ -259,12 +260,6 @@ class RequestLog:
             self._tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
             self._tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
         self._tracer.start_span("answer", start_time=nanoseconds(runs[-1][2].ended)).end()
-
-
-def _expects(scope: Scope) -> bool:
-    """Whether the client waits for 100 Continue: once refused it sends no body, and the next request would be taken
-    for one."""
-    return any(name == b"expect" for name, _ in scope["headers"])
 
 
 def _route(scope: Scope) -> str:

@@ -121,7 +121,7 @@ def _where(answer: Answer) -> Json:
 
 
 def _tail(answer: Answer, include: Sequence[Include]) -> Json:
-    """The JSON of a `Tail`."""
+    """The JSON of a `Tail`, without the model."""
     out: Json = {}
     value = answer.value
     if value is not None:

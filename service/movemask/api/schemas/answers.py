@@ -134,8 +134,9 @@ class Where(BaseModel):
 
 
 class Tail(BaseModel):
-    """Everything after the moves. Without a legal move there is no leakage, value or timing."""
+    """Everything beside position and moves. Without a legal move there is no leakage, value or timing."""
 
+    model: ModelOut = Field(description="The network that answered.")
     value: ValueOut | None = Field(None, description="The network's forecast of the result; left out if it gives none.")
     leakage: LeakageOut | None = Field(None, description="What illegal moves would have got from a wrong mask.")
     abstention: float | None = Field(None, description="With `softmax_one`: the probability of no move.")
@@ -150,14 +151,12 @@ class Tail(BaseModel):
 class PolicyOut(Tail, Where):
     """The move distribution of a position."""
 
-    model: ModelOut = Field(description="The network that answered.")
     moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
 
 
 class MoveChosenOut(Tail, Where):
     """The move that was chosen."""
 
-    model: ModelOut = Field(description="The network that answered.")
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
     method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
     seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
@@ -172,8 +171,6 @@ class BatchOut(BaseModel):
 
 class PointOut(Tail):
     """One rating, or one model."""
-
-    model: ModelOut = Field(description="The network that answered.")
 
 
 class SweptOut(BaseModel):
