@@ -171,11 +171,9 @@ def quantize_model(
     folder = own_models_dir(models_dir)
     shipped = shipped_names(models_dir)
     target = installation.free_name(new_name or f"{name}-int8", folder, replace, shipped, "--as")
-    contracts = Settings.read(models_dir=models_dir).model_folders.files(None)
-    if name not in contracts:
-        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(contracts)}")
-    model = Registry({name: load_entry(contracts[name], 1)}, name).get(name)
-    file = network_file(contracts[name], model.contract)
+    contract = _contract(name, models_dir)
+    model = Registry({name: load_entry(contract, 1)}, name).get(name)
+    file = network_file(contract, model.contract)
     limits, weights = Limits(), run.weights_for(int(bits) if bits else None)
     click.echo(weights.reason)
     known = positions.sets(model, files)
@@ -186,7 +184,7 @@ def quantize_model(
     excess = result.excess(limits)
     if excess and not force:
         raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
-    table = run.contract_of(contracts[name], model.digest, result, known, weights, limits)
+    table = run.contract_of(contract, model.digest, result, known, weights, limits)
     entry = installation.install(folder, target, result.onnx, table)
     notes = [f"kept past the limits: {one}" for one in excess]
     if result.swept.seen:
@@ -296,7 +294,7 @@ def calibrate(
 
     own = None if dry_run else own_models_dir(models_dir)
     chosen = registry_of(models_dir).get(model)
-    contract = Settings.read(models_dir=models_dir).model_folders.files(None)[chosen.name]
+    contract = _contract(chosen.name, models_dir)
     if own is not None and own.is_dir() and not os.access(own, os.W_OK):
         raise ContractError(f"{own}: cannot be written; name a folder of your own with --models-dir")
 
