@@ -88,6 +88,8 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
         (("predict", "--elo", "nan"), "Error: Invalid value for '--elo': 'nan' is not a number"),
         (("predict", "--elo", "5001"), "Error: Invalid value for '--elo': 5001"),
         (("predict", "--temperature", "inf"), "Error: Invalid value for '--temperature': 'inf' is not a number"),
+        (("predict", "--calibrated", "--temperature", "2"), "Error: --temperature goes without --calibrated"),
+        (("annotate", "-", "--calibrated", "--temperature", "2"), "Error: --temperature goes without --calibrated"),
         (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
         (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
         (

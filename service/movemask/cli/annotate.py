@@ -54,6 +54,8 @@ def annotate(
     """
     from movemask.audit.read import TextSource
 
+    if calibrated and temperature != 1:
+        raise click.UsageError("--temperature goes without --calibrated")
     chosen = registry_of(models_dir).get(model)
     degrees = CALIBRATED if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))

@@ -58,6 +58,8 @@ def predict(
     as_json: bool,
 ) -> None:
     """Show the move distribution of FEN (the start position if left out), with --sweep at many ratings."""
+    if calibrated and temperature != 1:
+        raise click.UsageError("--temperature goes without --calibrated")
     rule = Normalisation(temperature=CALIBRATED if calibrated else temperature, top_p=top_p)
     query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if elo if swept else ratings:
