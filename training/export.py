@@ -12,6 +12,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime as ort
@@ -36,11 +37,18 @@ LEVELLED = 1024  # validation positions
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
 
 
-def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
-    """Writes NAME.onnx, NAME.toml and, into the run's folder, NAME.sample.npz."""
-    state = checkpoints.load(run.folder)
-    if state is None:
-        raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
+def export(run: Run, target: Path, hardware: str, purpose: str, earlier: Path | None = None) -> None:
+    """Writes NAME.onnx, NAME.toml and, into the run's folder, NAME.sample.npz. With `earlier`, a folder with the
+    checkpoint of an earlier sitting's end, the weights are the mean of both, which is smoother in the rating."""
+    state = _state(run.folder)
+    averaged: dict[str, object] = {}
+    if earlier is not None:
+        other = _state(earlier)
+        state["network"] = {
+            name: torch.lerp(other["network"][name], mine, 0.5) if mine.is_floating_point() else mine
+            for name, mine in state["network"].items()
+        }
+        averaged = {"averaged": f"with its own weights at {int(other['step']) * run.training.batch} positions"}
     network = Network(run.network).eval()
     network.load_state_dict(state["network"])
     temperature, calibration = _cooled(network, run)
@@ -60,9 +68,16 @@ def export(run: Run, target: Path, hardware: str, purpose: str) -> None:
         "microseconds_what": "CPU time a position, batch of 32, one thread",
         "temperature_within": round(temperature, 4),
     }
-    _write_contract(target, run, state, network, hardware, purpose, figures, calibration)
+    _write_contract(target, run, state, network, hardware, purpose, figures, calibration, averaged)
     _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
     print(f"{cost:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB, within {difference:.2g} of torch")
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    state = checkpoints.load(folder)
+    if state is None:
+        raise SystemExit(f"{folder}: no checkpoint; python -m training.train makes one")
+    return state
 
 
 @torch.no_grad()
@@ -123,6 +138,7 @@ def _write_contract(
     purpose: str,
     figures: dict[str, object],
     calibration: dict[str, object],
+    averaged: dict[str, object],
 ) -> None:
     file = target.with_suffix(".onnx")
     settings = run.network
@@ -148,6 +164,7 @@ def _write_contract(
         **_teachers(run),
         "steps": int(str(state["step"])),
         "positions_seen": positions,
+        **averaged,
         "architecture": f"{settings.depth} residual blocks of width {settings.width}, from-to policy head",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "loss": _loss(run),
@@ -202,8 +219,9 @@ def main() -> None:
         "--purpose",
         default="The move that a human of a given lichess rating plays, from position and last moves.",
     )
+    parser.add_argument("--mean-with", type=Path, help="folder with an earlier checkpoint: the mean of both's weights")
     arguments = parser.parse_args()
-    export(load_run(arguments.run), arguments.target, arguments.hardware, arguments.purpose)
+    export(load_run(arguments.run), arguments.target, arguments.hardware, arguments.purpose, arguments.mean_with)
 
 
 if __name__ == "__main__":
