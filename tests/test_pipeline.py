@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from movemask import pipeline as pipelines
 from movemask.api.telemetry import Metrics
-from movemask.errors import InferenceFailed, MovemaskError
+from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.network.model import Batch, Outputs
@@ -72,3 +75,17 @@ def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
     assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text
     assert "NaN" not in text
+
+
+def test_the_error_of_a_position_does_not_keep_its_batch_in_memory() -> None:
+    gc.disable()  # as good as in the service, where it runs seldom
+    try:
+        queries = [Query(fen="startpos"), Query(fen="nonsense")]
+        outcomes, evaluated, _ = pipelines.answered(fake_model(), queries, [0.0, 0.0])
+        assert evaluated is not None
+        logits, error = weakref.ref(evaluated.unmasked.logits), outcomes[1]
+        del outcomes, evaluated
+        assert isinstance(error, InvalidFen)
+        assert logits() is None
+    finally:
+        gc.enable()

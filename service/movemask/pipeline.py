@@ -271,7 +271,8 @@ def answered(
             if rule.calibrated:
                 rule = replace(rule, temperature=model.calibrated_temperature())
         except MovemaskError as error:
-            outcomes[place] = error
+            error.__context__ = None  # its traceback, like the error's own, would keep this frame and the batch alive
+            outcomes[place] = error.with_traceback(None)
         else:
             read.append((place, position, rule))
     batch, refused = model.batch([position for _, position, _ in read], [queries[place].elo for place, *_ in read])
