@@ -10,8 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from movemask.client.aio import AsyncClient
-    from movemask.client.http import Client
+    from movemask.client.http import AsyncClient, Client
     from movemask.client.local import Network, load
     from movemask.client.policy import Policy, Value
     from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
@@ -33,7 +32,7 @@ __all__ = [
 
 _PLACES = {
     "ApiError": "movemask.errors",
-    "AsyncClient": "movemask.client.aio",
+    "AsyncClient": "movemask.client.http",
     "Client": "movemask.client.http",
     "MovemaskError": "movemask.errors",
     "Network": "movemask.client.local",

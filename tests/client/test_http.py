@@ -74,6 +74,22 @@ def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, h
     asyncio.run(run())
 
 
+def test_both_clients_have_the_same_methods_with_the_same_help() -> None:
+    def methods(client: type) -> dict[str, str | None]:
+        names = [name for name in vars(client) if not name.startswith("_")]
+        return {name.removeprefix("a") if name == "aclose" else name: getattr(client, name).__doc__ for name in names}
+
+    assert methods(movemask.Client) == methods(movemask.AsyncClient)
+
+
+def test_answers_that_nobody_waits_for_are_given_up_even_inside_an_event_loop(client: movemask.Client) -> None:
+    async def run() -> None:
+        assert isinstance(next(client.policies(["startpos"] * 20)), PolicyOut)
+        assert client.policy("startpos").moves
+
+    asyncio.run(run())
+
+
 LOST: Any = {"policy": {}, "move": {}, "sweep": {"ratings": [1500]}, "audit": {"policy": {"e2e4": 1.0}}}
 
 

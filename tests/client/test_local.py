@@ -171,8 +171,3 @@ def test_the_public_names_are_there_and_documented() -> None:
         assert f"`{name}" in page
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         movemask.nothing  # noqa: B018
-
-
-def test_the_client_is_the_asynchronous_one_without_await() -> None:
-    done = subprocess.run([sys.executable, ROOT / "scripts" / "twin", "--check"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")

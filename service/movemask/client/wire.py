@@ -1,27 +1,18 @@
-"""What both clients share: how requests are written, errors read, and when a request is sent again."""
+"""What a request may hold, how it is written, and how an error is read."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from types import EllipsisType
 from typing import Any, Literal, TypedDict
 
 import chess
-import orjson
-from pydantic import TypeAdapter
 
 from movemask import __version__
-from movemask.api.schemas.answers import ErrorOut, Include, PolicyOut, Problem
-from movemask.errors import ApiError, InvalidParameter, ServiceUnreachable
-from movemask.extras import require
-
-require("client", "movemask.Client")  # names the extra; the import below would only name the package
-
-import httpx2  # noqa: E402
-
-URL = "http://127.0.0.1:8000"
-JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
+from movemask.api.schemas.answers import Include, Problem
+from movemask.errors import ApiError, InvalidParameter
 
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str
@@ -123,65 +114,20 @@ def fields_of(position: Given, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
-#: What a service takes at most in one batch, by its defaults; one that takes less says so, and parts are halved.
+#: Positions that a service takes in one batch, by its defaults; one that takes less says so, and parts are halved.
 _MAX_POSITIONS = 1024
-_MAX_PLIES = 65_536
 
 
 def batches(positions: Iterable[PositionLike]) -> Iterator[list[dict[str, Any]]]:
     """The positions as JSON, in parts that one request takes."""
-    part: list[dict[str, Any]] = []
-    plies = 0
-    for position in positions:
-        named = fields_of(position, {})
-        length = len(named.get("moves", ()))
-        if part and (len(part) == _MAX_POSITIONS or plies + length > _MAX_PLIES):
-            yield part
-            part, plies = [], 0
-        part.append(named)
-        plies += length
-    if part:
+    left = iter(positions)
+    while part := [fields_of(position, {}) for position in islice(left, _MAX_POSITIONS)]:
         yield part
 
 
-#: Reads a line of a streamed batch.
-RESULT: TypeAdapter[PolicyOut | ErrorOut] = TypeAdapter(PolicyOut | ErrorOut)
-
-
-def http_options(url: str, key: str | None, timeout: float) -> dict[str, Any]:
-    """The arguments of `httpx2.Client`."""
-    headers = {"User-Agent": f"movemask/{__version__}"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    return {"base_url": url, "headers": headers, "timeout": timeout}
-
-
-def request_options(body: Mapping[str, Any] | None, query: Mapping[str, Any], accept: str) -> dict[str, Any]:
-    """The arguments of `httpx2.Client.stream`."""
-    sent: dict[str, Any] = {"headers": {"Accept": accept}}
-    if body is not None:
-        sent["content"] = orjson.dumps(body)
-        sent["headers"]["Content-Type"] = JSON
-    return sent | {"params": {name: value for name, value in query.items() if value is not None}}
-
-
-def unreachable(error: httpx2.TransportError) -> ServiceUnreachable:
-    """The error of a connection."""
-    where = error.request.url if error._request is not None else "the service"
-    return ServiceUnreachable(f"{where}: {type(error).__name__}: {error}")
-
-
-#: Most seconds to wait, whatever Retry-After says.
-_MOST_SECONDS = 30.0
-
-
-def seconds_to_wait(response: httpx2.Response, attempt: int, retries: int) -> float | None:
-    """Seconds to wait before another attempt; None to give up. Every request may be sent again: none changes anything.
-
-    Without a Retry-After, as of a model that failed its check, waiting does not help.
-    """
-    delay = response.headers.get("Retry-After", "")
-    if attempt >= retries or response.status_code not in (429, 503) or not delay.isdigit():
-        return None
-    return min(float(delay), _MOST_SECONDS)
+def headers(key: str | None) -> dict[str, str]:
+    """The headers of every request."""
+    return {"User-Agent": f"movemask/{__version__}"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
 def error_of(status: int, content: bytes) -> ApiError:
