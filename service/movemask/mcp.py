@@ -13,7 +13,7 @@ from httpx2 import AsyncClient, TransportError
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from movemask import __version__
 
@@ -37,93 +37,130 @@ ModelName = Annotated[str | None, Field(description="Name of a network; the serv
 Top = Annotated[int, Field(ge=1, le=218, description="Most moves that are listed.")]
 
 
-class MovePercent(BaseModel):
+def percent(probability: float | None) -> float | None:
+    """A probability in percent, to two decimals and at least two significant digits; None stays."""
+    if probability is None:
+        return None
+    return float(f"{100 * probability:.2g}") if probability < 0.001 else round(100 * probability, 2)
+
+
+Percent = Annotated[float, BeforeValidator(percent)]
+Typical = Annotated[float, BeforeValidator(lambda perplexity: percent(perplexity and 1 / perplexity))]
+
+
+class At(str):
+    """Metadata of a field: where the API's answer has its value, as names with dots between them."""
+
+
+class _Answer(BaseModel):
+    """Base class of answers, which are read from the API's: a field from its own name or from where `At` says."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, answer: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict[str, Any]()
+        for name, field in cls.model_fields.items():
+            found[name] = answer
+            for key in next((at for at in field.metadata if isinstance(at, At)), name).split("."):
+                found[name] = (found[name] or {}).get(key)
+        return found
+
+
+class MovePercent(_Answer):
     """A legal move and how often it is played."""
 
     san: str
-    percent: float
+    percent: Annotated[Percent, At("probability")]
 
 
-class PolicyAnswer(BaseModel):
+class PolicyAnswer(_Answer):
     """What is played here. `illegal_percent` is what a softmax without a mask would have given to illegal moves."""
 
-    model: str
-    side_to_move: str
+    model: Annotated[str, At("model.name")]
+    side_to_move: Annotated[str, At("turn")]
     status: str
-    rating: float | None = Field(description="Of the player to move, as the network got it; null if it takes none.")
-    opponent_rating: float | None
+    rating: Annotated[float | None, At("elo.self")] = Field(
+        description="Of the player to move, as the network got it; null if it takes none."
+    )
+    opponent_rating: Annotated[float | None, At("elo.opponent")]
     moves: list[MovePercent] = Field(description="The likeliest first.")
     other_moves: int = Field(description="Legal moves that are not listed.")
-    win_percent: float | None = Field(description="Of the player to move; null if the network does not say.")
-    draw_percent: float | None
-    loss_percent: float | None
-    illegal_percent: float | None
+    win_percent: Annotated[Percent | None, At("value.win")] = Field(
+        description="Of the player to move; null if the network does not say."
+    )
+    draw_percent: Annotated[Percent | None, At("value.draw")]
+    loss_percent: Annotated[Percent | None, At("value.loss")]
+    illegal_percent: Annotated[Percent | None, At("leakage.raw")]
 
 
-class RatingMoves(BaseModel):
+class RatingMoves(_Answer):
     """What is played at one rating of both players."""
 
-    rating: float
+    rating: Annotated[float, At("elo.self")]
     moves: list[MovePercent]
 
 
-class SweepAnswer(BaseModel):
+class SweepAnswer(_Answer):
     """What is played by rating."""
 
-    model: str
-    side_to_move: str
+    model: Annotated[str, At("model.name")]
+    side_to_move: Annotated[str, At("turn")]
     ratings: list[RatingMoves]
 
 
-class SurprisingMove(BaseModel):
+class SurprisingMove(_Answer):
     """A move of a game, with how likely it was."""
 
     move: str = Field(description="With its number, such as 12...Nf6.")
-    percent: float
-    place: int = Field(description="1 if it was the likeliest move.")
+    percent: Annotated[Percent, At("probability")]
+    place: Annotated[int, At("rank")] = Field(description="1 if it was the likeliest move.")
 
 
-class PlayerSummary(BaseModel):
+class PlayerSummary(_Answer):
     """One player's moves."""
 
     moves: int
-    likeliest_percent: float = Field(description="How many of the moves were the likeliest ones.")
-    typical_percent: float | None = Field(description="The geometric mean of the moves' probabilities.")
+    likeliest_percent: Annotated[Percent, At("top1")] = Field(
+        description="How many of the moves were the likeliest ones."
+    )
+    typical_percent: Annotated[Typical | None, At("perplexity")] = Field(
+        description="The geometric mean of the moves' probabilities."
+    )
 
 
-class GameSummary(BaseModel):
+class GameSummary(_Answer):
     """How human a game was, by the ratings in its headers."""
 
-    white: str
-    black: str
-    result: str
-    white_moves: PlayerSummary | None
-    black_moves: PlayerSummary | None
+    white: Annotated[str, At("headers.White")]
+    black: Annotated[str, At("headers.Black")]
+    result: Annotated[str, At("headers.Result")]
+    white_moves: Annotated[PlayerSummary | None, At("white")]
+    black_moves: Annotated[PlayerSummary | None, At("black")]
     surprising: list[SurprisingMove] = Field(description="The least likely first.")
 
 
-class GamesAnswer(BaseModel):
+class GamesAnswer(_Answer):
     """A report on each game; `errors` says why there is none on one."""
 
-    model: str
+    model: Annotated[str, At("model.name")]
     games: list[GameSummary]
     errors: list[str]
 
 
-class IllegalShare(BaseModel):
+class IllegalShare(_Answer):
     """An illegal move in a distribution."""
 
     uci: str
-    percent: float
-    why: str | None
+    percent: Annotated[Percent, At("probability")]
+    why: Annotated[str | None, At("cause")]
 
 
-class AuditAnswer(BaseModel):
+class AuditAnswer(_Answer):
     """What of a distribution cannot be played, and why."""
 
-    side_to_move: str
+    side_to_move: Annotated[str, At("turn")]
     legal_moves: int
-    illegal_percent: float | None
+    illegal_percent: Annotated[Percent | None, At("kinds.given.leaked")]
     illegal: list[IllegalShare]
     missing: list[str] = Field(description="Legal moves in UCI that have no probability at all.")
     mistakes: list[str] = Field(description="Known mistakes that the numbers resemble.")
@@ -170,28 +207,11 @@ def mcp_server(http: Opener) -> MCPServer[Any]:
         top: Top = 5,
     ) -> PolicyAnswer:
         """The moves that players of a rating make in a position, with percentages, and their chances."""
-        body = {
-            "fen": fen,
-            "moves": list(moves),
-            "elo": _elo(rating, opponent_rating),
-            "model": model,
-            "include": ["san"],
-        }
+        elo = _elo(rating, opponent_rating)
+        body = {"fen": fen, "moves": list(moves), "elo": elo, "model": model, "include": ["san"]}
         answer = await ask(context, "/v1/policy", body)
-        elo, value, leakage = (answer.get(name, {}) for name in ("elo", "value", "leakage"))
-        return PolicyAnswer(
-            model=answer["model"]["name"],
-            side_to_move=answer["turn"],
-            status=answer["status"],
-            rating=elo.get("self"),
-            opponent_rating=elo.get("opponent"),
-            moves=[MovePercent(san=one["san"], percent=percent(one["probability"])) for one in answer["moves"][:top]],
-            other_moves=max(0, len(answer["moves"]) - top),
-            win_percent=percent(value.get("win")),
-            draw_percent=percent(value.get("draw")),
-            loss_percent=percent(value.get("loss")),
-            illegal_percent=percent(leakage.get("raw")),
-        )
+        listed = {"moves": answer["moves"][:top], "other_moves": max(0, len(answer["moves"]) - top)}
+        return PolicyAnswer.model_validate(answer | listed)
 
     @server.tool(title="Which moves people play here, by rating", annotations=read_only)
     async def sweep(
@@ -205,14 +225,9 @@ def mcp_server(http: Opener) -> MCPServer[Any]:
         """How the moves that people make in a position change with the rating of both players."""
         body = {"fen": fen, "moves": list(moves), "ratings": ratings, "model": model, "include": ["san"]}
         answer = await ask(context, "/v1/policy/sweep", body)
-        return SweepAnswer(
-            model=answer["points"][0]["model"]["name"],
-            side_to_move=answer["turn"],
-            ratings=[
-                RatingMoves(rating=point["elo"]["self"], moves=_likeliest(answer["moves"], place, top))
-                for place, point in enumerate(answer["points"])
-            ],
-        )
+        points = answer["points"]
+        ratings = [point | {"moves": _likeliest(answer["moves"], place, top)} for place, point in enumerate(points)]
+        return SweepAnswer.model_validate(answer | {"model": points[0]["model"], "ratings": ratings})
 
     @server.tool(title="How human the moves of a game are", annotations=read_only)
     async def game(
@@ -223,12 +238,9 @@ def mcp_server(http: Opener) -> MCPServer[Any]:
     ) -> GamesAnswer:
         """How likely each side's moves were for players of their ratings, and the most surprising ones."""
         answer = await ask(context, "/v1/games", {"pgn": pgn, "model": model})
-        good = [one for one in answer["games"] if "error" not in one]
-        return GamesAnswer(
-            model=answer["model"]["name"],
-            games=[_game(one, top) for one in good],
-            errors=[one["error"]["detail"] for one in answer["games"] if "error" in one],
-        )
+        games = [_game(one, top) for one in answer["games"] if "error" not in one]
+        errors = [one["error"]["detail"] for one in answer["games"] if "error" in one]
+        return GamesAnswer.model_validate(answer | {"games": games, "errors": errors})
 
     @server.tool(title="Whether a distribution of moves can be played", annotations=read_only)
     async def audit(
@@ -239,26 +251,9 @@ def mcp_server(http: Opener) -> MCPServer[Any]:
     ) -> AuditAnswer:
         """Checks the probabilities that another model gives to moves: how much is on illegal ones, and why."""
         answer = await ask(context, "/v1/audit", {"fen": fen, "moves": list(moves), "policy": policy})
-        return AuditAnswer(
-            side_to_move=answer["turn"],
-            legal_moves=answer["legal_moves"],
-            illegal_percent=percent(answer["kinds"]["given"]["leaked"]),
-            illegal=[
-                IllegalShare(uci=one["uci"], percent=percent(one["probability"]), why=one["cause"])
-                for one in answer["illegal"]
-            ],
-            missing=answer["missing"],
-            mistakes=[one["detail"] for one in answer["patterns"]],
-        )
+        return AuditAnswer.model_validate(answer | {"mistakes": [one["detail"] for one in answer["patterns"]]})
 
     return server
-
-
-def percent(probability: float | None) -> Any:
-    """A probability in percent, to two decimals and at least two significant digits; None stays."""
-    if probability is None:
-        return None
-    return float(f"{100 * probability:.2g}") if probability < 0.001 else round(100 * probability, 2)
 
 
 def _elo(rating: float | None, opponent: float | None) -> dict[str, float] | None:
@@ -269,38 +264,18 @@ def _elo(rating: float | None, opponent: float | None) -> dict[str, float] | Non
     return {"self": rating, "opponent": rating if opponent is None else opponent}
 
 
-def _likeliest(moves: Sequence[dict[str, Any]], place: int, top: int) -> list[MovePercent]:
+def _likeliest(moves: Sequence[dict[str, Any]], place: int, top: int) -> list[dict[str, Any]]:
     """The likeliest moves at one point of a sweep."""
-    ordered = sorted(moves, key=lambda move: -float(move["probabilities"][place]))[:top]
-    return [MovePercent(san=move["san"], percent=percent(move["probabilities"][place])) for move in ordered]
+    at_point = [{"san": move["san"], "probability": move["probabilities"][place]} for move in moves]
+    return sorted(at_point, key=lambda move: -float(move["probability"]))[:top]
 
 
-def _game(report: Mapping[str, Any], top: int) -> GameSummary:
-    headers = report["headers"]
-    first = 0 if not report["moves"] or report["moves"][0]["turn"] == "white" else 1
+def _game(report: dict[str, Any], top: int) -> dict[str, Any]:
+    """The report with its most surprising moves, each with its number, counted from the game's first move."""
+    headers = {"White": "?", "Black": "?", "Result": "*"} | report["headers"]
     surprising = sorted(report["moves"], key=lambda move: float(move["probability"]))[:top]
-    return GameSummary(
-        white=headers.get("White", "?"),
-        black=headers.get("Black", "?"),
-        result=headers.get("Result", "*"),
-        white_moves=_player(report["white"]),
-        black_moves=_player(report["black"]),
-        surprising=[
-            SurprisingMove(move=_numbered(move, first), percent=percent(move["probability"]), place=move["rank"])
-            for move in surprising
-        ],
-    )
-
-
-def _numbered(move: Mapping[str, Any], first: int) -> str:
-    """The move with its number, counted from the game's first move; `first` is 1 if Black made it."""
-    number = (move["ply"] - 1 + first) // 2 + 1
-    return f"{number}{'.' if move['turn'] == 'white' else '...'}{move['san']}"
-
-
-def _player(side: Mapping[str, Any] | None) -> PlayerSummary | None:
-    if side is None:
-        return None
-    perplexity = side["perplexity"]
-    typical = None if perplexity is None else percent(1 / perplexity)
-    return PlayerSummary(moves=side["moves"], likeliest_percent=percent(side["top1"]), typical_percent=typical)
+    first = 2 if report["moves"] and report["moves"][0]["turn"] == "black" else 1
+    for move in surprising:
+        dots = "." if move["turn"] == "white" else "..."
+        move["move"] = f"{(move['ply'] + first) // 2}{dots}{move['san']}"
+    return report | {"headers": headers, "surprising": surprising}
