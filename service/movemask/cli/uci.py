@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from movemask.api.schemas.answers import ErrorOut, PolicyOut
     from movemask.client.http import Client
     from movemask.client.policy import Policy
-    from movemask.client.wire import PolicyOptions
     from movemask.uci.search import Source
 
 #: Longest line that is read, in bytes: a game of ten thousand moves fits.
@@ -52,8 +51,7 @@ def uci(
     )
     if model is not None and model not in names:
         raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
-    chosen, known = model or names[0], tuple(sorted(names))
-    options = Options(model=chosen, self_elo=elo, temperature=temperature, names=known)
+    options = Options(model or names[0], self_elo=elo, temperature=temperature, names=tuple(sorted(names)))
     Engine(open_source, options, sys.stdout).run(_lines(sys.stdin.buffer))
 
 
@@ -89,12 +87,7 @@ class RemoteSource:
 
     def policies(self, boards: Sequence[chess.Board], *, elo: tuple[float, float] | None) -> list[Policy]:
         """As `Source.policies`."""
-        options: PolicyOptions = {}
-        if self._model is not None:
-            options["model"] = self._model
-        if elo is not None:
-            options["elo"] = elo
-        answers = self._client.policies(boards, **options)
+        answers = self._client.policies(boards, model=self._model, elo=elo)
         return [_policy_of(board, answer) for board, answer in zip(boards, answers, strict=True)]
 
 

@@ -38,8 +38,8 @@ class RuleOptions(TypedDict, total=False):
 class PolicyOptions(RuleOptions, total=False):
     """What can be asked beside positions. `elo` is one rating, or that of the side to move and its opponent's."""
 
-    model: str
-    elo: Ratings
+    model: str | None
+    elo: Ratings | None
     include: Sequence[Include]
     chess960: bool
 

@@ -19,33 +19,31 @@ COMMANDS = frozenset(
 #: Faults of one command that are told.
 MOST_FAULTS = 5
 
-_CLOCKS = ("wtime", "btime", "winc", "binc", "movestogo")
-_NUMBERS = (*_CLOCKS, "depth", "nodes", "mate", "movetime")
+_NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "depth", "nodes", "mate", "movetime")
 _WORDS = frozenset((*_NUMBERS, "searchmoves", "infinite", "ponder"))
 
 
 @dataclass(frozen=True, slots=True)
 class Go:
-    """The limits of a search, and the clocks. Times are not needed for it: the network is asked once.
+    """A `go`: what it says of the search and of the clocks, and what of it could not be understood.
 
-    clocks : what is known of wtime, btime, winc and binc, in milliseconds, and of movestogo
+    numbers : by their words; times are in milliseconds. Of the limits only `nodes` counts: the network is asked once.
     """
 
-    searchmoves: tuple[str, ...] = ()
-    nodes: int | None = None
-    infinite: bool = False
-    ponder: bool = False
-    clocks: Mapping[str, int] = field(default_factory=dict)
+    searchmoves: Sequence[str] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    waits: bool = False  # with `infinite` and `ponder`, for `stop` or `ponderhit`
+    faults: Sequence[str] = ()
 
     def clock(self, turn: chess.Color) -> Clock | None:
         """The clock of a side; None if the GUI has told none."""
         remaining, increment = ("wtime", "winc") if turn == chess.WHITE else ("btime", "binc")
-        if remaining not in self.clocks:
+        if remaining not in self.numbers:
             return None
         from movemask.think_time import LONGEST, Clock  # imports numpy, which `uciok` need not wait for
 
-        seconds, gained = (min(max(0, self.clocks.get(name, 0)) / 1000, LONGEST) for name in (remaining, increment))
-        return Clock(seconds, gained, self.clocks.get("movestogo"))
+        seconds, gained = (min(max(0, self.numbers.get(name, 0)) / 1000, LONGEST) for name in (remaining, increment))
+        return Clock(seconds, gained, self.numbers.get("movestogo"))
 
 
 def tokens_of(line: str) -> list[str]:
@@ -81,31 +79,23 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> chess.Board:
     return board
 
 
-def read_go(tokens: Sequence[str]) -> tuple[Go, list[str]]:
-    """The limits of a `go`, and what in it could not be understood, which is left out."""
+def read_go(tokens: Sequence[str]) -> Go:
+    """What a `go` asks for."""
     searchmoves: list[str] = []
-    nodes: int | None = None
-    clocks: dict[str, int] = {}
-    flags: set[str] = set()
+    numbers: dict[str, int] = {}
     faults: list[str] = []
     words = list(reversed(tokens))
     while words:
         token = words.pop()
         if token in _NUMBERS:
             if words and words[-1].removeprefix("-").isdecimal():
-                value = int(words.pop()[:18])
-                if token == "nodes":
-                    nodes = value
-                elif token in _CLOCKS:
-                    clocks[token] = value
+                numbers[token] = int(words.pop()[:18])
         elif token == "searchmoves":
             while words and words[-1] not in _WORDS:
                 searchmoves.append(words.pop())
-        elif token in _WORDS:
-            flags.add(token)
-        else:
+        elif token not in _WORDS:
             faults.append(f"go: {token[:20]!r} is not known")
-    return Go(tuple(searchmoves), nodes, "infinite" in flags, "ponder" in flags, clocks), faults
+    return Go(searchmoves, numbers, bool({"infinite", "ponder"} & set(tokens)), faults[:MOST_FAULTS])
 
 
 def read_setoption(tokens: Sequence[str]) -> tuple[str, str]:

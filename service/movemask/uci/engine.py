@@ -13,7 +13,7 @@ import chess
 
 from movemask import __version__
 from movemask.errors import MovemaskError
-from movemask.uci.commands import MOST_FAULTS, Go, read_go, read_position, read_setoption, tokens_of
+from movemask.uci.commands import Go, read_go, read_position, read_setoption, tokens_of
 from movemask.uci.options import Options
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ class _Search:
         self.board = board
         self.go = go
         self.started = time.monotonic()
-        self.released = threading.Event()  # with `infinite` and `ponder`, by `stop` or `ponderhit`
+        self.released = threading.Event()
         self.stopped = threading.Event()
-        if not go.infinite and not go.ponder:
+        if not go.waits:
             self.released.set()
 
 
@@ -96,8 +96,8 @@ class Engine:
                     self._board = read_position(rest, chess960=self._options.chess960)
                 case "go":
                     self._stop()
-                    go, faults = read_go(rest)
-                    for fault in faults[:MOST_FAULTS]:
+                    go = read_go(rest)
+                    for fault in go.faults:
                         self._note(fault)
                     wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
                     self._work.put(lambda: self._play(wanted))
@@ -167,7 +167,7 @@ class Engine:
 
     def _opened(self) -> Source:
         """The network that the options name."""
-        name = self._options.model
+        name = self._options.model or None
         if self._source is None or self._source[0] != name:
             self._source = (name, self._open_source(name))
         return self._source[1]

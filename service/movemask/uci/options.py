@@ -3,106 +3,90 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
 
 import chess.polyglot
 
 MAX_RATING = 5000
-MAX_SEED = 2**31 - 1
 
-#: Of MultiPV. No position has more than 218 legal moves, but GUIs ask for what Stockfish takes, 500.
-_MAX_LINES = 500
 
-#: The field of each option, and the bounds of numbers. Ints are spins, bools checks, floats and texts strings.
-_OPTIONS: dict[str, tuple[str, float, float]] = {
-    "SelfElo": ("self_elo", 0, MAX_RATING),
-    "OpponentElo": ("opponent_elo", 0, MAX_RATING),
-    "UCI_LimitStrength": ("limit_strength", 0, 1),
-    "UCI_Elo": ("uci_elo", 1, MAX_RATING),
-    "Temperature": ("temperature", 0, 100),
-    "TopP": ("top_p", 0, 1),
-    "Seed": ("seed", 0, MAX_SEED),
-    "MultiPV": ("multi_pv", 1, _MAX_LINES),
-    "UCI_ShowWDL": ("show_wdl", 0, 1),
-    "UCI_Chess960": ("chess960", 0, 1),
-    "Ponder": ("ponder", 0, 1),
-    "Think Time": ("think_time", 0, 1),
-    "BookFile": ("book", 0, 0),
-}
+def _option(name: str, default: float | str, most: float = 1, least: float = 0) -> Any:
+    """A value that the GUI may set, with the option's name and the bounds of a number. Ints are spins, bools checks,
+    floats and texts strings."""
+    return field(default=default, metadata={"name": name, "most": most, "least": least})
 
 
 @dataclass(slots=True)
 class Options:
-    """The values of the options. Ratings of 0 stand for the network's default."""
+    """The values of the options, in the order that a GUI shows. Ratings of 0 stand for the network's default."""
 
-    model: str | None = None
-    self_elo: int = 0
-    opponent_elo: int = 0
-    limit_strength: bool = False
-    uci_elo: int = 1500
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-    multi_pv: int = 1
-    show_wdl: bool = False
-    chess960: bool = False
-    ponder: bool = False
-    think_time: bool = False
-    book: str = ""  # a Polyglot opening book's file
-    names: tuple[str, ...] = ()
-    announced: int = 0  # the opponent's rating, by UCI_Opponent
+    model: str = _option("Model", "")
+    self_elo: int = _option("SelfElo", 0, MAX_RATING)
+    opponent_elo: int = _option("OpponentElo", 0, MAX_RATING)
+    limit_strength: bool = _option("UCI_LimitStrength", False)
+    uci_elo: int = _option("UCI_Elo", 1500, MAX_RATING, least=1)
+    opponent: str = _option("UCI_Opponent", "")  # title, rating or `none`, `computer` or `human`, name
+    temperature: float = _option("Temperature", 0.0, 100)
+    top_p: float = _option("TopP", 1.0)
+    seed: int = _option("Seed", 0, 2**31 - 1)
+    multi_pv: int = _option("MultiPV", 1, 500, least=1)  # GUIs ask for what Stockfish takes; 218 lines are possible
+    show_wdl: bool = _option("UCI_ShowWDL", False)
+    chess960: bool = _option("UCI_Chess960", False)
+    ponder: bool = _option("Ponder", False)
+    think_time: bool = _option("Think Time", False)
+    book: str = _option("BookFile", "")  # a Polyglot opening book
+    names: tuple[str, ...] = ()  # of the models
 
     def set(self, name: str, value: str) -> None:
         """Sets an option; ValueError that says what is wrong, which leaves it as it was."""
-        option = next((one for one in ("Model", "UCI_Opponent", *_OPTIONS) if one.lower() == name.lower()), None)
+        option = next((one for one in _OPTIONS if one.metadata["name"].lower() == name.lower()), None)
         if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")
         try:
-            if option == "Model":
-                if self.names and value not in self.names:
-                    raise ValueError(f"no model {value[:60]!r}; there are {', '.join(self.names)}")
-                self.model = value
-            elif option == "UCI_Opponent":  # title, rating or `none`, `computer` or `human`, name
-                rating = (*value.split(), "", "")[1]
-                self.announced = min(int(rating), MAX_RATING) if rating.isascii() and rating.isdigit() else 0
-            else:
-                field, least, most = _OPTIONS[option]
-                setattr(self, field, _read(type(getattr(self, field)), value, least, most))
+            if option.name == "model" and self.names and value not in self.names:
+                raise ValueError(f"no model {value[:60]!r}; there are {', '.join(self.names)}")
+            read = _book(value) if option.name == "book" else _read(option, value)
         except ValueError as error:
             raise ValueError(f"setoption: {name}: {error}") from None
+        setattr(self, option.name, read)
 
     @property
     def elo(self) -> tuple[float, float] | None:
         """The ratings of the engine and of its opponent; None for the network's default. Without a rating of its own,
         the engine does not take on the one that the GUI tells of the opponent."""
         own = self.uci_elo if self.limit_strength else self.self_elo
-        other = self.opponent_elo or (self.announced if own else 0)
-        if not own and not other:
-            return None
-        return float(own or other), float(other or own)
+        told = (*self.opponent.split(), "", "")[1][:9]
+        announced = min(int(told), MAX_RATING) if own and told.isascii() and told.isdigit() else 0
+        other = self.opponent_elo or announced
+        return (float(own or other), float(other or own)) if own or other else None
 
     def lines(self) -> list[str]:
         """What `uci` answers: each option with its type, default and bounds."""
-        names = self.names or ((self.model,) if self.model else ())
-        variants = "".join(f" var {name}" for name in names)
-        lines = [f"option name Model type combo default {self.model or (names[0] if names else '')}{variants}"]
-        for name, (field, least, most) in _OPTIONS.items():
-            value = getattr(self, field)
-            if isinstance(value, bool):
+        lines = []
+        for option in _OPTIONS:
+            value, bounds = getattr(self, option.name), option.metadata
+            if option.name == "model":
+                kind = " var ".join([f"combo default {value}", *self.names])
+            elif isinstance(value, bool):
                 kind = f"check default {str(value).lower()}"
             elif isinstance(value, int):
-                kind = f"spin default {value} min {least} max {most}"
+                kind = f"spin default {value} min {bounds['least']} max {bounds['most']}"
             else:
                 kind = f"string default {(value or '<empty>') if isinstance(value, str) else f'{value:g}'}"
-            lines.append(f"option name {name} type {kind}")
-        lines.insert(5, "option name UCI_Opponent type string default <empty>")
+            lines.append(f"option name {bounds['name']} type {kind}")
         return lines
 
 
-def _read(kind: type, text: str, least: float, most: float) -> float | str:
-    """A number between bounds, a flag, or the path of a book; raises ValueError."""
+_OPTIONS: list[Field[Any]] = [one for one in fields(Options) if one.metadata]
+
+
+def _read(option: Field[Any], text: str) -> float | str:
+    """A number between bounds, a flag or a text; raises ValueError."""
+    kind: Any = type(option.default)
+    least, most = option.metadata["least"], option.metadata["most"]
     if kind is str:
-        return _book("" if text == "<empty>" else text)
+        return text
     if kind is bool:
         if text not in ("true", "false"):
             raise ValueError(f"{text[:40]!r} is neither true nor false")
@@ -119,12 +103,13 @@ def _read(kind: type, text: str, least: float, most: float) -> float | str:
 
 def _book(path: str) -> str:
     """The path of an opening book that can be read, or none; raises ValueError."""
-    if path:
-        try:
-            with chess.polyglot.open_reader(path) as book:
-                entries = len(book)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{path[:200]}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        if not entries:
-            raise ValueError(f"{path[:200]}: holds no moves")
+    if path in ("", "<empty>"):
+        return ""
+    try:
+        with chess.polyglot.open_reader(path) as book:
+            entries = len(book)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path[:200]}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if not entries:
+        raise ValueError(f"{path[:200]}: holds no moves")
     return path

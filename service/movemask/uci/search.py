@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import chess
@@ -51,7 +52,7 @@ def search(
     shown = [chosen, *(move for move in shown if move != chosen)][: options.multi_pv]
     nodes, after = 1, dict[chess.Move, Policy]()
     wanted = shown if len(shown) > 1 else ([chosen] if options.ponder else [])
-    if wanted and (go.nodes is None or go.nodes > len(wanted)):
+    if wanted and go.numbers.get("nodes", math.inf) > len(wanted):
         boards = [board.copy() for _ in wanted]
         for copy, move in zip(boards, wanted, strict=True):
             copy.push(move)
@@ -61,12 +62,13 @@ def search(
     elapsed = time.perf_counter() - started
     for number, move in enumerate(shown, 1):
         reply = after[move].best if move in after else None
-        parts = [f"info depth 1 seldepth {2 if after else 1} multipv {number}"]
-        parts += _score(policy, move, after.get(move), options.show_wdl)
-        parts.append(f"nodes {nodes} nps {round(nodes / max(elapsed, 1e-6))} time {round(1000 * elapsed)}")
-        parts.append("pv " + board.uci(move) + (f" {after[move].board.uci(reply)}" if reply else ""))
-        parts.append(f"string P: {100 * policy.probabilities[move]:.2f} %")
-        lines.append(" ".join(parts))
+        lines.append(
+            f"info depth 1 seldepth {2 if after else 1} multipv {number} "
+            + _score(policy.value, after.get(move), options.show_wdl)
+            + f"nodes {nodes} nps {round(nodes / max(elapsed, 1e-6))} time {round(1000 * elapsed)} "
+            + f"pv {board.uci(move)} {after[move].board.uci(reply) + ' ' if reply else ''}"
+            + f"string P: {100 * policy.probabilities[move]:.2f} %"
+        )
     best = f"bestmove {board.uci(chosen)}"
     answer = after[chosen].best if options.ponder and chosen in after else None
     if answer is not None:
@@ -82,16 +84,10 @@ def _of_book(
     """A move drawn by the weights of an opening book; None without a book or an entry. Reads the file."""
     if not book:
         return None
-    with chess.polyglot.open_reader(book) as reader:
-        known = [entry for entry in reader.find_all(board) if among is None or entry.move in among]
-    if not any(entry.weight for entry in known):
-        return None
-    return seeds.choices([entry.move for entry in known], [entry.weight for entry in known])[0]
-
-
-def centipawns(score: float) -> int:
-    """An expected score, 0 to 1, in centipawns by lc0's formula (`src/mcts/search.cc`, score type `centipawn`)."""
-    return round(90 * math.tan(1.5637541897 * (2 * min(max(score, 0.0), 1.0) - 1)))
+    others = () if among is None else set(board.legal_moves).difference(among)
+    with chess.polyglot.open_reader(book) as reader, suppress(IndexError):
+        return reader.weighted_choice(board, exclude_moves=others, random=seeds).move
+    return None
 
 
 def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] | None, list[str]]:
@@ -106,24 +102,22 @@ def _named(board: chess.Board, texts: Sequence[str]) -> tuple[list[chess.Move] |
     return moves or None, faults[:MOST_FAULTS]
 
 
-def _score(policy: Policy, move: chess.Move, after: Policy | None, wdl: bool) -> list[str]:
+def _score(value: Value | None, after: Policy | None, wdl: bool) -> str:
     """`score … wdl …` of a move, for the side to move; without a value, nothing. One line has the value of the position
-    itself, several have each the value of the position after its move."""
-    value = policy.value
-    if after is not None:
-        if after.board.is_checkmate():
-            return ["score mate 1", *(["wdl 1000 0 0"] if wdl else [])]
-        if after.board.is_game_over():
-            return ["score cp 0", *(["wdl 0 1000 0"] if wdl else [])]
-        value = None if after.value is None else after.value.flipped()
+    itself, several have each the value of the position after its move. Centipawns are by lc0's formula
+    (`src/mcts/search.cc`, score type `centipawn`)."""
+    mate = after is not None and after.board.is_checkmate()
+    if mate:
+        value = Value(1, 0, 0, 1)
+    elif after is not None:
+        drawn = after.board.is_game_over()
+        value = Value(0, 1, 0, 0.5) if drawn else after.value and after.value.flipped()
     if value is None:
-        return []
-    return [f"score cp {centipawns(value.score)}", *_wdl(value, wdl)]
-
-
-def _wdl(value: Value, wanted: bool) -> list[str]:
-    if not wanted or value.win is None or value.loss is None:
-        return []
-    win, loss = round(1000 * value.win), round(1000 * value.loss)
-    win = min(win, 1000 - loss)
-    return [f"wdl {win} {1000 - win - loss} {loss}"]
+        return ""
+    centipawns = round(90 * math.tan(1.5637541897 * (2 * min(max(value.score, 0.0), 1.0) - 1)))
+    score = "score mate 1 " if mate else f"score cp {centipawns} "
+    if wdl and value.win is not None and value.loss is not None:
+        win, loss = round(1000 * value.win), round(1000 * value.loss)
+        win = min(win, 1000 - loss)
+        score += f"wdl {win} {1000 - win - loss} {loss} "
+    return score
