@@ -90,7 +90,7 @@ def test_history_changes_the_answer_and_is_not_ignored(serve: Serve, models: Pat
 def test_the_three_weight_files_are_served_beside_our_own_within_1e_4_of_lc0(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "all"
     for file in MAIA.glob("*.pb.gz"):
-        import_lc0(file, folder)
+        import_lc0(file, folder, file.name.removesuffix(".pb.gz"))
     for file in (ROOT / "models").glob("movemask-*"):
         shutil.copy(file, folder)
     client = serve(folder)

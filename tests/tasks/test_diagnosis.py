@@ -34,7 +34,7 @@ needs_maia = pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/mai
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("maia")
     for file in sorted(MAIA.glob("*.pb.gz")):
-        import_lc0(file, made)
+        import_lc0(file, made, file.name.removesuffix(".pb.gz"))
     return made
 
 

@@ -18,6 +18,7 @@ from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
+from movemask.settings import Settings
 from movemask.tasks.annotation import annotated
 
 _SHOWN = 10  # players with a line of their own
@@ -40,7 +41,7 @@ def annotate(
     games: str,
     out: Path | None,
     model: str | None,
-    models_dir: Path | None,
+    settings: Settings,
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
@@ -56,7 +57,7 @@ def annotate(
 
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature goes without --calibrated")
-    chosen = registry_of(models_dir).get(model)
+    chosen = registry_of(settings).get(model)
     degrees = CALIBRATED if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 

@@ -70,7 +70,7 @@ EXCEEDED = 3
 def audit(
     files: tuple[str, ...],
     names: tuple[str, ...],
-    models_dir: Path | None,
+    settings: Settings,
     out: str,
     form: Form | None,
     chess960: bool,
@@ -115,7 +115,7 @@ def audit(
             raise SourceError(f"{name}: no such file")
     if not keep_going:
         check(files, form)
-    contracts, digests = _networks(names, models_dir)
+    contracts, digests = _networks(names, settings)
     job = running.Job(
         files,
         Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None),
@@ -184,9 +184,8 @@ def _kinds(text: str) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind in names)
 
 
-def _networks(names: tuple[str, ...], models_dir: Path | None) -> tuple[tuple[Path, ...], dict[str, str]]:
+def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, ...], dict[str, str]]:
     """The contract files of the networks, which have passed their checks, and their digests by name."""
-    settings = Settings.read(models_dir=models_dir)
     files = settings.model_folders.files(None)
     registry = load_registry(settings.model_folders, settings.default_model, settings.threads)  # an audit takes the CPU
     digests: dict[str, str] = {}

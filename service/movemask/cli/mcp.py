@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -26,14 +25,14 @@ _TIMEOUT = 60
 @click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of networks in this process.")
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @models_dir_option
-def mcp(url: str | None, key_file: TextIO | None, models_dir: Path | None) -> None:
+def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
     """Tools for language models on standard input and output: policy, sweep, game, audit (Model Context Protocol).
 
     A program that hosts a language model starts it; docs/mcp.md shows the configuration of two.
     """
     require("mcp", "movemask mcp")
     key = key_file.readline().strip() if key_file else None
-    asyncio.run(_served(url, key, Settings.read(models_dir=models_dir)))
+    asyncio.run(_served(url, key, settings))
 
 
 async def _served(url: str | None, key: str | None, settings: Settings) -> None:

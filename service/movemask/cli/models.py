@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -12,14 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from movemask.cli.options import (
-    models_dir_option,
-    own_models_dir,
-    registry_of,
-    shipped_names,
-    show_progress,
-    show_skipped,
-)
+from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
 from movemask.errors import ContractError, ModelError, UnknownModel
 from movemask.extras import require
 from movemask.network.contract import read_contract
@@ -36,6 +30,8 @@ if TYPE_CHECKING:
     from movemask.quantisation.run import Quantised
     from movemask.tasks.installation import Installed
 
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
 
 @click.group()
 def models() -> None:
@@ -44,9 +40,9 @@ def models() -> None:
 
 @models.command("list")
 @models_dir_option
-def list_models(models_dir: Path | None) -> None:
+def list_models(settings: Settings) -> None:
     """List the models, whether each keeps its contract, and which is the default."""
-    registry = registry_of(models_dir)
+    registry = registry_of(settings)
     for entry in registry:
         mark, failure = "*" if entry.name == registry.default else " ", f"  {entry.failure}" if entry.failure else ""
         click.echo(f"{mark} {entry.name}{failure}")
@@ -61,14 +57,13 @@ def list_models(models_dir: Path | None) -> None:
 @click.option("--name", help="Name of the model; the file's if left out.")
 @click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
 @models_dir_option
-def import_model(file: Path, name: str | None, replace: bool, models_dir: Path | None) -> None:
+def import_model(file: Path, name: str | None, replace: bool, settings: Settings) -> None:
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
     require("import", "movemask models import")
     from movemask.tasks import installation  # imported here because it imports onnx, which is slow
 
-    folder = own_models_dir(models_dir)
-    taken = shipped_names(models_dir)
-    _show_installed(installation.import_lc0(file, folder, name, replace=replace, taken=taken), models_dir)
+    place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
+    _show_installed(installation.import_lc0(file, *place), settings)
 
 
 @models.command("add")
@@ -90,29 +85,32 @@ def add_model(
     licence: str | None,
     source: str | None,
     replace: bool,
-    models_dir: Path | None,
+    settings: Settings,
 ) -> None:
     """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
     require("import", "movemask models add")
     from movemask.tasks import installation
 
-    folder = own_models_dir(models_dir)
-    _show_installed(
-        installation.add_onnx(
-            file,
-            folder,
-            name,
-            kind=kind,
-            trained_with_mask=trained_with_mask,
-            card={key: value for key, value in (("licence", licence), ("source", source)) if value},
-            replace=replace,
-            taken=shipped_names(models_dir),
-        ),
-        models_dir,
-    )
+    folder, name = _place(name or file.stem, replace, settings)
+    card = {key: value for key, value in (("licence", licence), ("source", source)) if value}
+    _show_installed(installation.add_onnx(file, folder, name, kind, trained_with_mask, card), settings)
 
 
-def _show_installed(installed: Installed, models_dir: Path | None) -> None:
+def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:
+    """The user's folder and a model's name in it; raises ContractError if no model may have the name, or if one has it,
+    unless that may be replaced. `option` is the command's flag for another name."""
+    folder = own_models_dir(settings)
+    if not _NAME.fullmatch(name):
+        raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
+    if settings.models_dir is None and name in settings.model_folders.preferred and not replace:
+        raise ContractError(f"{name} is the name of a shipped model: another {option}, or --replace to take its place")
+    there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
+    if there and not replace:
+        raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another {option}")
+    return folder, name
+
+
+def _show_installed(installed: Installed, settings: Settings) -> None:
     for line in installed.notes:
         click.echo(line)
     entry = installed.entry
@@ -120,9 +118,8 @@ def _show_installed(installed: Installed, models_dir: Path | None) -> None:
         click.echo(f"  {step.name:<11} {step.found}")
     assert entry.model is not None
     command = ["movemask", "predict", "--model", entry.name]
-    command += ["--models-dir", str(models_dir)] if models_dir else []
+    command += ["--models-dir", str(settings.models_dir)] if settings.models_dir else []
     click.echo(f"{entry.name} is added ({entry.model.digest[:19]}); try `{shlex.join(command)}`")
-    settings = Settings.read(models_dir=models_dir)
     default = settings.default_model or next(iter(settings.model_folders.ranked(None)))
     if default == entry.name:
         click.echo(f"requests that name no model are answered by {default}, the default")
@@ -153,7 +150,7 @@ def quantize_model(
     last: int | None,
     force: bool,
     bits: str | None,
-    models_dir: Path | None,
+    settings: Settings,
 ) -> None:
     """Write NAME as 8-bit integers, calibrated on the positions of FILEs and judged on others of them.
 
@@ -168,10 +165,8 @@ def quantize_model(
     from movemask.quantisation.comparison import Limits
     from movemask.tasks import installation
 
-    folder = own_models_dir(models_dir)
-    shipped = shipped_names(models_dir)
-    target = installation.free_name(new_name or f"{name}-int8", folder, replace, shipped, "--as")
-    contract = _contract(name, models_dir)
+    folder, target = _place(new_name or f"{name}-int8", replace, settings, "--as")
+    contract = _contract(name, settings)
     model = Registry({name: load_entry(contract, 1)}, name).get(name)
     file = network_file(contract, model.contract)
     limits, weights = Limits(), run.weights_for(int(bits) if bits else None)
@@ -191,21 +186,20 @@ def quantize_model(
         notes.append(
             f"people can see the rounding: keep {name} as the default, and take {target} where speed is worth it"
         )
-    _show_installed(installation.Installed(entry, tuple(notes)), models_dir)
+    _show_installed(installation.Installed(entry, tuple(notes)), settings)
 
 
 @models.command("check")
 @click.argument("name", required=False)
 @click.option("--diagnose", is_flag=True, help="Compare the contract with plausible alternatives, on real games.")
 @models_dir_option
-def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> None:
+def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
     """Check NAME, or every model, against its contract.
 
     Exits with 1 if a check fails, or, with --diagnose, if the network is read wrongly: if it is no better than chance,
     or if another way to read it clearly fits better.
     """
-    settings = Settings.read(models_dir=models_dir)
-    registry = registry_of(models_dir)
+    registry = registry_of(settings)
     entries = list(registry) if name is None else [registry.entry(name)]
     misread = False
     for entry in entries:
@@ -229,10 +223,10 @@ def check_models(name: str | None, diagnose: bool, models_dir: Path | None) -> N
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @models_dir_option
-def remove_model(name: str, yes: bool, models_dir: Path | None) -> None:
+def remove_model(name: str, yes: bool, settings: Settings) -> None:
     """Delete the model NAME from your models folder: its contract and its network."""
-    folder = own_models_dir(models_dir)
-    contract = _contract(name, models_dir)
+    folder = own_models_dir(settings)
+    contract = _contract(name, settings)
     if contract.parent != folder:
         raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
     if not yes:
@@ -256,18 +250,18 @@ def _network(contract: Path) -> Path:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Overwrite FILE.")
 @models_dir_option
-def export_model(name: str, file: Path, replace: bool, models_dir: Path | None) -> None:
+def export_model(name: str, file: Path, replace: bool, settings: Settings) -> None:
     """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
     require("import", "movemask models export-onnx")
     from movemask.tasks.installation import export_onnx
 
-    entry = registry_of(models_dir).entry(name)
-    export_onnx(entry, _contract(entry.name, models_dir), file, replace=replace)
+    entry = registry_of(settings).entry(name)
+    export_onnx(entry, _contract(entry.name, settings), file, replace=replace)
     click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
 
 
-def _contract(name: str, models_dir: Path | None) -> Path:
-    known = Settings.read(models_dir=models_dir).model_folders.files(None)
+def _contract(name: str, settings: Settings) -> Path:
+    known = settings.model_folders.files(None)
     if name not in known:
         raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
     return known[name]
@@ -283,7 +277,7 @@ def _contract(name: str, models_dir: Path | None) -> Path:
 @click.option("--limit", type=click.IntRange(min=1), help="Most positions to take.")
 @click.option("--dry-run", is_flag=True, help="Show the fit, and write nothing.")
 def calibrate(
-    games: str, model: str | None, models_dir: Path | None, first_ply: int, limit: int | None, dry_run: bool
+    games: str, model: str | None, settings: Settings, first_ply: int, limit: int | None, dry_run: bool
 ) -> None:
     """Fit a model's temperature to the moves of GAMES and write it to its contract.
 
@@ -292,9 +286,9 @@ def calibrate(
     """
     from movemask.audit.read import TextSource
 
-    own = None if dry_run else own_models_dir(models_dir)
-    chosen = registry_of(models_dir).get(model)
-    contract = _contract(chosen.name, models_dir)
+    own = None if dry_run else own_models_dir(settings)
+    chosen = registry_of(settings).get(model)
+    contract = _contract(chosen.name, settings)
     if own is not None and own.is_dir() and not os.access(own, os.W_OK):
         raise ContractError(f"{own}: cannot be written; name a folder of your own with --models-dir")
 

@@ -20,40 +20,35 @@ if TYPE_CHECKING:
 
 
 def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the flag `--models-dir`."""
+    """Adds the flag `--models-dir`; the command gets the settings with that folder, as `settings`."""
     return click.option(
         "--models-dir",
+        "settings",
         type=click.Path(path_type=Path),
+        callback=lambda context, parameter, folder: Settings.read(models_dir=folder),
         help="Folder of the models. [default: your own and the shipped one]",
     )(command)
 
 
-def registry_of(models_dir: Path | None) -> Registry:
-    """The models of a folder, by default those of the settings."""
+def registry_of(settings: Settings) -> Registry:
+    """The models of the settings' folders."""
     from movemask.network.onnx import provider_named
     from movemask.network.registry import load_registry
 
-    settings = Settings.read(models_dir=models_dir)
     return load_registry(
         settings.model_folders, settings.default_model, settings.threads, provider_named(settings.provider)
     )
 
 
-def own_models_dir(models_dir: Path | None) -> Path:
+def own_models_dir(settings: Settings) -> Path:
     """The folder to write models to: by default the user's own; raises SettingsError for the shipped one.
 
     An update of the package would overwrite what is written there. In a checkout, `--models-dir models` allows it.
     """
-    folder = Settings.read(models_dir=models_dir).models_dir or user_models()
+    folder = settings.models_dir or user_models()
     if folder.resolve().is_relative_to(Path(__file__).resolve().parents[1]):
         raise SettingsError(f"{folder}: the shipped models are not written to; name a folder of your own")
     return folder
-
-
-def shipped_names(models_dir: Path | None) -> frozenset[str]:
-    """Names that a model of the user's own takes only if told to: of the shipped models, if they are searched too."""
-    settings = Settings.read(models_dir=models_dir)
-    return settings.model_folders.preferred if settings.models_dir is None else frozenset()
 
 
 def show_progress(text: str) -> None:

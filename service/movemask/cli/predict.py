@@ -6,19 +6,19 @@ import asyncio
 import json
 import re
 from contextlib import closing
-from pathlib import Path
+from typing import Any
 
 import click
 
+from movemask.api.schemas.answers import Include
 from movemask.api.writing import policy_out, sweep_out
-from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
-from movemask.leakage.explain import explained
 from movemask.network.model import Model
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline, Query
 from movemask.policy import CALIBRATED, Normalisation
+from movemask.settings import Settings
 from movemask.tasks.sweep import Part, Vary, elos_of, sweep
 
 _BAR = 30  # characters of a probability of 1
@@ -54,7 +54,7 @@ def predict(
     swept: bool,
     ratings: str | None,
     model: str | None,
-    models_dir: Path | None,
+    settings: Settings,
     as_json: bool,
 ) -> None:
     """Show the move distribution of FEN (the start position if left out), with --sweep at many ratings."""
@@ -64,58 +64,47 @@ def predict(
     query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if elo if swept else ratings:
         raise click.UsageError("--ratings goes with --sweep, and --elo without it")
-    chosen = registry_of(models_dir).get(model)
+    chosen = registry_of(settings).get(model)
     if swept:
         click.echo(_sweep(chosen, query, _numbers(ratings), top, as_json))
         return
 
-    def write(answer: Answer) -> str:
-        return (
-            json.dumps(policy_out(answer, ["san", "logit", "statistics"]), indent=2) if as_json else _table(answer, top)
-        )
-
+    include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
     with closing(Pipeline(chosen, lambda *_: None, max_batch=1, max_waiting=1)) as pipeline:
-        (outcome,) = asyncio.run(pipeline.evaluate([query], write))
-    if isinstance(outcome, MovemaskError):
-        raise outcome
-    click.echo(outcome)
+        (out,) = asyncio.run(pipeline.evaluate([query], lambda answer: policy_out(answer, include)))
+    if isinstance(out, MovemaskError):
+        raise out
+    click.echo(json.dumps(out, indent=2) if as_json else _table(out, top))
 
 
-def _table(answer: Answer, top: int) -> str:
-    model, turn, board = answer.model, answer.position.turn, answer.position.board
-    lines = [f"{answer.position.fen}", f"{turn} to move, {answer.status}; {model.name}"]
-    draw = answer.draw
-    if draw is not None:
-        lines.append(f"a draw{' can be claimed' if draw.claimable else ''}: {draw.value.replace('_', ' ')}")
-    if answer.elo:
-        lines[1] += f", Elo {answer.elo.self:g} against {answer.elo.opponent:g}"
-    if answer.ignored:
-        lines.append(f"ignored: {', '.join(answer.ignored)} (this network cannot use it)")
-    evaluated = answer.evaluated
-    if evaluated is None:
+def _table(out: dict[str, Any], top: int) -> str:
+    turn, elo, draw = out["turn"], out.get("elo"), out.get("draw")
+    rated = f", Elo {elo['self']:g} against {elo['opponent']:g}" if elo else ""
+    lines = [out["fen"], f"{turn} to move, {out['status']}; {out['model']['name']}{rated}"]
+    if draw:
+        lines.append(f"a draw{' can be claimed' if draw['claimable'] else ''}: {draw['reason'].replace('_', ' ')}")
+    if out["ignored"]:
+        lines.append(f"ignored: {', '.join(out['ignored'])} (this network cannot use it)")
+    if not out["moves"]:
         return "\n".join(lines)
     lines.append("")
-    codes, probabilities = answer.policy
-    for move, probability in list(zip(moves_of(codes), probabilities, strict=True))[:top]:
-        bar = "█" * round(_BAR * probability)
-        lines.append(f"{board.san(move):<8} {move.uci():<6} {100 * probability:6.2f} %  {bar}".rstrip())
-    rest = len(codes) - top
-    if rest > 0:
-        lines.append(f"{f'{rest} more':<15} {100 * sum(probabilities[top:]):6.2f} %")
+    for move in out["moves"][:top]:
+        percent, bar = 100 * move["probability"], "█" * round(_BAR * move["probability"])
+        lines.append(f"{move['san']:<8} {move['uci']:<6} {percent:6.2f} %  {bar}".rstrip())
+    if rest := [move["probability"] for move in out["moves"][top:]]:
+        lines.append(f"{f'{len(rest)} more':<15} {100 * sum(rest):6.2f} %")
     lines.append("")
-    value = answer.value
-    if value and value.win is None:
-        lines.append(f"expected score {value.score:.3f}, for {turn}")
+    value, leakage = out.get("value"), out["leakage"]
+    if value and value["win"] is None:
+        lines.append(f"expected score {value['score']:.3f}, for {turn}")
     elif value:
-        win, drawn, loss = (100 * share for share in value[:3] if share is not None)
+        win, drawn, loss = (100 * value[name] for name in ("win", "draw", "loss"))
         lines.append(f"win {win:.1f} %  draw {drawn:.1f} %  loss {loss:.1f} %, for {turn}")
-    raw = "not measurable" if answer.raw is None else f"{answer.raw:.2e}"
-    masked = " (trained with the mask: raw means nothing)" if model.trained_with_mask else ""
-    lines.append(f"leakage: raw {raw}{masked}, multiplied {answer.multiplied:.2e}, served 0")
-    batch = evaluated.batch
-    heavy = evaluated.unmasked.heavy(_SHOWN_ILLEGAL)
-    illegal, _ = explained(heavy, batch.boards, model.vocabulary, batch.codes, batch.indptr, named=3).of(0)
-    lines += [f"  illegal {move.uci:<6} {100 * move.probability:6.2f} % of plain softmax" for move in illegal]
+    raw = "not measurable" if leakage["raw"] is None else f"{leakage['raw']:.2e}"
+    masked = " (trained with the mask: raw means nothing)" if leakage["trained_with_mask"] else ""
+    lines.append(f"leakage: raw {raw}{masked}, multiplied {leakage['multiplied']:.2e}, served 0")
+    illegal = [move for move in out["illegal"]["moves"][:3] if move["probability"] >= _SHOWN_ILLEGAL]
+    lines += [f"  illegal {move['uci']:<6} {100 * move['probability']:6.2f} % of plain softmax" for move in illegal]
     return "\n".join(lines)
 
 

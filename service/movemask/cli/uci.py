@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
@@ -40,14 +39,14 @@ _LONGEST = 65_536
     help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
 )  # fmt: skip
 def uci(
-    model: str | None, models_dir: Path | None, url: str | None, key_file: TextIO | None, elo: int, temperature: float
+    model: str | None, settings: Settings, url: str | None, key_file: TextIO | None, elo: int, temperature: float
 ) -> None:
     """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 
     The GUI can set more options; `--elo` and `--temperature` are first values of two of them.
     """
     names, open_source = (
-        _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(models_dir)
+        _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
     )
     if model is not None and model not in names:
         raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
@@ -55,15 +54,14 @@ def uci(
     Engine(open_source, options, sys.stdout).run(_lines(sys.stdin.buffer))
 
 
-def _local(models_dir: Path | None) -> tuple[list[str], Callable[[str | None], Source]]:
+def _local(settings: Settings) -> tuple[list[str], Callable[[str | None], Source]]:
     """The models of the folders, the default first, and how one is opened."""
-    settings = Settings.read(models_dir=models_dir)
     names = list(settings.model_folders.ranked(settings.default_model))
 
     def opened(name: str | None) -> Source:
         from movemask.client.local import load
 
-        return load(name, models_dir=models_dir)
+        return load(name, models_dir=settings.models_dir)
 
     return names, opened
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -38,8 +37,6 @@ from movemask.tasks.lc0_weights import read_network
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
 
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-
 
 @dataclass(frozen=True, slots=True)
 class Installed:
@@ -49,11 +46,8 @@ class Installed:
     notes: tuple[str, ...]
 
 
-def import_lc0(
-    file: Path, folder: Path, name: str | None = None, *, replace: bool = False, taken: Collection[str] = ()
-) -> Installed:
+def import_lc0(file: Path, folder: Path, name: str) -> Installed:
     """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
-    name = free_name(name or file.name.removesuffix(".gz").removesuffix(".pb"), folder, replace, taken)
     network = read_network(file)
     policy = "flat" if network.policy_hidden is None else "convolution"
     note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"
@@ -74,20 +68,16 @@ def import_lc0(
 def add_onnx(
     file: Path,
     folder: Path,
-    name: str | None = None,
-    *,
+    name: str,
     kind: str | None = None,
     trained_with_mask: bool | None = None,
     card: Mapping[str, str] = MappingProxyType({}),
-    replace: bool = False,
-    taken: Collection[str] = (),
 ) -> Installed:
     """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
 
     Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
-    the contract's. `taken` are names that need `replace` too. Raises ContractError.
+    the contract's. Raises ContractError.
     """
-    name = free_name(name or file.stem, folder, replace, taken)
     raw, notes = read_onnx(file, external=True), []
     try:
         model = onnx.load_model_from_string(raw)
@@ -195,19 +185,6 @@ def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> E
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
     return entry
-
-
-def free_name(name: str, folder: Path, replace: bool, taken: Collection[str] = (), option: str = "--name") -> str:
-    """The name; raises ContractError if no model may have it, or if the folder has a model of that name or it is
-    `taken`, unless that may be replaced. `option` is the command's flag for another name."""
-    if not _NAME.fullmatch(name):
-        raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
-    if name in taken and not replace:
-        raise ContractError(f"{name} is the name of a shipped model: another {option}, or --replace to take its place")
-    there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
-    if there and not replace:
-        raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another {option}")
-    return name
 
 
 #: Key of ONNX's metadata that holds the contract as TOML.
