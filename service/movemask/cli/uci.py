@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from movemask.client.http import Client
     from movemask.client.policy import Policy
     from movemask.uci.search import Source
-
-#: Longest line that is read, in bytes: a game of ten thousand moves fits.
-_LONGEST = 65_536
 
 
 @click.command()
@@ -51,7 +48,8 @@ def uci(
     if model is not None and model not in names:
         raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
     options = Options(model or names[0], self_elo=elo, temperature=temperature, names=tuple(sorted(names)))
-    Engine(open_source, options, sys.stdout).run(_lines(sys.stdin.buffer))
+    with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
+        Engine(open_source, options, sys.stdout).run(lines)
 
 
 def _local(settings: Settings) -> tuple[list[str], Callable[[str | None], Source]]:
@@ -107,13 +105,3 @@ def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
         None if answer.elo is None else (answer.elo.own, answer.elo.opponent),
         tuple(answer.ignored),
     )
-
-
-def _lines(stream: BinaryIO) -> Iterator[str]:
-    """Lines of any bytes; one that is too long is dropped."""
-    dropping = False
-    while line := stream.readline(_LONGEST):
-        ended = line.endswith(b"\n")
-        if not dropping and (ended or len(line) < _LONGEST):
-            yield line.decode("utf-8", "replace")
-        dropping = not ended

@@ -63,16 +63,12 @@ class MoveOptions(PositionOptions, total=False):
     clock: Mapping[str, float]
 
 
-class SweepOptions(PlayedFrom, RuleOptions, total=False):
+class SweepOptions(PositionOptions, total=False):
     """What can be asked of a sweep."""
 
     ratings: Sequence[float]
     models: Sequence[str]
     vary: Literal["both", "self", "opponent"]
-    model: str
-    elo: Ratings
-    include: Sequence[Literal["san", "statistics"]]
-    chess960: bool
 
 
 class GamesOptions(TypedDict, total=False):

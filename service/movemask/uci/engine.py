@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TextIO
 
 import chess
@@ -50,15 +50,13 @@ class Engine:
         self._lock = threading.Lock()
         self._board: chess.Board | None = chess.Board()
         self._search: _Search | None = None
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._work = ThreadPoolExecutor(1)  # the thread of the searches
         self._source: tuple[str | None, Source] | None = None
         self._seeds = random.Random()
         self._tried = threading.Event()  # the network has been loaded, or could not be
-        self._thread = threading.Thread(target=self._run, name="search", daemon=True)
 
     def run(self, lines: Iterable[str]) -> None:
         """Reads commands until `quit` or the end of the lines; a search under way is finished."""
-        self._thread.start()
         try:
             for line in lines:
                 if not self._command(tokens_of(line), line):
@@ -67,8 +65,7 @@ class Engine:
             pass
         finally:
             self._stop()
-            self._work.put(None)
-            self._thread.join()
+            self._work.shutdown()
 
     def _command(self, tokens: Sequence[str], line: str) -> bool:
         """Obeys one command; False for `quit`. Nothing that is sent ends the engine."""
@@ -86,11 +83,11 @@ class Engine:
                     if self._tried.is_set():  # also during a search
                         self._say("readyok")
                     else:
-                        self._work.put(self._ready)
+                        self._work.submit(self._ready)
                 case "setoption":
                     self._set(*read_setoption(rest))
                 case "ucinewgame":
-                    self._work.put(self._new_game)
+                    self._work.submit(self._new_game)
                 case "position":
                     self._board = None
                     self._board = read_position(rest, chess960=self._options.chess960)
@@ -100,7 +97,7 @@ class Engine:
                     for fault in go.faults:
                         self._note(fault)
                     wanted = self._search = _Search(None if self._board is None else self._board.copy(), go)
-                    self._work.put(lambda: self._play(wanted))
+                    self._work.submit(self._play, wanted)
                 case "stop":
                     self._stop()
                 case "ponderhit":
@@ -116,7 +113,7 @@ class Engine:
     def _set(self, name: str, value: str) -> None:
         self._options.set(name, value)
         if name.lower() == "seed":
-            self._work.put(self._new_game)
+            self._work.submit(self._new_game)
         elif name.lower() == "uci_chess960" and self._board is not None:
             self._board.chess960 = self._options.chess960
 
@@ -127,22 +124,14 @@ class Engine:
             self._search.released.set()
             self._search = None
 
-    def _run(self) -> None:
-        """The thread of the searches; one that fails says so, and the next is taken."""
-        while (work := self._work.get()) is not None:
-            try:
-                work()
-            except BrokenPipeError:
-                return
-
     def _new_game(self) -> None:
         self._seeds = random.Random(self._options.seed or None)
 
     def _ready(self) -> None:
         try:
             self._opened()
-        except MovemaskError as error:
-            self._note(str(error))
+        except Exception as error:
+            self._fault(error)
         self._tried.set()
         self._say("readyok")
 
@@ -156,10 +145,8 @@ class Engine:
                 self._note("there is no position: the last one could not be read")
             else:
                 lines, seconds = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
-        except MovemaskError as error:
-            self._note(str(error))
-        except Exception as error:  # a bug must not cost the game without a word
-            self._note(f"{type(error).__name__}: {error}")
+        except Exception as error:
+            self._fault(error)
         self._say(*lines[:-1])
         wanted.released.wait()
         wanted.stopped.wait(wanted.started + seconds - time.monotonic())
@@ -171,6 +158,10 @@ class Engine:
         if self._source is None or self._source[0] != name:
             self._source = (name, self._open_source(name))
         return self._source[1]
+
+    def _fault(self, error: Exception) -> None:
+        """Tells an error; also one that is a bug, which must not cost the game without a word."""
+        self._note(str(error) if isinstance(error, MovemaskError) else f"{type(error).__name__}: {error}")
 
     def _note(self, text: str) -> None:
         """A line for people."""
