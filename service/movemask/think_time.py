@@ -28,53 +28,45 @@ class Clock:
     moves_to_go: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkRule:
-    """The parameters of `think_time`."""
-
-    game_moves: int = 45  # so many moves the time is divided among, less those that were made
-    least_moves: int = 15  # that are still to come, however long the game is
-    of_increment: float = 0.9
-    certain: float = 0.25  # weight of a move that everybody plays,
-    by_entropy: float = 0.6  # and what a nat of entropy adds; 1.25 nats are usual
-    opening_moves: int = 8
-    in_opening: float = 0.4
-    endgame_pieces: int = 6  # pieces of both sides apart from kings and pawns
-    in_endgame: float = 0.8
-    on_recapture: float = 0.4
-    on_only_move: float = 0.15
-    most: float = 0.2  # of what is left
-    reserve: float = 1.0  # seconds kept back: machines and networks stall
+# The parameters of the rule.
+GAME_MOVES = 45  # so many moves the time is divided among, less those that were made
+LEAST_MOVES = 15  # that are still to come, however long the game is
+OF_INCREMENT = 0.9
+CERTAIN = 0.25  # weight of a move that everybody plays,
+BY_ENTROPY = 0.6  # and what a nat of entropy adds; 1.25 nats are usual
+OPENING_MOVES = 8
+IN_OPENING = 0.4
+ENDGAME_PIECES = 6  # pieces of both sides apart from kings and pawns
+IN_ENDGAME = 0.8
+ON_RECAPTURE = 0.4
+ON_ONLY_MOVE = 0.15
+MOST = 0.2  # of what is left
+RESERVE = 1.0  # seconds kept back: machines and networks stall
 
 
-RULE = ThinkRule()
-
-
-def think_time(
-    position: Position, move: chess.Move, probabilities: Iterable[float], clock: Clock, rule: ThinkRule = RULE
-) -> float:
+def think_time(position: Position, move: chess.Move, probabilities: Iterable[float], clock: Clock) -> float:
     """Seconds that a human would think before `move`, at most a fifth of the time left beyond a second.
 
     probabilities : of the legal moves, at temperature 1
     """
     board = position.board
-    left = max(0.0, clock.remaining - rule.reserve)
-    to_come = max(rule.least_moves, rule.game_moves - board.fullmove_number)
+    left = max(0.0, clock.remaining - RESERVE)
+    to_come = max(LEAST_MOVES, GAME_MOVES - board.fullmove_number)
     if clock.moves_to_go:
         to_come = min(to_come, clock.moves_to_go + 1)
     policy = [p for p in probabilities if p > 0]
-    weight = rule.certain + rule.by_entropy * -sum(p * math.log(p) for p in policy)
+    weight = CERTAIN + BY_ENTROPY * -sum(p * math.log(p) for p in policy)
     pieces = board.occupied & ~board.pawns & ~board.kings
-    if board.fullmove_number <= rule.opening_moves:
-        weight *= rule.in_opening
-    elif pieces.bit_count() <= rule.endgame_pieces:
-        weight *= rule.in_endgame
+    if board.fullmove_number <= OPENING_MOVES:
+        weight *= IN_OPENING
+    elif pieces.bit_count() <= ENDGAME_PIECES:
+        weight *= IN_ENDGAME
     if len(policy) == 1:
-        weight *= rule.on_only_move
+        weight *= ON_ONLY_MOVE
     elif _recaptures(position, move):
-        weight *= rule.on_recapture
-    seconds = weight * (left / to_come + rule.of_increment * clock.increment)
-    return min(seconds, rule.most * left)
+        weight *= ON_RECAPTURE
+    seconds = weight * (left / to_come + OF_INCREMENT * clock.increment)
+    return min(seconds, MOST * left)
 
 
 def _recaptures(position: Position, move: chess.Move) -> bool:

@@ -124,7 +124,6 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
         ((*games, "--fail-above", "rounded.max=1", "--kinds", "raw"), "rounded is not among --kinds"),
         ((*games, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
         ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
-        ((*games, "--model", "net"), "--model net: twice"),
         ((*elsewhere, "--out", other), "holds something else (thesis.tex)"),
         ((tmp_path / "empty.fen", *common), "no position to audit"),
         ((*elsewhere, "--out", tmp_path / "file"), "cannot be written: "),

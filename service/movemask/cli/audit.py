@@ -7,8 +7,9 @@ import os
 import shlex
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ EXCEEDED = 3
 
 
 @click.command(epilog=f"Kinds: {', '.join(KINDS)}.")
-@click.argument("files", nargs=-1, metavar="FILE…")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
 @click.option("--out", default="audit", show_default=True, help="Folder for the results, or the URI of one.")
@@ -108,8 +109,6 @@ def audit(
     chosen = _kinds(kinds)
     thresholds = [Threshold.read(text, chosen) for text in fail_above]
     keep_going = ray is not None if keep_going is None else keep_going
-    if not files:
-        raise click.UsageError("Missing argument 'FILE…'.")
     for name in files:
         if name != STDIN and not is_uri(name) and not Path(name).exists():
             raise SourceError(f"{name}: no such file")
@@ -193,24 +192,21 @@ def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, .
         entry = registry.entry(name)
         if entry.model is None:
             raise AuditError(f"--model {entry.name}: failed its check: {entry.failure}")
-        if entry.name in digests:
-            raise AuditError(f"--model {entry.name}: twice")
         digests[entry.name] = entry.model.digest
     return tuple(files[name].resolve() for name in digests), digests
 
 
-@contextmanager
-def _backend(ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float) -> Iterator[Backend]:
+def _backend(
+    ray: str | None, contracts: tuple[Path, ...], jobs: int | None, gpus: float
+) -> AbstractContextManager[Backend]:
     """The processes of this machine, or a Ray cluster."""
     if ray is None:
         from movemask.audit.run import LocalBackend
 
-        yield LocalBackend(contracts, jobs or available_cores())
-        return
+        return nullcontext(LocalBackend(contracts, jobs or available_cores()))
     from movemask.audit.ray import connected
 
-    with connected(ray, contracts, jobs, available_cores(), gpus) as backend:
-        yield backend
+    return connected(ray, contracts, jobs, available_cores(), gpus)
 
 
 @contextmanager
@@ -233,21 +229,16 @@ def _progress_on(how: str, total: int | None) -> Iterator[Callable[[PartDone], N
     with tqdm(
         total=total, unit="B", unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
     ) as bar:
-        started = time.monotonic()
-        positions = fresh = size = 0
+        started, sums = time.monotonic(), Counter[str]()
 
         def done(part: PartDone) -> None:
-            nonlocal positions, fresh, size
-            positions += part.positions
-            fresh += part.positions if part.fresh else 0
-            size += part.size
-            rate = fresh / max(time.monotonic() - started, 1e-9)
+            sums.update(positions=part.positions, bytes=part.size, fresh=part.positions * part.fresh)
+            rate = sums["fresh"] / max(time.monotonic() - started, 1e-9)
             if how == "json":
-                line: dict[str, Any] = {"file": part.key.file, "chunk": part.key.number, "fresh": part.fresh}
-                line |= {"positions": positions, "bytes": size, "total_bytes": total, "positions_per_second": rate}
-                click.echo(json.dumps(line), err=True)
+                line: dict[str, Any] = {"file": part.key.file, "chunk": part.key.number, **sums, "fresh": part.fresh}
+                click.echo(json.dumps(line | {"total_bytes": total, "positions_per_second": rate}), err=True)
             bar.update(part.size if total is None else min(part.size, total - bar.n))
-            bar.set_postfix_str(f"{positions:,} positions, {rate:,.0f}/s")
+            bar.set_postfix_str(f"{sums['positions']:,} positions, {rate:,.0f}/s")
 
         yield done
         if total is not None:
@@ -267,10 +258,9 @@ def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
 
 def _figures(model: ModelSummary) -> str:
     """The main figures of a network in one line."""
-    raw, multiplied = model.of("raw"), model.of("multiplied")
     parts = [f"{model.name}: {model.positions:,} positions"]
-    for name, cell in (("raw", raw), ("multiplied", multiplied)):
-        if cell.count:
+    for name in ("raw", "multiplied"):
+        if (cell := model.of(name)).count:
             parts.append(f"{name} mean {cell.mean:.3g}, p99 {cell.quantiles['p99']:.3g}, max {cell.max:.3g}")
     if model.trained_with_mask:
         parts.append("trained with the mask: raw means nothing")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +18,14 @@ if TYPE_CHECKING:
     from movemask.network.registry import Registry
 
 
-def models_dir_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds the flag `--models-dir`; the command gets the settings with that folder, as `settings`."""
-    return click.option(
-        "--models-dir",
-        "settings",
-        type=click.Path(path_type=Path),
-        callback=lambda context, parameter, folder: Settings.read(models_dir=folder),
-        help="Folder of the models. [default: your own and the shipped one]",
-    )(command)
+#: The flag `--models-dir`; the command gets the settings with that folder, as `settings`.
+models_dir_option = click.option(
+    "--models-dir",
+    "settings",
+    type=click.Path(path_type=Path),
+    callback=lambda context, parameter, folder: Settings.read(models_dir=folder),
+    help="Folder of the models. [default: your own and the shipped one]",
+)
 
 
 def registry_of(settings: Settings) -> Registry:
