@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from movemask.errors import InvalidRule
 from movemask.numeric import distributions, entmax, softmax
@@ -35,15 +36,16 @@ class Normalizer(Enum):
 class Normalisation:
     """How logits become a policy: the filters, on the softmax at this temperature, then the normaliser on the rest.
 
-    `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule.
+    `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule. The other
+    bounds are for pydantic, where numbers come in.
     """
 
     normalizer: Normalizer = Normalizer.SOFTMAX
     alpha: float | None = None
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
         if self.normalizer is Normalizer.ENTMAX and self.alpha is None:

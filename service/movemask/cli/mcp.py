@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TextIO
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -41,13 +41,9 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
     from movemask.mcp import mcp_server
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    if url is not None:
-        server = mcp_server(lambda _: httpx2.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT))
-        await server.run_stdio_async()
-        return
-    async with _in_process(settings) as transport:
-        server = mcp_server(lambda _: httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport))
-        await server.run_stdio_async()
+    async with _in_process(settings) if url is None else nullcontext() as transport:
+        options: dict[str, Any] = {"base_url": url or "http://127.0.0.1", "headers": headers, "transport": transport}
+        await mcp_server(lambda _: httpx2.AsyncClient(**options, timeout=_TIMEOUT)).run_stdio_async()
 
 
 @asynccontextmanager

@@ -132,7 +132,6 @@ def _show_installed(installed: Installed, settings: Settings) -> None:
 @click.argument("files", nargs=-1, metavar="[FILE]…")
 @click.option("--as", "new_name", help="Name of the new model. [default: NAME-int8]")
 @click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
-@click.option("--all-layers", is_flag=True, help="Leave no layer in float for the sake of the limits.")
 @click.option("--last", type=click.IntRange(1), help="Only so many of the last layers: rounding shows less.")
 @click.option("--force", is_flag=True, help="Keep the network even if it exceeds the limits.")
 @click.option(
@@ -146,7 +145,6 @@ def quantize_model(
     files: tuple[str, ...],
     new_name: str | None,
     replace: bool,
-    all_layers: bool,
     last: int | None,
     force: bool,
     bits: str | None,
@@ -173,8 +171,7 @@ def quantize_model(
     click.echo(weights.reason)
     known = positions.sets(model, files)
     show_skipped(known.skipped.reasons, known.skipped.examples)
-    kept, progress = None if all_layers else limits, partial(click.echo, err=True)
-    result = run.quantised(model, file, known, weights, kept, progress, last)
+    result = run.quantised(model, file, known, weights, limits, partial(click.echo, err=True), last)
     click.echo(quantisation_table(result, limits))
     excess = result.excess(limits)
     if excess and not force:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import chess
+from pydantic import TypeAdapter, ValidationError
 
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position, status_names
@@ -26,6 +27,10 @@ _AT_ONCE = 64
 
 #: One rating of both players, or that of the side to move and its opponent's.
 Ratings = float | tuple[float, float]
+
+
+#: Checks a rule's numbers against their bounds.
+_RULE = TypeAdapter(Normalisation)
 
 
 class RuleNumbers(TypedDict, total=False):
@@ -132,27 +137,14 @@ def _checked(board: chess.Board) -> chess.Board:
     return board.copy()
 
 
-#: What the numbers of a rule must be.
-_BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "temperature": ("a finite number above 0, nor 'calibrated'", lambda number: 0 < number < math.inf),
-    "top_k": ("a whole number above 0", lambda number: number >= 1 and number == int(number)),
-    "top_p": ("above 0 and at most 1", lambda number: 0 < number <= 1),
-    "min_p": ("from 0 to 1", lambda number: 0 <= number <= 1),
-}
-
-
 def _rule_of(numbers: RuleNumbers) -> Normalisation:
     """A rule of these numbers; raises InvalidRule that names one that is out of bounds."""
-    for name, (words, holds) in _BOUNDS.items():
-        number = numbers.get(name)
-        try:
-            good = number is None or holds(number)
-        except TypeError:
-            good = False
-        if not good:
-            raise InvalidRule(f"{name}: {number!r:.60} is not {words}")
     given: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
-    return Normalisation(**given)
+    try:
+        return _RULE.validate_python(asdict(Normalisation(**given)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRule(f"{first['loc'][0]}: {first['input']!r:.60}: {first['msg']}") from None
 
 
 def _elo_of(elo: Ratings | None) -> Elo | None:

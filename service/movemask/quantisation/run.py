@@ -29,7 +29,7 @@ from movemask.quantisation.comparison import (
     selected,
     speed,
 )
-from movemask.quantisation.network import Layer, LayeredNetwork, calibration_stats
+from movemask.quantisation.network import LayeredNetwork, calibration_stats
 from movemask.quantisation.positions import RANKING, Known, Sets
 from movemask.quantisation.writing import Writer, rounded
 
@@ -104,14 +104,13 @@ def quantised(
     file: Path,
     known: Sets,
     weights: Weights,
-    limits: Limits | None,
+    limits: Limits,
     progress: Progress,
     last: int | None = None,
 ) -> Quantised:
     """The network of `file`, which `model` runs, with as many layers in integers as the limits allow.
 
-    Without `limits` every layer becomes integers. `last` leaves all but so many in float: what is rounded early is
-    carried through all that follows.
+    `last` leaves all but so many in float: what is rounded early is carried through all that follows.
     Raises ContractError for a network that cannot be quantised, or another ModelError.
     """
     outputs = model.contract.outputs
@@ -126,11 +125,9 @@ def quantised(
         matrix = layer.matrix(network.constants[layer.weight])
         roundings[layer.name] = rounded(matrix, stats.moments[layer.name], LARGEST[weights.bits])
     writer = Writer(network, stats, roundings, batches[0])
-    integers, floats = layers, list[Layer]()
-    if limits is not None:
-        search = _both_ways(model, known.search)
-        comparison, ranking = Comparison(model, search), Comparison(model, search[:RANKING])
-        integers, floats = selected(layers, network.multiplications, writer, comparison, ranking, limits, progress)
+    search = _both_ways(model, known.search)
+    comparison, ranking = Comparison(model, search), Comparison(model, search[:RANKING])
+    integers, floats = selected(layers, network.multiplications, writer, comparison, ranking, limits, progress)
     progress(f"judging on {len(known.judged)} other positions")
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "quantised.onnx"
