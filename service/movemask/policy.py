@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from movemask.errors import InvalidRule
 from movemask.numeric import distributions, entmax, softmax
@@ -40,8 +40,10 @@ class Normalisation:
     bounds are for pydantic, where numbers come in.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     normalizer: Normalizer = Normalizer.SOFTMAX
-    alpha: float | None = None
+    alpha: Annotated[float, Field(ge=1, le=2)] | None = None
     temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
+from movemask.client.wire import RuleOptions
 from movemask.errors import IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
 from movemask.settings import shipped_models
 from tests.conftest import ROOT, Serve
@@ -45,6 +46,9 @@ def test_it_says_what_the_service_says(network: movemask.Network, service: TestC
         assert policy.value.score == pytest.approx(answer["value"]["score"])
         assert policy.ignored == tuple(answer["ignored"])
         assert policy.elo == (answer["elo"]["self"], answer["elo"]["opponent"])
+    rule: RuleOptions = {"normalizer": "entmax", "alpha": 1.3, "temperature": 2}
+    moves = service.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **rule}).json()["moves"]
+    assert list(network.policy(board, **rule).probabilities.values()) == [move["probability"] for move in moves]
 
 
 def test_a_policy_is_asked_by_move_uci_or_san(network: movemask.Network) -> None:
@@ -106,6 +110,8 @@ WRONG: dict[str, list[Any]] = {
     "top_k": [0, 1.5, "x"],
     "top_p": [0, 2, "x"],
     "min_p": [-1, "x"],
+    "normalizer": ["x"],
+    "alpha": [1.5],
 }
 
 

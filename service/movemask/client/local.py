@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Unpack
 
 import chess
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position, status_names
 from movemask.client.policy import Policy
+from movemask.client.wire import Ratings, RuleOptions
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
@@ -25,21 +25,9 @@ from movemask.settings import Settings
 #: Positions in one run of the network.
 _AT_ONCE = 64
 
-#: One rating of both players, or that of the side to move and its opponent's.
-Ratings = float | tuple[float, float]
-
-
-#: Checks a rule's numbers against their bounds.
+#: Checks the numbers of a rule, and ratings.
 _RULE = TypeAdapter(Normalisation)
-
-
-class RuleNumbers(TypedDict, total=False):
-    """How a policy is made of logits; None is the default."""
-
-    temperature: float | str | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
+_RATINGS: TypeAdapter[Ratings] = TypeAdapter(Ratings, config=ConfigDict(allow_inf_nan=False))
 
 
 def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
@@ -81,14 +69,14 @@ class Network:
     def name(self) -> str:
         return self._model.name
 
-    def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleNumbers]) -> Policy:
+    def policy(self, board: chess.Board, *, elo: Ratings | None = None, **rule: Unpack[RuleOptions]) -> Policy:
         """The move distribution of a board; its move stack is the history.
 
         Parameters
         ----------
         elo : the rating of both players, or of the side to move and of its opponent; the network's default if None
         temperature : logits are divided by it; `"calibrated"` takes the contract's
-        top_k, top_p, min_p : filters, as in docs/numerics.md
+        normalizer, alpha, top_k, top_p, min_p : as in docs/numerics.md
 
         Raises InvalidPosition, InvalidParameter, UnsupportedVariant, InvalidRule, NotCalibrated or a ModelError.
         """
@@ -101,7 +89,7 @@ class Network:
         *,
         elo: Ratings | None = None,
         elos: Sequence[Ratings | None] | None = None,
-        **rule: Unpack[RuleNumbers],
+        **rule: Unpack[RuleOptions],
     ) -> list[Policy]:
         """The distributions of many boards, in order; as `policy`, but faster, 64 in one run of the network.
 
@@ -137,11 +125,10 @@ def _checked(board: chess.Board) -> chess.Board:
     return board.copy()
 
 
-def _rule_of(numbers: RuleNumbers) -> Normalisation:
-    """A rule of these numbers; raises InvalidRule that names one that is out of bounds."""
-    given: dict[str, Any] = {name: number for name, number in numbers.items() if number is not None}
+def _rule_of(options: RuleOptions) -> Normalisation:
+    """The rule of these options; raises InvalidRule that names one that is wrong."""
     try:
-        return _RULE.validate_python(asdict(Normalisation(**given)))
+        return _RULE.validate_python({name: value for name, value in options.items() if value is not None})
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidRule(f"{first['loc'][0]}: {first['input']!r:.60}: {first['msg']}") from None
@@ -151,12 +138,11 @@ def _elo_of(elo: Ratings | None) -> Elo | None:
     if elo is None:
         return None
     try:
-        own, opponent = map(float, elo if isinstance(elo, (tuple, list)) else (elo, elo))
-    except (TypeError, ValueError):
-        own = opponent = math.nan
-    if not (math.isfinite(own) and math.isfinite(opponent)):
-        raise InvalidParameter(f"elo: {elo!r:.60} is neither a rating nor those of the side to move and its opponent")
-    return Elo(own, opponent)
+        ratings = _RATINGS.validate_python(elo)
+    except ValidationError:
+        words = "is neither a rating nor those of the side to move and its opponent"
+        raise InvalidParameter(f"elo: {elo!r:.60} {words}") from None
+    return Elo(*ratings) if isinstance(ratings, tuple) else Elo(ratings, ratings)
 
 
 def _policy_of(answer: Answer) -> Policy:

@@ -17,8 +17,8 @@ from movemask.policy import Value as Value
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Policy:
-    """The probabilities of the legal moves of a position, most probable first; they sum to 1, and are empty in a
-    finished game. Its length is their number, and iterating gives the moves.
+    """The probabilities of the legal moves of a position, most probable first; they sum to 1, with `softmax_one` to
+    less, and are empty in a finished game. Its length is their number, and iterating gives the moves.
 
     value : the forecast of the result; None if the network has none, or the game is finished
     raw, multiplied : what a softmax without a mask, and softmax(logits * mask), would give to illegal moves; None where

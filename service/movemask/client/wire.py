@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import EllipsisType
@@ -129,7 +128,7 @@ def headers(key: str | None) -> dict[str, str]:
 def error_of(status: int, content: bytes) -> ApiError:
     """The error in a response; one that is no problem, such as a proxy's page, is told by its status."""
     try:
-        problem = Problem.model_validate(json.loads(content))
+        problem = Problem.model_validate_json(content)
     except ValueError:
         return ApiError(status, "about:blank", f"HTTP {status}", f"the service answered {status}, without a problem")
     return error_of_problem(problem)

@@ -58,19 +58,13 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> chess.Board:
     from movemask.board.moves import read_move  # imports numpy, which `uciok` need not wait for
     from movemask.board.position import START_WORD, Position
 
-    words = list(tokens)
-    moves: list[str] = []
-    if "moves" in words:
-        at = words.index("moves")
-        words, moves = words[:at], words[at + 1 :]
-    if words[:1] == [START_WORD]:
-        fen = START_WORD
-    elif words[:1] == ["fen"] and len(words) > 1:
-        fen = " ".join(words[1:])
-    else:
+    at = tokens.index("moves") if "moves" in tokens else len(tokens)
+    kind, fields = tokens[:1], tokens[1:at]
+    if kind != [START_WORD] and (kind != ["fen"] or not fields):
         raise ValueError("position: expected startpos or fen FEN")
+    fen = " ".join(fields) if kind == ["fen"] else START_WORD
     board = Position.read(fen, chess960=chess960).board.copy()
-    for number, text in enumerate(moves, 1):
+    for number, text in enumerate(tokens[at + 1 :], 1):
         try:
             move, _ = read_move(board, text)
         except ValueError as error:

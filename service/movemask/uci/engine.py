@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 import chess
@@ -20,17 +21,15 @@ if TYPE_CHECKING:
     from movemask.uci.search import Source
 
 
+@dataclass(slots=True)
 class _Search:
-    """One `go`: its limits, since when its clock runs, and whether its move may be sent, or must be at once."""
+    """One `go`, since when its clock runs, and whether its move may be sent, or must be at once."""
 
-    def __init__(self, board: chess.Board | None, go: Go) -> None:
-        self.board = board
-        self.go = go
-        self.started = time.monotonic()
-        self.released = threading.Event()
-        self.stopped = threading.Event()
-        if not go.waits:
-            self.released.set()
+    board: chess.Board | None
+    go: Go
+    started: float = field(default_factory=time.monotonic)
+    released: threading.Event = field(default_factory=threading.Event)
+    stopped: threading.Event = field(default_factory=threading.Event)
 
 
 class Engine:
@@ -148,7 +147,8 @@ class Engine:
         except Exception as error:
             self._fault(error)
         self._say(*lines[:-1])
-        wanted.released.wait()
+        if wanted.go.waits:
+            wanted.released.wait()
         wanted.stopped.wait(wanted.started + seconds - time.monotonic())
         self._say(lines[-1])
 
