@@ -115,14 +115,8 @@ def audit(
     if not keep_going:
         check(files, form)
     contracts, digests = _networks(names, settings)
-    job = running.Job(
-        files,
-        Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None),
-        Folder(out),
-        form,
-        limit,
-        keep_going,
-    )
+    choice = Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None)
+    job = running.Job(files, choice, Folder(out), form, limit, keep_going)
     # With --limit, the share of the bytes is unknown.
     total = total_bytes(files) if limit is None else None
     with _writing(out):
@@ -215,9 +209,8 @@ def _writing(out: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise AuditError(
-            f"--out {out}: cannot be written: {os.strerror(error.errno) if error.errno else error}"
-        ) from None
+        why = os.strerror(error.errno) if error.errno else error
+        raise AuditError(f"--out {out}: cannot be written: {why}") from None
 
 
 @contextmanager
@@ -248,11 +241,9 @@ def _progress_on(how: str, total: int | None) -> Iterator[Callable[[PartDone], N
 def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
     """Why a threshold counts as exceeded."""
     cell, found = model.of(threshold.kind), threshold.found(model)
-    why = (
-        f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
-        if found is None
-        else f"is {found:.4g}, above {threshold.value:g}"
-    )
+    why = f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
+    if found is not None:
+        why = f"is {found:.4g}, above {threshold.value:g}"
     return f"{model.name}: {threshold.kind}.{threshold.statistic} {why}"
 
 

@@ -17,9 +17,6 @@ from movemask.settings import Settings
 if TYPE_CHECKING:
     import httpx2
 
-#: Seconds that a service elsewhere may take for an answer.
-_TIMEOUT = 60
-
 
 @click.command()
 @click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of networks in this process.")
@@ -43,7 +40,7 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with _in_process(settings) if url is None else nullcontext() as transport:
         options: dict[str, Any] = {"base_url": url or "http://127.0.0.1", "headers": headers, "transport": transport}
-        await mcp_server(lambda _: httpx2.AsyncClient(**options, timeout=_TIMEOUT)).run_stdio_async()
+        await mcp_server(lambda _: httpx2.AsyncClient(**options, timeout=60)).run_stdio_async()
 
 
 @asynccontextmanager

@@ -54,14 +54,13 @@ def uci(
 
 def _local(settings: Settings) -> tuple[list[str], Callable[[str | None], Source]]:
     """The models of the folders, the default first, and how one is opened."""
-    names = list(settings.model_folders.ranked(settings.default_model))
 
     def opened(name: str | None) -> Source:
         from movemask.client.local import load
 
         return load(name, models_dir=settings.models_dir)
 
-    return names, opened
+    return list(settings.model_folders.ranked(settings.default_model)), opened
 
 
 def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None], Source]]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, TextIO
 
 import chess
@@ -43,14 +44,13 @@ class Engine:
     """
 
     def __init__(self, open_source: Callable[[str | None], Source], options: Options, out: TextIO) -> None:
-        self._open_source = open_source
+        self._opened = lru_cache(1)(open_source)
         self._options = options
         self._out = out
         self._lock = threading.Lock()
         self._board: chess.Board | None = chess.Board()
         self._search: _Search | None = None
         self._work = ThreadPoolExecutor(1)  # the thread of the searches
-        self._source: tuple[str | None, Source] | None = None
         self._seeds = random.Random()
         self._tried = threading.Event()  # the network has been loaded, or could not be
 
@@ -128,7 +128,7 @@ class Engine:
 
     def _ready(self) -> None:
         try:
-            self._opened()
+            self._opened(self._options.model or None)
         except Exception as error:
             self._fault(error)
         self._tried.set()
@@ -143,7 +143,8 @@ class Engine:
             if wanted.board is None:
                 self._note("there is no position: the last one could not be read")
             else:
-                lines, seconds = search(wanted.board, wanted.go, self._options, self._opened(), self._seeds)
+                source = self._opened(self._options.model or None)
+                lines, seconds = search(wanted.board, wanted.go, self._options, source, self._seeds)
         except Exception as error:
             self._fault(error)
         self._say(*lines[:-1])
@@ -151,13 +152,6 @@ class Engine:
             wanted.released.wait()
         wanted.stopped.wait(wanted.started + seconds - time.monotonic())
         self._say(lines[-1])
-
-    def _opened(self) -> Source:
-        """The network that the options name."""
-        name = self._options.model or None
-        if self._source is None or self._source[0] != name:
-            self._source = (name, self._open_source(name))
-        return self._source[1]
 
     def _fault(self, error: Exception) -> None:
         """Tells an error; also one that is a bug, which must not cost the game without a word."""
