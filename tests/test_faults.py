@@ -19,6 +19,7 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from movemask.store import database
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
 from tests.postgres import Server
@@ -140,8 +141,9 @@ def positions(client: TestClient) -> int:
 
 @pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
 def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
-    fault: str, faults: SqliteFaults, serve: Serve
+    fault: str, faults: SqliteFaults, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(database, "_LOCK_SECONDS", 1)  # a lock is waited for in vain
     with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
         client = serve(database_url=url, audit_buffer=4, audit_share=1)
