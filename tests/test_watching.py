@@ -70,7 +70,6 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
     write_fake(tmp_path / "m", "masked", trained_with_mask=True)
     port = free_port()
     with prometheus(tmp_path, port) as watching, served(tmp_path / "m", "--audit-share", "1", port=port):
-
         for answered in (8, 16):  # a rate needs two scrapes
             for model in ("plain", "masked"):
                 positions = [{"moves": moves} for moves in ([], ["e2e4"], ["d2d4", "d7d5"])]

@@ -4,55 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import chess
 import pytest
 
 from movemask.audit.files import Folder
-from tests.audit.audits import GAMES, audited, fens, run
+from tests.audit.audits import GAMES, audited, run
 from tests.audit.conftest import write_models
 from tests.processes import running, started, until, workers
 
-POSITIONS = 600 * 30  # in parts of 2,000, of which some wait ahead: a run can be stopped after two
+GAMES_READ, PLIES = 800, 10  # in parts of 40 games: a run can be stopped four times
+
+
+def short_games() -> Iterator[str]:
+    rng = random.Random(0)
+    for _ in range(GAMES_READ):
+        board = chess.Board()
+        while board.ply() < PLIES and (moves := list(board.legal_moves)):
+            board.push(rng.choice(moves))
+        yield f'[Event "x"]\n\n{chess.Board().variation_san(board.move_stack)} *\n\n'
 
 
 def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     options = ("--models-dir", str(models), "--model", "net", "--out", str(out), "--jobs", "2", "--kinds", "raw")
-    command = [sys.executable, "-m", "movemask", "audit", str(models.parent / "x.fen"), *options]
+    command = [sys.executable, "-m", "movemask", "audit", str(models.parent / "all.pgn"), *options]
     return started(command, stderr=subprocess.PIPE)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all, with the positions beside it, so that runs can be compared."""
+    """One folder for all, with the games beside it, so that runs can be compared."""
     folder = tmp_path_factory.mktemp("all")
-    (folder / "x.fen").write_text("\n".join(fens(600) * (POSITIONS // 600)))
+    (folder / "all.pgn").write_text("".join(short_games()))
     return write_models(folder)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, models: Path) -> dict[str, Any]:
-    """What a run comes to that nobody stops."""
-    out = tmp_path_factory.mktemp("whole") / "out"
-    audited(models.parent / "x.fen", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", out)
-    return comparable(out)
-
-
-@contextmanager
-def halfway(tmp_path: Path, models: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """An audit into out/ that has done two parts or more, and is not through."""
-    parts = tmp_path / "out" / "parts"
-    with auditing(tmp_path / "out", models) as process:
-        until(lambda: len(list(parts.glob("*.parquet"))) >= 2 or process.poll() is not None, "two parts")
-        assert process.poll() is None, "the run was over before it could be stopped"
-        yield process
 
 
 def comparable(out: Path) -> dict[str, Any]:
@@ -60,52 +52,42 @@ def comparable(out: Path) -> dict[str, Any]:
     return {name: summary[name] for name in ("models", "left_out")}
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_was_stopped_goes_on_and_comes_to_the_same(
-    tmp_path: Path, models: Path, whole: dict[str, Any], by: signal.Signals
+def test_a_run_that_loses_a_worker_is_stopped_and_killed_goes_on_and_comes_to_the_same(
+    tmp_path: Path, models: Path
 ) -> None:
-    with halfway(tmp_path, models) as process:
-        process.send_signal(by)
-        assert process.wait(60) == (130 if by == signal.SIGINT else -signal.SIGKILL)
-    parts = tmp_path / "out" / "parts"
-    kept = {file.name: file.stat().st_mtime_ns for file in parts.glob("*.parquet")}
-    assert kept
-    seen: dict[str, int] = {}
-    with auditing(tmp_path / "out", models) as again:
-        while again.poll() is None:
-            for file in list(parts.glob("*.parquet")):
-                try:
-                    seen[file.name] = file.stat().st_mtime_ns
-                except FileNotFoundError:
-                    break
-            time.sleep(0.02)
-        assert again.returncode == 0
-    assert {name: seen[name] for name in kept} == kept  # what was done was not done again
-    assert comparable(tmp_path / "out") == whole
+    out, kept = tmp_path / "out", dict[str, int]()
 
+    def made() -> dict[str, int]:
+        return {file.name: file.stat().st_mtime_ns for file in (out / "parts").glob("*.parquet")}
 
-@pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_end_with_an_audit_that_is_killed(tmp_path: Path, models: Path, by: signal.Signals) -> None:
-    with halfway(tmp_path, models) as process:
-        begun = workers(process.pid)
-        assert len(begun) == 2
-        process.send_signal(by)
-        process.wait()
-        until(lambda: not any(map(running, begun)), "the workers have ended")
-
-
-def test_a_worker_that_is_killed_is_told_in_one_line_and_nothing_is_counted_twice(
-    tmp_path: Path, models: Path, whole: dict[str, Any]
-) -> None:
-    with halfway(tmp_path, models) as process:
-        os.kill(min(workers(process.pid)), signal.SIGKILL)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 1
-    assert said.decode().strip().splitlines()[-1].startswith("Error: a worker process died, perhaps for want of memory")
-    assert b"Traceback" not in said
-    with auditing(tmp_path / "out", models) as again:
-        assert again.wait(120) == 0
-    assert comparable(tmp_path / "out") == whole
+    for by, code in (
+        (None, 1),
+        (signal.SIGINT, 130),
+        (signal.SIGKILL, -signal.SIGKILL),
+        (signal.SIGTERM, -signal.SIGTERM),
+    ):
+        with auditing(out, models) as process:
+            until(lambda: len(made()) >= len(kept) + 2 or process.poll() is not None, "two more parts")  # noqa: B023
+            assert process.poll() is None, "the run was over before it could be stopped"
+            begun = workers(process.pid)
+            assert len(begun) == 2
+            if by is None:
+                os.kill(min(begun), signal.SIGKILL)
+                _, said = process.communicate(timeout=60)
+                told = said.decode().strip().splitlines()[-1]
+                assert told.startswith("Error: a worker process died, perhaps for want of memory")
+                assert b"Traceback" not in said
+            else:
+                process.send_signal(by)
+            assert process.wait(60) == code
+            until(lambda: not any(map(running, begun)), "the workers have ended")  # noqa: B023
+        assert {name: made()[name] for name in kept} == kept  # what was done was not done again
+        kept = made()
+    with auditing(out, models) as process:
+        assert process.wait(120) == 0
+    whole = tmp_path / "whole"
+    audited(models.parent / "all.pgn", "--models-dir", models, "--model", "net", "--kinds", "raw", "--out", whole)
+    assert comparable(out) == comparable(whole)
 
 
 def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -> None:
