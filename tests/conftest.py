@@ -22,7 +22,7 @@ from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
 from tests.store.records import written
 
-hypothesis.settings.register_profile("movemask", deadline=None)  # no test fails for a busy machine
+hypothesis.settings.register_profile("movemask", deadline=None, max_examples=50)  # no test fails for a busy machine
 hypothesis.settings.load_profile("movemask")
 
 

@@ -36,10 +36,10 @@ MAIA = ROOT.parent / "shared" / "maia1"
 def _fewer_positions() -> object:
     """Enough for what is tested here; the real numbers are for real networks."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, number in (("CALIBRATION", 128), ("SEARCH", 128), ("JUDGED", 256)):
+        for name, number in (("CALIBRATION", 64), ("SEARCH", 64), ("JUDGED", 256)):
             patch.setattr(positions, name, number)
-        patch.setattr(run, "SWEPT", 20)
-        patch.setattr(comparison, "_ROUNDS", 10)
+        patch.setattr(run, "SWEPT", 5)
+        patch.setattr(comparison, "_ROUNDS", 5)
         yield
 
 
@@ -114,7 +114,7 @@ def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was
     assert card["weight_bits"] == 8
     assert card["judged"]["positions"] == card["judged_bare"]["positions"] == 256
     assert card["judged"] != card["judged_bare"]
-    assert card["calibrated_on"] == 128
+    assert card["calibrated_on"] == 64
     assert card["limits"] == {"kl": 0.005, "flips": 0.05, "clear_flips": 0.005, "accuracy": 0.003}
     with_history, bare = output.split("from bare FENs, without history")
     assert f"{card['judged_bare']['kl']:.4f}" in bare
@@ -123,7 +123,7 @@ def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was
     assert float(shown["largest change of a probability"]) == pytest.approx(card["judged"]["largest"], abs=6e-4)
     assert "human-move accuracy" in shown
     assert "raw leakage, mean" in shown
-    assert (card["swept"]["positions"], card["swept"]["ratings"]) == (40, 18)
+    assert (card["swept"]["positions"], card["swept"]["ratings"]) == (10, 18)
     seen = card["swept"]["largest"] > 0.03 or card["swept"]["mean"] > 0.003
     assert ("keep small as the default" in output) == seen
     assert f"{card['speed']['ratio']} x the speed" in re.sub(r"(\d\.\d)0 x", r"\1 x", output)
