@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from movemask.cli.options import Finite, models_dir_option
+from movemask.errors import UnknownModel
 from movemask.extras import require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
@@ -70,6 +71,8 @@ def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None]
 
     client = Client(url, key=key)
     served = sorted((not model.default, model.name) for model in client.models().models if model.served)
+    if not served:
+        raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
     return [name for _, name in served], lambda name: RemoteSource(client, name)
 
 
