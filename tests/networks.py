@@ -189,10 +189,7 @@ def write_named(
         weight = rng.normal(size=(size, 8)).astype(np.float32) * (0.1 if tensor.shape else 1e-4)
         constants[f"{tensor.name}/weight"] = weight
         nodes.append(helper.make_node("Cast", [tensor.name], [f"{tensor.name}/float"], to=TensorProto.FLOAT))
-        if tensor.shape:
-            nodes.append(helper.make_node("Reshape", [f"{tensor.name}/float", "flat"], [f"{tensor.name}/flat"]))
-        else:
-            nodes.append(helper.make_node("Unsqueeze", [f"{tensor.name}/float", "axis"], [f"{tensor.name}/flat"]))
+        nodes.append(helper.make_node("Reshape", [f"{tensor.name}/float", "flat"], [f"{tensor.name}/flat"]))
         product = [f"{tensor.name}/flat", f"{tensor.name}/weight"]
         nodes.append(helper.make_node("MatMul", product, [f"{tensor.name}/part"]))
         parts.append(f"{tensor.name}/part")

@@ -88,11 +88,6 @@ def test_a_log_probability_is_minus_infinity_where_illegal_and_a_row_of_no_move_
     assert not dense.masked_top_k(POLICY, none, 1).any()
 
 
-def test_vectors_of_another_shape_are_refused() -> None:
-    with pytest.raises(ValueError, match="vectors: expected shape"):
-        dense.masked_absolute_vjp(LOGITS, MASK, VECTORS[:2])
-
-
 @pytest.mark.parametrize("bad", [[2, 5, 0], [3, 5, 6], [-1, 5, 0], [3, 5]])
 def test_targets_that_are_not_legal_are_refused_by_slot(bad: Any) -> None:
     with pytest.raises(ValueError, match="targets: "):

@@ -197,6 +197,9 @@ def test_rubbish_is_told_in_a_player_s_words_and_the_board_stays(visit: Visit) -
     visit.load("4k3/8/8/8/8/8/8/R3K2R")  # a board alone: White to move, no castling
     visit.sees("White to move")
     assert "O-O" not in page.locator("#legal option").all_text_contents()
+    for model, words in (("zz-broken", "Model unavailable"), ("none", "no model 'none'")):
+        visit.open(f"#play?model={model}")
+        visit.is_told(words)
 
 
 def test_a_pgn_is_walked_through_with_the_keyboard(visit: Visit) -> None:
@@ -273,14 +276,6 @@ def test_comments_and_variations_are_shown_walked_and_kept(visit: Visit) -> None
     assert set(drawn) <= symbols
 
 
-def test_a_model_that_is_not_served_is_told(visit: Visit) -> None:
-    visit.refusals = True
-    visit.open("#play?model=zz-broken")
-    visit.is_told("Model unavailable")
-    visit.open("#play?model=none")
-    visit.is_told("no model 'none'")
-
-
 def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(browser: Browser, models: Path) -> None:
     port = free_port()
     with served(models, "--threads", "1", port=port) as (process, _):
@@ -299,30 +294,24 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(brows
         visit.leave()
 
 
-def test_a_busy_service_is_told_and_asked_again_when_it_says(browser: Browser, models: Path) -> None:
-    with served(models, "--threads", "1", "--client-rate", "0.3", "--client-burst", "3") as (_, port):
-        visit = Visit(browser, f"http://127.0.0.1:{port}")
-        visit.refusals = True
-        visit.open()
-        visit.click("e2", "e4")
-        visit.sees("Black to move")
-        visit.click("e7", "e5")
-        visit.is_told("Trying again in")
-        visit.sees("White to move")
-        expect(visit.page.get_by_role("alert")).to_be_hidden()
-        visit.leave()
-
-
-def test_with_keys_the_page_asks_for_one(browser: Browser, models: Path) -> None:
-    port, key = free_port(), "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy")
-    with served(models, *command, port=port):
+def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_it_says(
+    browser: Browser, models: Path
+) -> None:
+    key = "a-visitor-s-key-0123456789"
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "0.3", "--client-burst", "3")
+    with served(models, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
         page = visit.open()
         visit.is_told("Unauthorized")
         page.get_by_label("API key").fill(key)
         page.get_by_role("button", name="Use this key").click()
+        visit.sees("White to move")
+        expect(page.get_by_role("alert")).to_be_hidden()
+        visit.click("e2", "e4")
+        visit.sees("Black to move")
+        visit.click("e7", "e5")
+        visit.is_told("Trying again in")
         visit.sees("White to move")
         expect(page.get_by_role("alert")).to_be_hidden()
         page.get_by_role("link", name="Leakage").click()
