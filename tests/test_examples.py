@@ -140,16 +140,6 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.peer
-def test_a_generated_python_client_compiles(document: Path, tmp_path: Path) -> None:
-    command = generator("openapi-python-client", "pip install openapi-python-client")
-    told = run(command, "generate", "--path", document, "--output-path", tmp_path / "client", "--meta", "none")
-    assert "WARNING" not in told
-    files = sorted(file.relative_to(tmp_path / "client").as_posix() for file in (tmp_path / "client").rglob("*.py"))
-    assert {"api/policy/policy.py", "api/policy/policy_batch.py", "models/policy_out.py"} <= set(files)
-    run(sys.executable, "-m", "compileall", "-q", tmp_path / "client")
-
-
-@pytest.mark.peer
 def test_the_typescript_example_compiles_and_runs(document: Path, service: str, tmp_path: Path) -> None:
     types = Path(generator("openapi-typescript", "npm install openapi-typescript")).resolve()
     compiler = Path(generator("tsc", "npm install typescript @types/node")).resolve()

@@ -5,7 +5,6 @@ Each fault on a real SQLite file and a real PostgreSQL. What cannot be brought a
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import shutil
 import sqlite3
@@ -230,19 +229,3 @@ def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models
     with sqlite3.connect(tmp_path / "audit.db") as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-
-
-def test_two_services_on_one_database_count_together(models: Path, postgres: Server) -> None:
-    ask, database_url = 60, postgres.database()
-    with (
-        served(models, "--database-url", database_url) as (_, one),
-        served(models, "--database-url", database_url) as (_, other),
-        concurrent.futures.ThreadPoolExecutor(8) as pool,
-    ):
-        ports = [one, other] * ask
-        list(pool.map(lambda port: call(port, "/v1/policy", {"moves": []}), ports))
-
-        def counted(port: int) -> int:
-            return int(call(port, "/v1/leakage")["models"].get("net", {"positions": 0})["positions"])
-
-        until(lambda: {counted(one), counted(other)} == {2 * ask}, "both count what both answered")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from movemask.board.line import Line, SamePosition
 from movemask.board.pgn import read_games
 from movemask.board.position import Position
-from movemask.errors import InvalidFen, InvalidPosition, LimitExceeded
+from movemask.errors import InvalidFen, InvalidPosition
 from tests.ground_truth import tricky
 
 
@@ -48,11 +48,6 @@ def test_chess960_castling_rights_are_pointed_out() -> None:
     with pytest.raises(InvalidPosition, match="ask with chess960 true"):
         Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1")
     assert Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True).board.chess960
-
-
-def test_more_moves_than_the_limit_are_refused() -> None:
-    with pytest.raises(LimitExceeded, match="2 moves, at most 1"):
-        Position.read(moves=["e2e4", "e7e5"], max_moves=1)
 
 
 def test_status_of_mates_and_stalemates_of_the_suite() -> None:

@@ -246,13 +246,9 @@ def test_the_gradient_by_the_probabilities_is_the_slope_of_the_logarithm() -> No
     gradient = losses.probability_gradient(p, BATCH.indptr, q)
     np.testing.assert_allclose(gradient, slopes(lambda s: np.array([-(q * np.log(s)).sum()]), p)[0], rtol=1e-6)
     np.testing.assert_allclose(losses.mean_probability_gradient(p, BATCH.indptr, q), gradient / 4)
-
-
-def test_a_played_moves_gradient_is_minus_one_over_its_probability_and_nothing_else() -> None:
-    p, indptr = np.array([0.25, 0.75, 1.0, 0.0, 0.0, 1.0]), np.array([0, 2, 4, 6])
-    y = losses.one_hot([0, 0, 0], indptr)
-    assert losses.probability_gradient(p, indptr, y).tolist() == [-4, 0, -1, 0, -np.inf, 0]
-    np.testing.assert_allclose(losses.mean_probability_gradient(p[:4], indptr[:3], y[:4]), [-2, 0, -0.5, 0])
+    p, indptr = np.array([0.25, 0.75, 1.0, 0.0, 1.0]), np.array([0, 2, 3, 5])
+    found = losses.probability_gradient(p, indptr, losses.one_hot([0, 0, 0], indptr))
+    assert found.tolist() == [-4, 0, -1, -np.inf, 0]
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 2.5, np.array([0.5, 1.0, 2.0, 4.0])])

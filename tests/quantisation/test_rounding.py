@@ -42,13 +42,6 @@ def nearest(weights: Numbers, largest: int) -> Rounded:
     return Rounded(np.round(weights / scales[:, None]) * scales[:, None], scales, np.zeros(len(weights)))
 
 
-def test_moments_are_numpys() -> None:
-    inputs = correlated(6, 0)
-    found = moments(inputs)
-    np.testing.assert_allclose(found.mean, inputs.mean(axis=0), rtol=1e-5)
-    np.testing.assert_allclose(found.covariance, np.cov(inputs.T, bias=True), rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("largest", [64, 127])
 def test_outputs_change_less_than_by_rounding_each_weight_alone(largest: int) -> None:
     rng = np.random.default_rng(1)
