@@ -125,12 +125,8 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
     return Model(name, "sha256:" + "1" * 64, terms, FixedSession(terms, logits))
 
 
-def no_audit(audited: Sequence[Audited], tickets: Sequence[int]) -> None:
-    """Records nothing."""
-
-
 def pipeline(
-    model: Model, record: Callable[[Sequence[Audited], Sequence[int]], None] = no_audit, **settings: Any
+    model: Model, record: Callable[[Sequence[Audited], Sequence[int]], None] = lambda *_: None, **settings: Any
 ) -> Pipeline:
     """A pipeline on a model; it audits nothing unless told where to."""
     usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}

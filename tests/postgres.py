@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import sqlalchemy as sa
+import psycopg
 
 from tests.processes import free_port
 
@@ -60,12 +60,9 @@ class Server:
 
     def execute(self, *statements: str, database: str = "postgres") -> None:
         """Runs statements outside of a transaction."""
-        url = self.url(database).replace("postgresql:", "postgresql+psycopg:")
-        engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
             for statement in statements:
-                connection.execute(sa.text(statement))
-        engine.dispose()
+                connection.execute(statement.encode())
 
     def _run(self, tool: str, *arguments: str) -> None:
         command: Sequence[str] = [str(self._tools / tool), *arguments]

@@ -14,8 +14,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from movemask.store import database
@@ -102,11 +102,9 @@ class PostgresqlFaults(SqliteFaults):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        engine = sa.create_engine(self.server.url(self.name).replace("postgresql:", "postgresql+psycopg:"))
-        with engine.connect() as other:
-            other.execute(sa.text("LOCK TABLE position IN ACCESS EXCLUSIVE MODE"))
+        with psycopg.connect(self.server.url(self.name)) as other:
+            other.execute("LOCK TABLE position IN ACCESS EXCLUSIVE MODE")
             yield
-        engine.dispose()
 
     @contextmanager
     def gone(self) -> Iterator[None]:

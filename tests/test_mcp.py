@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +18,6 @@ from tests.processes import call, environment, served, until
 SCHOLARS_MATE = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0"
 KEY = "a-key-of-thirty-two-characters-or-more"
 
-Session = Callable[[Client], Awaitable[None]]
-
-
-def in_process(session: Session) -> None:
-    parameters = StdioServerParameters(command=sys.executable, args=["-m", "movemask", "mcp"], env=environment())
-
-    async def run() -> None:
-        async with Client(stdio_client(parameters)) as client:
-            await session(client)
-
-    asyncio.run(run())
-
 
 async def told(client: Client, tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
@@ -39,8 +25,10 @@ async def told(client: Client, tool: str, **arguments: Any) -> Any:
     return result.structured_content
 
 
-def test_four_tools_answer_in_a_players_words() -> None:
-    async def session(client: Client) -> None:
+@pytest.mark.anyio
+async def test_four_tools_answer_in_a_players_words() -> None:
+    parameters = StdioServerParameters(command=sys.executable, args=["-m", "movemask", "mcp"], env=environment())
+    async with Client(stdio_client(parameters)) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"policy", "sweep", "game", "audit"}
         for tool in tools.values():
@@ -76,10 +64,9 @@ def test_four_tools_answer_in_a_players_words() -> None:
             assert wrong.is_error
             assert words in wrong.content[0].text  # type: ignore[union-attr]
 
-    in_process(session)
 
-
-def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> None:
+@pytest.mark.anyio
+async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> None:
     for file in shipped_models().iterdir():
         (tmp_path / file.name).symlink_to(file)
     options = ("--mcp", "true", "--api-keys", KEY, "--client-rate", "1", "--client-burst", "20")
@@ -87,15 +74,11 @@ def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> N
         url = f"http://127.0.0.1:{port}/mcp"
         assert httpx2.post(url, json={}).status_code == 401
         assert httpx2.get(url, headers={"Authorization": f"Bearer {KEY}"}).status_code == 405
-
-        async def run() -> None:
-            http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"})
-            async with http, Client(streamable_http_client(url, http_client=http)) as client:
-                assert len((await told(client, "sweep"))["ratings"]) == 18
-                limited = await client.call_tool("sweep", {})
-                assert limited.is_error
-                assert "rate limit exceeded: 18 positions" in limited.content[0].text  # type: ignore[union-attr]
-
-        asyncio.run(run())
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"})
+        async with http, Client(streamable_http_client(url, http_client=http)) as client:
+            assert len((await told(client, "sweep"))["ratings"]) == 18
+            limited = await client.call_tool("sweep", {})
+            assert limited.is_error
+            assert "rate limit exceeded: 18 positions" in limited.content[0].text  # type: ignore[union-attr]
         audited = lambda: call(port, "/v1/leakage", authorization=f"Bearer {KEY}")["models"]  # noqa: E731
         until(audited, "the tools' positions are in the audit")

@@ -70,10 +70,6 @@ def pins(name: str) -> set[tuple[str, str]]:
     return set(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements" / name).read_text(), re.M))
 
 
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 @pytest.fixture(scope="module")
 def serving_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a Python that has the packages of requirements/service.txt and no others."""
@@ -81,7 +77,7 @@ def serving_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     site = tmp_path_factory.mktemp("serving") / "site"
     site.mkdir()
     for distribution in distributions():
-        if canonical(distribution.metadata["Name"]) in wanted:
+        if re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower() in wanted:
             for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
                 if not (site / top).exists():
                     (site / top).symlink_to(str(distribution.locate_file(top)))

@@ -228,7 +228,6 @@ def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:
         ("maia3-4352", chess.STARTING_FEN, "a1b8", Cause.IMPOSSIBLE_SLOT),
         ("maia2-1880", chess.STARTING_FEN, "e2e5", Cause.WRONG_GEOMETRY),
         ("maia2-1880", chess.STARTING_FEN, "a1a5", Cause.BLOCKED),
-        ("maia2-1880", chess.STARTING_FEN, "a1a2", Cause.OWN_PIECE_ON_TARGET),
         ("maia2-1880", chess.STARTING_FEN, "e7e5", Cause.ENEMY_PIECE),
         ("maia2-1880", chess.STARTING_FEN, "e4e5", Cause.EMPTY_SQUARE),
     ],
