@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from movemask.board.position import Draw, Position, draw_of
 from tests.board.test_position import games
-from tests.ground_truth import perft, tricky
 
 
 def expected(board: chess.Board) -> Draw | None:
@@ -51,11 +50,6 @@ def test_material_and_clocks(boards: list[chess.Board]) -> None:
 @given(games())
 def test_repetitions_of_games(board: chess.Board) -> None:
     check([board])
-
-
-def test_every_position_of_the_suites() -> None:
-    check([chess.Board(row.fen) for row in perft("standard")])
-    check([board for fen, _, _ in tricky() if (board := chess.Board(fen)).is_valid()])
 
 
 @pytest.mark.parametrize(

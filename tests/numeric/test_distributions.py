@@ -83,34 +83,23 @@ def policies(batch: Ragged) -> Any:
     return softmax(batch.values, batch.indptr)
 
 
-@given(ragged(-5, 5), st.integers(1, 15))
-def test_top_k_keeps_the_k_most_probable(batch: Ragged, k: int) -> None:
-    p = policies(batch)
-    for own, keep in zip(batch.split(p), batch.split(distributions.top_k(p, batch.indptr, k)), strict=True):
-        assert keep.sum() == min(k, len(own))
-        assert not len(own) or keep.all() or own[keep].min() >= own[~keep].max()
-
-
-@given(ragged(-5, 5), st.floats(0.01, 1))
-def test_top_p_keeps_the_fewest_that_hold_p(batch: Ragged, p: float) -> None:
-    probabilities = policies(batch)
-    for own, keep in zip(
-        batch.split(probabilities), batch.split(distributions.top_p(probabilities, batch.indptr, p)), strict=True
-    ):
-        if not len(own):
-            continue
-        assert own[keep].sum() >= p - 1e-12
-        assert keep.all() or own[keep].min() >= own[~keep].max()
-        assert keep.sum() == 1 or own[keep].sum() - own[keep].min() < p + 1e-12
-
-
-@given(ragged(-5, 5), st.floats(0.01, 1))
-def test_min_p_keeps_those_within_p_of_the_best(batch: Ragged, p: float) -> None:
-    probabilities = policies(batch)
-    for own, keep in zip(
-        batch.split(probabilities), batch.split(distributions.min_p(probabilities, batch.indptr, p)), strict=True
-    ):
-        np.testing.assert_array_equal(keep, own >= p * own.max(initial=0))
+@given(ragged(-5, 5, empty=False), st.integers(1, 15), st.floats(0.01, 1))
+def test_top_k_keeps_the_k_likeliest_top_p_the_fewest_that_hold_p_min_p_those_within_p_of_the_best(
+    batch: Ragged, k: int, p: float
+) -> None:
+    found = policies(batch)
+    kept = (
+        distributions.top_k(found, batch.indptr, k),
+        distributions.top_p(found, batch.indptr, p),
+        distributions.min_p(found, batch.indptr, p),
+    )
+    for own, by_k, by_p, by_best in zip(batch.split(found), *map(batch.split, kept), strict=True):
+        assert by_k.sum() == min(k, len(own))
+        for keep in (by_k, by_p):
+            assert keep.all() or own[keep].min() >= own[~keep].max()
+        assert own[by_p].sum() >= p - 1e-12
+        assert by_p.sum() == 1 or own[by_p].sum() - own[by_p].min() < p + 1e-12
+        np.testing.assert_array_equal(by_best, own >= p * own.max())
 
 
 @given(ragged(-5, 5, empty=False), st.integers(1, 5), st.floats(0.01, 1), st.floats(0.01, 1))
