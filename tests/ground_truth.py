@@ -88,3 +88,15 @@ def played(rng: random.Random, count: int, chess960: bool = False) -> Iterator[c
             board.push(rng.choice(moves))
             yield board.copy(stack=False)
             count -= 1
+
+
+def random_game(seed: int, plies: int = 120) -> list[chess.Move]:
+    """A random game that castles, promotes and takes en passant where it can, so that few plies show much."""
+    draw, board = random.Random(seed), chess.Board()
+    while len(board.move_stack) < plies and not board.is_game_over():
+        moves = list(board.legal_moves)
+        rare = [m for m in moves if m.promotion or board.is_castling(m) or board.is_en_passant(m)]
+        pawns = [m for m in moves if board.piece_type_at(m.from_square) == chess.PAWN]
+        pool = rare if rare and draw.random() < 0.8 else pawns if pawns and draw.random() < 0.5 else moves
+        board.push(draw.choice(pool))
+    return list(board.move_stack)

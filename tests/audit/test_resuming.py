@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,8 @@ import pytest
 from movemask.audit.files import Folder
 from tests.audit.audits import GAMES, audited, run
 from tests.audit.conftest import write_models
+from tests.ground_truth import random_game
 from tests.processes import running, started, until, workers
-
-GAMES_READ, PLIES = 800, 10  # in parts of 40 games: a run can be stopped four times
-
-
-def short_games() -> Iterator[str]:
-    rng = random.Random(0)
-    for _ in range(GAMES_READ):
-        board = chess.Board()
-        while board.ply() < PLIES and (moves := list(board.legal_moves)):
-            board.push(rng.choice(moves))
-        yield f'[Event "x"]\n\n{chess.Board().variation_san(board.move_stack)} *\n\n'
 
 
 def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
@@ -41,9 +29,10 @@ def auditing(out: Path, models: Path) -> AbstractContextManager[subprocess.Popen
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all, with the games beside it, so that runs can be compared."""
+    """A folder with games beside it, in parts of 40: a run can be stopped four times."""
     folder = tmp_path_factory.mktemp("all")
-    (folder / "all.pgn").write_text("".join(short_games()))
+    games = (chess.Board().variation_san(random_game(seed, plies=10)) for seed in range(800))
+    (folder / "all.pgn").write_text("".join(f'[Event "x"]\n\n{game} *\n\n' for game in games))
     return write_models(folder)
 
 

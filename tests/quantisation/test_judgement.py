@@ -20,6 +20,7 @@ from movemask.quantisation import positions
 from movemask.quantisation.comparison import Apart, Comparison, Judgement, Limits, Speed
 from movemask.quantisation.positions import Known, Sets, sets
 from movemask.quantisation.run import Quantised, contract_of, weights_for
+from tests.ground_truth import random_game
 from tests.networks import FixedSession, contract, fake_model, fixed_model
 
 #: Two legal moves each, all different.
@@ -119,13 +120,10 @@ def games(number: int, plies: int = 40) -> tuple[str, list[set[str]]]:
     """Games of random moves, and the positions of each."""
     texts, keys = [], []
     for seed in range(number):
-        rng, board, found = np.random.default_rng(seed), chess.Board(), set()
-        for _ in range(plies):
-            moves = sorted(board.legal_moves, key=chess.Move.uci)
-            if not moves:
-                break
+        board, found = chess.Board(), set()
+        for move in random_game(seed, plies):
             found.add(" ".join(board.fen(en_passant="fen").split()[:4]))
-            board.push(moves[int(rng.integers(len(moves)))])
+            board.push(move)
         game = chess.pgn.Game.from_board(board)
         game.headers["WhiteElo"], game.headers["BlackElo"] = "1500", "1600"
         texts.append(str(game))

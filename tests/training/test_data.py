@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from hypothesis import strategies as st
 from movemask.board.position import Position
 from movemask.encoding import movemask_planes
 from movemask.encoding.vocabularies import vocabulary
+from tests.ground_truth import random_game
 from training import dataset
 from training.config import Data, load_run
 from training.data import PROGRESS, make_shards, split_of
@@ -31,18 +31,6 @@ from training.replay import replay
 from training.shards import GAME, LONGEST, Shard, ShardError, pack, read_shard, write_shard
 
 SOURCE = "lichess:benwheeler12/ChessAuto"
-
-
-def random_game(seed: int, plies: int = 120) -> list[chess.Move]:
-    """A random game that castles, promotes and takes en passant where it can, so that few plies show much."""
-    draw, board = random.Random(seed), chess.Board()
-    while len(board.move_stack) < plies and not board.is_game_over():
-        moves = list(board.legal_moves)
-        rare = [m for m in moves if m.promotion or board.is_castling(m) or board.is_en_passant(m)]
-        pawns = [m for m in moves if board.piece_type_at(m.from_square) == chess.PAWN]
-        pool = rare if rare and draw.random() < 0.8 else pawns if pawns and draw.random() < 0.5 else moves
-        board.push(draw.choice(pool))
-    return list(board.move_stack)
 
 
 def shard_of(games: list[list[chess.Move]]) -> Shard:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from movemask.board.position import Position
+from tests.ground_truth import random_game
 from tests.networks import fake_model, fixed_model
-from tests.training.test_data import csv_file, data_of, random_game, row
+from tests.training.test_data import csv_file, data_of, row
 from training.config import Data
 from training.data import make_shards
 from training.measure import Measured, Nearest, measure

@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch", reason="training: torch is not installed (r
 
 from movemask.board.position import Position
 from movemask.encoding import movemask_planes
-from tests.training.test_data import csv_file, data_of, random_game, row, shard_of
+from tests.ground_truth import random_game
+from tests.training.test_data import csv_file, data_of, row, shard_of
 from training import checkpoints, config, dataset, train
 from training.batches import gathered, planes_of, stream
 from training.config import Run

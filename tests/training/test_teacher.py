@@ -18,8 +18,9 @@ from movemask.board.position import Elo, Position
 from movemask.encoding.published import encode_maia3_history
 from movemask.encoding.vocabularies import vocabulary
 from movemask.network.registry import load_registry
+from tests.ground_truth import random_game
 from tests.networks import Tensor, write_graph
-from tests.training.test_data import DAMAGES, Damage, csv_file, data_of, random_game, row, shard_of
+from tests.training.test_data import DAMAGES, Damage, csv_file, data_of, row, shard_of
 from training import dataset, maia3, own_play, teacher
 from training.config import Run, Teaching
 from training.data import make_shards
