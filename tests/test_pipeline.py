@@ -81,7 +81,7 @@ def test_the_error_of_a_position_does_not_keep_its_batch_in_memory() -> None:
     gc.disable()  # as good as in the service, where it runs seldom
     try:
         queries = [Query(fen="startpos"), Query(fen="nonsense")]
-        outcomes, evaluated, _ = pipelines.answered(fake_model(), queries, [0.0, 0.0])
+        outcomes, evaluated = pipelines.answered(fake_model(), queries, [0.0, 0.0])
         assert evaluated is not None
         logits, error = weakref.ref(evaluated.unmasked.logits), outcomes[1]
         del outcomes, evaluated

@@ -32,7 +32,7 @@ from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model, Outputs
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
-from movemask.policy import Normalisation, Policies, Statistics, Value, policies
+from movemask.policy import Normalisation, Policies, Value, policies
 
 R = TypeVar("R")
 
@@ -132,16 +132,8 @@ def _unusable(model: Model, batch: Batch, row: int, logits: Float) -> InvalidLog
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds that a query waited in the queue, and that the network took to run its batch."""
-
-    queue: float
-    inference: float
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one query: a row of an evaluated batch; without a legal move `evaluated` and `timing` are None.
+    """The answer to one query: a row of an evaluated batch; `evaluated` is None without a legal move.
 
     Read it on the thread that made it and do not keep it: it refers to its whole batch.
     """
@@ -153,7 +145,7 @@ class Answer:
     elo: Elo | None  # as passed to the network
     evaluated: Evaluated | None = None
     row: int = 0
-    timing: Timing | None = None
+    waited: float = 0.0  # seconds in the queue
 
     @property
     def ran(self) -> bool:
@@ -174,11 +166,6 @@ class Answer:
     def ignored(self) -> tuple[str, ...]:
         """Names of the query's inputs that the network cannot use."""
         return self.model.ignored(self.position, self.query.elo)
-
-    @property
-    def legal_moves(self) -> int:
-        """How many legal moves there are, before any filter."""
-        return 0 if self.evaluated is None else int(self.evaluated.batch.counts[self.row])
 
     @property
     def policy(self) -> tuple[list[int], list[float]]:
@@ -230,25 +217,16 @@ class Answer:
         assert self.evaluated is not None
         return float(self.evaluated.multiplied[self.row])
 
-    def statistics(self) -> Statistics:
-        """Statistics of the distribution."""
-        assert self.evaluated is not None
-        return self.evaluated.policies.statistics(self.row, self.rule.temperature)
-
-    def illegal(self, named: int) -> tuple[tuple[IllegalMass, ...], dict[Cause, float]]:
-        """What plain softmax gives to illegal moves: the heaviest `named`, and all of it by cause."""
+    def illegal(self, named: int) -> tuple[int, tuple[IllegalMass, ...], dict[Cause, float]]:
+        """How many slots are illegal, and what plain softmax gives them: the heaviest `named`, and all by cause."""
         assert self.evaluated is not None
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
         indptr = np.array([0, len(slots)])
         own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
-        return explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
-
-    def sample(self, seed: int) -> int:
-        """Index in `policy` of a randomly drawn move; the same seed draws the same move."""
-        assert self.evaluated is not None
-        return self.evaluated.policies.sample(self.row, self.rule.temperature, seed)
+        found = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
+        return len(self.model.vocabulary) - len(slots), *found
 
 
 def answered(
@@ -257,9 +235,11 @@ def answered(
     waited: Sequence[float],
     network: Forward | None = None,
     max_moves: int | None = None,
-) -> tuple[list[Answer | MovemaskError], Evaluated | None, list[int]]:
-    """An answer or an error for each query; the evaluated batch, None if no position has a legal move; and the query
-    that each of its rows is of. `waited` is each query's time in the queue. Raises InferenceFailed."""
+) -> tuple[list[Answer | MovemaskError], Evaluated | None]:
+    """An answer or an error for each query; and the evaluated batch, None if no position has a legal move.
+
+    `waited` is each query's time in the queue. Raises InferenceFailed.
+    """
     outcomes: dict[int, Answer | MovemaskError] = {}
     read: list[tuple[int, Position, Normalisation]] = []
     for place, query in enumerate(queries):
@@ -291,11 +271,10 @@ def answered(
         failed = {**evaluated.unusable, **_check(evaluated)}
         for kept, row in enumerate(rows):
             place, position, rule = read[row]
-            timing = Timing(waited[place], evaluated.seconds)
             outcomes[place] = failed.get(kept) or Answer(
-                model, queries[place], position, rule, batch.elo_of(kept), evaluated, kept, timing
+                model, queries[place], position, rule, batch.elo_of(kept), evaluated, kept, waited[place]
             )
-    return [outcomes[place] for place in range(len(queries))], evaluated, [read[row][0] for row in rows]
+    return [outcomes[place] for place in range(len(queries))], evaluated
 
 
 def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
@@ -314,27 +293,21 @@ def _check(evaluated: Evaluated) -> dict[int, MovemaskError]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
-    """A batch that was answered, as the follow-up needs it: `rows` are the answers of the evaluated batch, and `ticket`
-    is the recorder's for them."""
+class AnsweredBatch:
+    """Queries that were answered together, as metrics and the audit see them.
 
-    statuses: list[str]
-    evaluated: Evaluated | None = None
-    rows: Sequence[Answer | MovemaskError] = ()
-    waited: Sequence[float] = ()
-    waiting: int = 0
-    time: float = 0.0
-    ticket: int = 0
+    answers : without those that failed
+    evaluated : None if no position has a legal move
+    waiting : queries that waited for the next batch
+    time : in seconds since 1970
+    ticket : the recorder's
+    """
 
-
-class Events:
-    """Event observer, called on the queue's threads. The base class ignores every event."""
-
-    def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
-        """A network ran a batch of `size`; `waited` is each query's time in the queue, `waiting` the queue's length."""
-
-    def answered(self, model: str, statuses: Sequence[str]) -> None:
-        """Positions were answered."""
+    answers: Sequence[Answer]
+    evaluated: Evaluated | None
+    waiting: int
+    time: float
+    ticket: int
 
 
 class Caller:
@@ -349,9 +322,6 @@ class Caller:
         """
 
 
-_NO_EVENTS, _NOBODY = Events(), Caller()
-
-
 class Pipeline:
     """Answers queries by one model in batches of whatever waits; clients take turns, and few queries go before many.
 
@@ -364,6 +334,11 @@ class Pipeline:
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
     network : replaces `model.evaluate`
+    on_answered : called with the model's name and each batch, after the replies
+
+    Attributes
+    ----------
+    queue : where queries wait; it says how many, and why they are not answered
     """
 
     def __init__(
@@ -378,7 +353,7 @@ class Pipeline:
         max_moves: int | None = None,
         plan: Plan | None = None,
         network: Forward | None = None,
-        events: Events = _NO_EVENTS,
+        on_answered: Callable[[str, AnsweredBatch], None] = lambda model, batch: None,
     ) -> None:
         self.model = model
         self._record = record
@@ -386,28 +361,17 @@ class Pipeline:
         self._max_moves = max_moves
         self._plan = Plan() if plan is None else plan
         self._network = network or model.evaluate
-        self._events = events
-        self._random = random.Random()
-        self._caller = _NOBODY
-        self._queue = Queue(
+        self._on_answered = on_answered
+        self._caller = Caller()
+        self.queue = Queue(
             model.name,
-            self._answer,
+            self._answered,
             self._follow_up,
             threads=model.session.at_once,
             max_batch=max_batch,
             max_waiting=max_waiting,
             max_seconds=max_seconds,
         )
-
-    @property
-    def fault(self) -> str | None:
-        """Why queries are not answered now; None if they are."""
-        return self._queue.fault
-
-    @property
-    def waiting(self) -> int:
-        """Queries that wait for a batch."""
-        return self._queue.waiting
 
     def for_caller(self, caller: Caller) -> Pipeline:
         """This pipeline, with the same queue, on behalf of a caller."""
@@ -423,66 +387,61 @@ class Pipeline:
         """
         if not queries:
             return []
-        submission = await self._queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
-        results: list[R | MovemaskError] = []
-        ran = 0
-        for one in submission.results:
-            if isinstance(one, MovemaskError):
-                results.append(one)
-            else:
-                ran += one[0]
-                results.append(one[1])
+        submission = await self.queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
+        ran = sum(one[0] for one in submission.results if not isinstance(one, MovemaskError))
         self._caller.delivered(self.model.name, submission, ran)
-        return results
+        return [one if isinstance(one, MovemaskError) else one[1] for one in submission.results]
 
     def close(self) -> None:
         """Answers the waiting queries and accepts no more."""
-        self._queue.close()
+        self.queue.close()
 
-    def _answer(self, queries: Sequence[Query], waited: Sequence[float]) -> tuple[list[Answer | MovemaskError], _Done]:
-        """An answer or an error for each query, and what is left to do after the reply."""
-        outcomes, evaluated, places = answered(self.model, queries, waited, self._network, self._max_moves)
-        statuses = [one.status for one in outcomes if isinstance(one, Answer)]
-        if evaluated is None:  # nothing to audit
-            return outcomes, _Done(statuses)
-        audited, own = [outcomes[place] for place in places], [waited[place] for place in places]
-        ticket = self._expect(sum(isinstance(answer, Answer) for answer in audited))
-        return outcomes, _Done(statuses, evaluated, audited, own, self._queue.waiting, time.time(), ticket)
+    def _answered(
+        self, queries: Sequence[Query], waited: Sequence[float]
+    ) -> tuple[list[Answer | MovemaskError], AnsweredBatch]:
+        """An answer or an error for each query, and the batch for the follow-up."""
+        outcomes, evaluated = answered(self.model, queries, waited, self._network, self._max_moves)
+        answers = [one for one in outcomes if isinstance(one, Answer)]
+        ticket = self._expect(sum(answer.evaluated is not None for answer in answers))
+        return outcomes, AnsweredBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
 
-    def _follow_up(self, done: Sequence[_Done]) -> None:
-        """What is left to do once the replies are out: event counts, and the audit, many batches at once."""
+    def _follow_up(self, done: Sequence[AnsweredBatch]) -> None:
+        """What is left to do once the replies are out: metrics, and the audit, many batches at once."""
         audited: list[Audited] = []
         try:
-            for one in done:
-                self._events.answered(self.model.name, one.statuses)
-                if one.evaluated is not None and one.evaluated.ran:
-                    ran, seconds = one.evaluated.ran, one.evaluated.seconds
-                    self._events.ran(self.model.name, ran, seconds, one.waiting, one.waited)
-            by_kinds: dict[tuple[str, ...], list[_Done]] = defaultdict(list)
-            for one in done:
-                if one.evaluated is not None:
-                    by_kinds[self._plan.drawn(self._random.random())].append(one)
+            for batch in done:
+                self._on_answered(self.model.name, batch)
+            by_kinds: dict[tuple[str, ...], list[AnsweredBatch]] = defaultdict(list)
+            for batch in done:
+                if batch.evaluated is not None:
+                    by_kinds[self._plan.drawn(random.random())].append(batch)
             audited = [self._audited(kinds, batches) for kinds, batches in by_kinds.items()]
         finally:
-            self._record(audited, [one.ticket for one in done if one.evaluated is not None])
+            self._record(audited, [batch.ticket for batch in done])
 
-    def _audited(self, kinds: Sequence[str], done: Sequence[_Done]) -> Audited:
+    def _audited(self, kinds: Sequence[str], done: Sequence[AnsweredBatch]) -> Audited:
         """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
-        evaluated = [one.evaluated for one in done if one.evaluated is not None]
+        model, evaluated = self.model, [one.evaluated for one in done if one.evaluated is not None]
         batch = Batch.joined([one.batch for one in evaluated])
         unmasked = LogitBatch.joined([one.unmasked for one in evaluated])
-        model, answers = self.model, [answer for one in done for answer in one.rows]
-        elos = [answer.query.elo if isinstance(answer, Answer) else None for answer in answers]
+        sizes = [len(one.batch) for one in evaluated]
+        starts = np.cumsum([0, *sizes[:-1]]).tolist()
+        elos = np.full(len(batch), np.nan)
+        keep = np.zeros(len(batch), dtype=np.bool_)  # the others' answers failed
+        for start, one in zip(starts, done, strict=True):
+            for answer in one.answers:
+                if answer.evaluated is not None:
+                    keep[start + answer.row] = True
+                    elos[start + answer.row] = np.nan if answer.query.elo is None else answer.query.elo.self
         audited = Audited(
             model=model.name,
             digest=model.digest,
             trained_with_mask=model.trained_with_mask,
             vocabulary=model.vocabulary,
-            times=np.repeat([one.time for one in done], [len(one.rows) for one in done]),
-            elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
+            times=np.repeat([one.time for one in done], sizes),
+            elos=elos,
             batch=batch,
             measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             heavy=unmasked.heavy(self._plan.least),
         )
-        answered = np.array([isinstance(answer, Answer) for answer in answers])
-        return audited if answered.all() else audited.rows(np.flatnonzero(answered))
+        return audited if keep.all() else audited.rows(np.flatnonzero(keep))

@@ -83,9 +83,9 @@ def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, op
             assert settled(one)
             new = await ask(one, "net")
             assert new != old.model.digest
-            assert old.fault is None
+            assert old.queue.fault is None
             await answer(old)
-        await asyncio.to_thread(until, lambda: old.fault is not None, "the old one is closed")
+        await asyncio.to_thread(until, lambda: old.queue.fault is not None, "the old one is closed")
 
     asyncio.run(scenario())
 

@@ -137,7 +137,7 @@ def running_services(
             max_moves=settings.max_moves,
             plan=plan,
             network=network,
-            events=metrics,
+            on_answered=metrics.answered,
         )
 
     try:

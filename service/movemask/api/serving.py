@@ -130,13 +130,13 @@ class Serving:
     def faults(self) -> list[str]:
         """Why models that passed their check cannot answer: a network hangs, or a thread has died."""
         with self._lock:
-            faults = [loaded.pipeline.fault for loaded in self._models.values()]
+            faults = [loaded.pipeline.queue.fault for loaded in self._models.values()]
         return [fault for fault in faults if fault is not None]
 
     def waiting(self) -> int:
         """Positions that wait for any model."""
         with self._lock:
-            return sum(loaded.pipeline.waiting for loaded in self._models.values())
+            return sum(loaded.pipeline.queue.waiting for loaded in self._models.values())
 
     def close(self) -> None:
         """Ends the watcher, and finishes the waiting work of every model."""

@@ -29,7 +29,7 @@ from movemask.leakage.causes import CAUSES
 from movemask.leakage.table import AuditTable
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
-from movemask.pipeline import Caller, Events
+from movemask.pipeline import AnsweredBatch, Caller
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -45,7 +45,7 @@ _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _CONTEXT = "movemask"  # in the scope
 
 
-class Metrics(Events):
+class Metrics:
     """The metrics of one app, in their own registry."""
 
     def __init__(self) -> None:
@@ -100,20 +100,20 @@ class Metrics(Events):
         for entry in registry:
             self.model_served.labels(entry.name).set(entry.served)
 
-    def ran(self, model: str, size: int, seconds: float, waiting: int, waited: Sequence[float]) -> None:
-        """Counts one run of a network."""
-        self.batches.labels(model).inc()
-        self.batch_size.labels(model).observe(size)
-        self.inference_seconds.labels(model).observe(seconds)
-        self.waiting.labels(model).set(waiting)
-        histogram = self.queue_seconds.labels(model)
-        for seconds_waited in waited:
-            histogram.observe(seconds_waited)
-
-    def answered(self, model: str, statuses: Sequence[str]) -> None:
-        """Counts answered positions by status."""
-        for status, count in Counts(statuses).items():
+    def answered(self, model: str, batch: AnsweredBatch) -> None:
+        """Counts answered positions by status, and the run of the network."""
+        for status, count in Counts(answer.status for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
+        if batch.evaluated is None or not batch.evaluated.ran:
+            return
+        self.batches.labels(model).inc()
+        self.batch_size.labels(model).observe(batch.evaluated.ran)
+        self.inference_seconds.labels(model).observe(batch.evaluated.seconds)
+        self.waiting.labels(model).set(batch.waiting)
+        histogram = self.queue_seconds.labels(model)
+        for answer in batch.answers:
+            if answer.evaluated is not None:
+                histogram.observe(answer.waited)
 
     def audited(self, table: AuditTable) -> None:
         """Counts the leakage of answered positions. What is unmeasured, or no probability, is skipped: a NaN would make

@@ -36,7 +36,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
     out = {**_network(answer), **_where(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
-        chosen = 0 if seed is None else answer.sample(seed)
+        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.temperature, seed)
         out["move"] = _moves(answer, request.include, chosen)[0]
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
@@ -131,24 +131,25 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Json:
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
             out["abstention"] = answer.abstention
         if "statistics" in include:
-            out["statistics"] = dataclasses.asdict(answer.statistics())
+            out["statistics"] = dataclasses.asdict(
+                answer.evaluated.policies.statistics(answer.row, answer.rule.temperature)
+            )
         if "illegal" in include:
             out["illegal"] = _illegal(answer)
         out["temperature"] = answer.rule.temperature
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
     out["ignored"] = list(answer.ignored)
-    if answer.timing is not None:
-        timing = answer.timing
-        out["timing"] = {"queue_ms": 1e3 * timing.queue, "inference_ms": 1e3 * timing.inference}
+    if answer.evaluated is not None:
+        out["timing"] = {"queue_ms": 1e3 * answer.waited, "inference_ms": 1e3 * answer.evaluated.seconds}
     return out
 
 
 def _illegal(answer: Answer) -> Json:
     """The JSON of an `IllegalOut`."""
-    moves, causes = answer.illegal(_NAMED_ILLEGAL)
+    slots, moves, causes = answer.illegal(_NAMED_ILLEGAL)
     return {
-        "slots": len(answer.model.vocabulary) - answer.legal_moves,
+        "slots": slots,
         "moves": [{"uci": move.uci, "probability": move.probability, "cause": move.cause.value} for move in moves],
         "causes": causes_out(causes),
     }
