@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.ground_truth import random_game
 from tests.processes import environment
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed: pip install 'movemask[ray]'")
@@ -20,14 +20,8 @@ needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not inst
 
 def game(number: int) -> str:
     """Random moves, the same for a number."""
-    chance, board, moves = random.Random(number), chess.Board(), []
-    for _ in range(chance.randrange(10, 60)):
-        move = chance.choice(list(board.legal_moves))
-        moves.append(board.san(move))
-        board.push(move)
-        if board.is_game_over():
-            break
-    return f'[Event "{number}"]\n[WhiteElo "{1000 + number}"]\n[BlackElo "1500"]\n\n{" ".join(moves)} *\n\n'
+    line = chess.Board().variation_san(random_game(number, 10 + number % 50))
+    return f'[Event "{number}"]\n[WhiteElo "{1000 + number}"]\n[BlackElo "1500"]\n\n{line} *\n\n'
 
 
 def done(folder: Path, arguments: Sequence[str], code: int = 0) -> str:

@@ -19,6 +19,7 @@ from movemask.network.registry import load_registry
 from movemask.pipeline import evaluate_positions
 from movemask.tasks.diagnosis import diagnose
 from tests.conftest import ROOT
+from tests.ground_truth import random_game
 
 NETWORK = ROOT.parent / "shared" / "maia3" / "maia3-5m.onnx"
 pytestmark = pytest.mark.skipif(not NETWORK.exists(), reason="maia-3: ../shared/maia3 is not here")
@@ -53,30 +54,15 @@ def slot(move: chess.Move, turn: chess.Color) -> int:
     return 4096 + (source % 8) * 32 + (target % 8) * 4 + piece
 
 
-def games(count: int) -> list[list[chess.Move]]:
-    """Lines of random moves, most of them long enough to promote."""
-    rng, found = random.Random(3), []
-    for number in range(count):
-        board = chess.Board()
-        for _ in range(rng.randrange(60) + 100 * (number % 2)):
-            moves = list(board.legal_moves)
-            board.push(rng.choice(moves))
-            if not any(board.legal_moves):
-                board.pop()
-                break
-        found.append(board.move_stack)
-    return found
-
-
-@pytest.mark.parametrize("count", [60, pytest.param(500, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [40, pytest.param(500, marks=pytest.mark.deep)])
 def test_the_policy_is_the_networks_own_with_and_without_history(model: Model, count: int) -> None:
     session, rng = ort.InferenceSession(NETWORK), random.Random(4)
     promotions = 0
     for history in (True, False):
         positions, elos, expected = [], [], []
-        for line in games(count):
+        for number in range(count):
             board, boards = chess.Board(), [chess.Board()]
-            for move in line:
+            for move in random_game(number, 30 + 70 * (number % 2))[:-1]:  # with a legal move left
                 board.push(move)
                 boards.append(board.copy(stack=False))
             own, other = rng.randrange(600, 2601), rng.randrange(600, 2601)
