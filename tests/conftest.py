@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from movemask.api.app import create_app
 from movemask.logs import QueuedHandler
 from movemask.network.model import Model
-from movemask.settings import Settings, user_models
+from movemask.settings import Settings, shipped_models, user_models
 from tests.networks import write_fake, write_net
 from tests.postgres import Server, binaries, running
 from tests.store.records import written
@@ -128,3 +128,9 @@ def models(tmp_path: Path) -> Path:
 def client(serve: Serve) -> TestClient:
     """A client of the app on the fake."""
     return serve()
+
+
+@pytest.fixture
+def shipped(serve: Serve) -> TestClient:
+    """A client of the shipped network, which takes both ratings."""
+    return serve(shipped_models())

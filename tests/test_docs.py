@@ -52,11 +52,6 @@ def first_column(text: str) -> set[str]:
 TOLERANCE = 0.02
 
 
-@pytest.fixture
-def shipped(serve: Serve) -> TestClient:
-    return serve(shipped_models(), default_model="movemask-4")
-
-
 def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
     command = re.search(r"curl -s localhost:8000(\S+) .*? -d '(.*?)'", README, re.S)
     shown = re.search(r"```json\n(.*?)```", README, re.S)

@@ -7,15 +7,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.settings import shipped_models
 from tests.conftest import Serve
 from tests.networks import write_fake
-
-
-@pytest.fixture
-def shipped(serve: Serve) -> TestClient:
-    """A client of the shipped network, which takes both ratings."""
-    return serve(shipped_models())
 
 
 @pytest.fixture

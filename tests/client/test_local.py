@@ -15,8 +15,7 @@ from fastapi.testclient import TestClient
 import movemask
 from movemask.client.wire import RuleOptions
 from movemask.errors import IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
-from movemask.settings import shipped_models
-from tests.conftest import ROOT, Serve
+from tests.conftest import ROOT
 from tests.networks import write_fake
 
 
@@ -25,17 +24,12 @@ def network() -> movemask.Network:
     return movemask.load()
 
 
-@pytest.fixture
-def service(serve: Serve) -> TestClient:
-    return serve(shipped_models())
-
-
-def test_it_says_what_the_service_says(network: movemask.Network, service: TestClient) -> None:
+def test_it_says_what_the_service_says(network: movemask.Network, shipped: TestClient) -> None:
     board = chess.Board()
     for san in ("e4", "e5", "Nf3"):
         board.push_san(san)
     for asked, elo in (({}, None), ({"elo": 1200}, 1200.0), ({"elo": {"self": 1200, "opponent": 1900}}, (1200, 1900))):
-        answer = service.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **asked, "top_p": 0.95}).json()
+        answer = shipped.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **asked, "top_p": 0.95}).json()
         policy = network.policy(board, elo=elo, top_p=0.95)
         assert [move.uci() for move in policy.probabilities] == [move["uci"] for move in answer["moves"]]
         assert list(policy.probabilities.values()) == pytest.approx([move["probability"] for move in answer["moves"]])
@@ -47,7 +41,7 @@ def test_it_says_what_the_service_says(network: movemask.Network, service: TestC
         assert policy.ignored == tuple(answer["ignored"])
         assert policy.elo == (answer["elo"]["self"], answer["elo"]["opponent"])
     rule: RuleOptions = {"normalizer": "entmax", "alpha": 1.3, "temperature": 2}
-    moves = service.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **rule}).json()["moves"]
+    moves = shipped.post("/v1/policy", json={"moves": ["e4", "e5", "Nf3"], **rule}).json()["moves"]
     assert list(network.policy(board, **rule).probabilities.values()) == [move["probability"] for move in moves]
 
 

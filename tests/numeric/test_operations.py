@@ -39,10 +39,10 @@ class Counted:
     def __init__(self, value: float) -> None:
         self.value = value
 
-    def __gt__(self, other: Counted) -> bool:
-        self.done["comparisons"] += 1
-        return self.value > other.value
+    def __bool__(self) -> bool:
+        return bool(self.value)
 
+    __gt__ = counted("comparisons", operator.gt)
     __add__ = counted("additions", operator.add)
     __sub__ = counted("additions", operator.sub)
     __mul__ = counted("multiplications", operator.mul)
@@ -52,7 +52,7 @@ class Counted:
 
 
 def plain_softmax(z: Sequence[Counted]) -> list[Counted]:
-    top = reduce(lambda one, other: other if other > one else one, z)
+    top = max(z)
     weights = [(one - top).exp() for one in z]
     total = reduce(operator.add, weights)
     return [one / total for one in weights]

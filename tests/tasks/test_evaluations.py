@@ -10,9 +10,8 @@ import chess.pgn
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.settings import shipped_models
 from tests.api.asking import asked
-from tests.conftest import ROOT, Serve
+from tests.conftest import ROOT
 
 SAMPLE = (ROOT / "tests" / "data" / "evaluated.pgn").read_text()
 
@@ -25,18 +24,13 @@ LEGAL = """[WhiteElo "1000"]
 7. Nd5# 1-0"""
 
 
-@pytest.fixture
-def client(serve: Serve) -> TestClient:
-    return serve(shipped_models())
-
-
-def judged(client: TestClient, pgn: str) -> list[dict[str, Any]]:
-    moves: list[dict[str, Any]] = asked(client, "/v1/games", pgn=pgn)["games"][0]["moves"]
+def judged(shipped: TestClient, pgn: str) -> list[dict[str, Any]]:
+    moves: list[dict[str, Any]] = asked(shipped, "/v1/games", pgn=pgn)["games"][0]["moves"]
     return moves
 
 
-def test_a_moves_loss_is_by_lichess_formula_and_its_marks_by_the_thresholds(client: TestClient) -> None:
-    moves = judged(client, SAMPLE)
+def test_a_moves_loss_is_by_lichess_formula_and_its_marks_by_the_thresholds(shipped: TestClient) -> None:
+    moves = judged(shipped, SAMPLE)
     game = chess.pgn.read_game(io.StringIO(SAMPLE))
     assert game is not None
     scores = [node.eval() for node in game.mainline()]
@@ -54,28 +48,30 @@ def test_a_moves_loss_is_by_lichess_formula_and_its_marks_by_the_thresholds(clie
         assert ("by_rating" in move) == (move["lost"] >= 0.1)
 
 
-def test_a_trap_is_a_mistake_that_most_people_make_at_which_ratings(client: TestClient) -> None:
-    trap = judged(client, LEGAL)[9]
+def test_a_trap_is_a_mistake_that_most_people_make_at_which_ratings(shipped: TestClient) -> None:
+    trap = judged(shipped, LEGAL)[9]
     assert (trap["san"], trap["mark"]) == ("Bxd1", "trap")
     assert [point["rating"] for point in trap["by_rating"]] == [800, 1200, 1600, 2000, 2400]
-    sweep = asked(client, "/v1/policy/sweep", moves=[move["uci"] for move in judged(client, LEGAL)[:9]], ratings=[800])
+    sweep = asked(
+        shipped, "/v1/policy/sweep", moves=[move["uci"] for move in judged(shipped, LEGAL)[:9]], ratings=[800]
+    )
     (taken,) = (move for move in sweep["moves"] if move["uci"] == trap["uci"])
     assert trap["by_rating"][0]["probability"] == pytest.approx(taken["probabilities"][0], abs=1e-9)
-    assert judged(client, LEGAL)[12]["lost"] == 0  # mate needs no evaluation
+    assert judged(shipped, LEGAL)[12]["lost"] == 0  # mate needs no evaluation
 
 
-def test_a_gem_is_a_rare_move_that_holds(client: TestClient) -> None:
+def test_a_gem_is_a_rare_move_that_holds(shipped: TestClient) -> None:
     rare = "1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Ke2 {[%eval 0.2]} Ke7 {[%eval %s]} *"
-    marks = [move.get("mark") for move in judged(client, rare.replace("%s", "0.2"))]
+    marks = [move.get("mark") for move in judged(shipped, rare.replace("%s", "0.2"))]
     assert marks == [None, None, "gem", "gem"]
-    assert [move.get("mark") for move in judged(client, rare.replace("%s", "3.0"))][3] == "mistake"
+    assert [move.get("mark") for move in judged(shipped, rare.replace("%s", "3.0"))][3] == "mistake"
     won = rare.replace("0.2", "15").replace("%s", "15")
-    assert [move.get("mark") for move in judged(client, won)] == [None] * 4
+    assert [move.get("mark") for move in judged(shipped, won)] == [None] * 4
 
 
-def test_an_annotated_game_tells_it_and_can_be_annotated_again(client: TestClient) -> None:
+def test_an_annotated_game_tells_it_and_can_be_annotated_again(shipped: TestClient) -> None:
     def annotated(pgn: str) -> str:
-        return client.post("/v1/games", json={"pgn": pgn}, headers={"Accept": "application/x-chess-pgn"}).text
+        return shipped.post("/v1/games", json={"pgn": pgn}, headers={"Accept": "application/x-chess-pgn"}).text
 
     text = annotated(LEGAL)
     assert "trap at least 50% and 10 points lost" in " ".join(text.split())

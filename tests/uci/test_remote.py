@@ -7,27 +7,19 @@ import random
 
 import chess
 import httpx2
-import pytest
 from fastapi.testclient import TestClient
 
 from movemask.cli.uci import RemoteSource
 from movemask.client.http import Client
 from movemask.client.local import load
-from movemask.settings import shipped_models
 from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from movemask.uci.search import Source, search
-from tests.conftest import Serve
 
 
-@pytest.fixture
-def service(serve: Serve) -> TestClient:
-    return serve(shipped_models())
-
-
-def test_a_service_and_a_network_here_play_the_same(service: TestClient) -> None:
-    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=service), None)
+def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:
+    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=shipped), None)
     options = Options(multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
     board = chess.Board()
     for uci in ("e2e4", "c7c5", "g1f3"):
