@@ -15,6 +15,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.app import create_app
+from movemask.client.local import Network, load
 from movemask.logs import QueuedHandler
 from movemask.network.model import Model
 from movemask.settings import Settings, shipped_models, user_models
@@ -134,3 +135,9 @@ def client(serve: Serve) -> TestClient:
 def shipped(serve: Serve) -> TestClient:
     """A client of the shipped network, which takes both ratings."""
     return serve(shipped_models())
+
+
+@pytest.fixture(scope="session")
+def network() -> Network:
+    """The shipped network, without a service."""
+    return load()

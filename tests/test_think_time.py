@@ -7,12 +7,11 @@ import time
 from collections.abc import Iterator
 
 import chess
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.board.position import Position
-from movemask.client.local import Network, load
+from movemask.client.local import Network
 from movemask.settings import shipped_models
 from movemask.think_time import Clock, think_time
 from movemask.uci.engine import Engine
@@ -21,11 +20,6 @@ from tests.api.asking import asked
 from tests.conftest import Serve
 
 MIDDLEGAME = "r1bq1rk1/2p1bppp/p1np1n2/1p2p3/4P3/1BP2N1P/PP1P1PP1/RNBQR1K1 b - - 0 9"
-
-
-@pytest.fixture(scope="module")
-def network() -> Network:
-    return load()
 
 
 def seconds(network: Network, clock: Clock, fen: str = MIDDLEGAME, *moves: str, play: str | None = None) -> float:

@@ -19,11 +19,6 @@ from tests.conftest import ROOT
 from tests.networks import write_fake
 
 
-@pytest.fixture(scope="module")
-def network() -> movemask.Network:
-    return movemask.load()
-
-
 def test_it_says_what_the_service_says(network: movemask.Network, shipped: TestClient) -> None:
     board = chess.Board()
     for san in ("e4", "e5", "Nf3"):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_trees
 from movemask.cli.main import main
-from movemask.client.local import Network, load
+from movemask.client.local import Network
 from movemask.errors import InvalidPgn
 from movemask.settings import shipped_models
 from movemask.tasks import annotation
@@ -50,11 +50,6 @@ GAMES = """[Event "Rated"]
 
 
 COMMENT = re.compile(r"P ([\d.]+) % \((first choice|(\d+)\w\w of (\d+); (\S+) [\d.]+ %)\), surprise ([\d.]+)")
-
-
-@pytest.fixture(scope="module")
-def network() -> Network:
-    return load()
 
 
 @pytest.fixture

@@ -16,17 +16,12 @@ import chess.engine
 import chess.polyglot
 import pytest
 
-from movemask.client.local import Network, load
+from movemask.client.local import Network
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.ground_truth import perft
 
 COMMAND = [sys.executable, "-m", "movemask", "uci"]
-
-
-@pytest.fixture(scope="module")
-def network() -> Network:
-    return load()
 
 
 @pytest.fixture(scope="module")
