@@ -22,8 +22,7 @@ from fastapi.routing import APIRoute
 from movemask.api import bodies
 from movemask.api.app import create_app
 from movemask.api.bodies import position_limits
-from movemask.api.parameters import known_parameters
-from movemask.api.routes import Router
+from movemask.api.routes import Router, known_parameters
 from movemask.api.schemas.requests import PolicyIn
 from movemask.api.services import AppServices
 from movemask.settings import Settings

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
-from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from opentelemetry.trace import TracerProvider, get_tracer
 from starlette.middleware.cors import CORSMiddleware
@@ -22,9 +21,8 @@ from movemask import __version__
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl, headers
 from movemask.api.keys import Keys
-from movemask.api.parameters import known_parameters
 from movemask.api.routers import leakage, operations, page, policy
-from movemask.api.routes import BEARER, operation_id
+from movemask.api.routes import BEARER, known_parameters, operation_id
 from movemask.api.services import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.extras import require
@@ -101,9 +99,6 @@ def create_app(
     sessions = _install_mcp(app) if settings.mcp else nullcontext
     if settings.page:
         app.include_router(page.router)
-    for route in app.routes:  # /docs and the like are declared by fastapi_offline, for GET alone
-        if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
-            route.methods.add("HEAD")
     app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
     problems.install(app, metrics.problem, headers)
     app.add_exception_handler(ClientDisconnect, _client_gone)

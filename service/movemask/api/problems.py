@@ -138,7 +138,7 @@ def install(
             error = invalid_request(error.errors(), skip=1)
         elif isinstance(error, HTTPException):
             status, own = HTTPStatus(error.status_code), dict(error.headers or {})
-            if own.get("Allow") == "GET":  # the first route of the path; `Router` has one for HEAD too
+            if own.get("Allow") == "GET":  # `RequestLog` answers HEAD too
                 own["Allow"] = "GET, HEAD"
             name = status.phrase.lower().replace(" ", "-")
             error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)

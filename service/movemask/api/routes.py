@@ -1,4 +1,4 @@
-"""How routes are declared: `Router`, whose GET routes answer HEAD too, and `PostRoute`, which FastAPI only documents.
+"""How routes are declared: `Router`, and `PostRoute`, which FastAPI only documents.
 
 A small request comes to its endpoint and back in a fraction of the CPU time that a plain route of FastAPI's takes
 (`python -m benchmarks.routing`). Each body is parsed and validated once; large ones off the event loop.
@@ -7,10 +7,12 @@ A small request comes to its endpoint and back in a fraction of the CPU time tha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
 from typing import Any, TypeVar, get_type_hints
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response, Security
+from fastapi import APIRouter, Request, Response, Security, params
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
@@ -20,10 +22,10 @@ from starlette.types import Receive, Scope, Send
 
 from movemask.api import bodies, problems
 from movemask.api.bodies import BodyLimits
-from movemask.api.parameters import known_parameters
-from movemask.api.problems import ProblemError
+from movemask.api.problems import ProblemError, shown
 from movemask.api.services import Services
 from movemask.api.telemetry import context_of
+from movemask.errors import InvalidParameter
 from movemask.settings import Settings
 
 E = TypeVar("E", bound=Callable[..., Any])
@@ -45,6 +47,23 @@ def operation_id(route: APIRoute) -> str:
         parts = [*parts[:-2], parts[-2].removesuffix("s")]
     first, *rest = parts or ["root"]
     return first + "".join(part.capitalize() for part in rest)
+
+
+async def known_parameters(request: Request) -> None:
+    """Refuses query parameters that the route does not take, as a POST route takes none, or that are repeated; raises
+    InvalidParameter."""
+    if not request.query_params or request.url.path == "/":  # a link to the page may have been decorated on its way
+        return
+    fields = get_flat_params(request.scope["route"].dependant)
+    known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name[:40].lower(), known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
+            raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {hint}")
+        if names.count(name) > 1:
+            raise InvalidParameter(f"{name}: is given {names.count(name)} times, and can be given once")
 
 
 class PostRoute(APIRoute):
@@ -100,19 +119,11 @@ class PostRoute(APIRoute):
 
 
 class Router(APIRouter):
-    """Declares routes. GET routes answer HEAD too (the server leaves out the body); POST routes are in `posts`."""
+    """Declares routes; those for POST are in `posts`."""
 
     def __init__(self, *, tags: list[str]) -> None:
         super().__init__(tags=[*tags])
         self.posts: list[PostRoute] = []
-
-    def get(self, path: str, **options: Any) -> Callable[[E], E]:
-        def declare(endpoint: E) -> E:
-            self.add_api_route(path, endpoint, methods=["GET"], **options)
-            self.add_api_route(path, endpoint, methods=["HEAD"], **{**options, "include_in_schema": False})
-            return endpoint
-
-        return declare
 
     def post(self, path: str, **options: Any) -> Callable[[E], E]:
         """Declares a `PostRoute`."""

@@ -175,8 +175,8 @@ class RequestContext(Caller):
 
     `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the
     client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `held` is its bytes
-    in flight. `runs`, of each network its name, how many positions it ran on and the submission, is None unless the
-    request is traced.
+    in flight, and `head` whether only the head of its answer is asked for. `runs`, of each network its name, how many
+    positions it ran on and the submission, is None unless the request is traced.
     """
 
     id: str
@@ -186,6 +186,7 @@ class RequestContext(Caller):
     taken: int = 0
     take: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0
+    head: bool = False
     positions: int = 0
     runs: list[tuple[str, int, Submission]] | None = None
 
@@ -204,7 +205,7 @@ def context_of(scope: Scope) -> RequestContext:
 
 class RequestLog:
     """ASGI middleware that makes the context of each request, and counts, logs and traces it under an id, which is
-    returned in X-Request-ID."""
+    returned in X-Request-ID. To the app HEAD is GET: the server leaves out the body."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
         self._app = app
@@ -215,12 +216,13 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status = 500
+        status, method = 500, _method(scope)
         started = time.perf_counter()
         span = trace.get_current_span()
         traced = span.is_recording()
         request_id = logs.id_of(scope["headers"])
-        context = scope[_CONTEXT] = RequestContext(request_id, runs=[] if traced else None)
+        context = RequestContext(request_id, head=method == "HEAD", runs=[] if traced else None)
+        scope = {**scope, "method": "GET" if context.head else scope["method"], _CONTEXT: context}
         logs.request_id.set(request_id)  # for lines that anything logs on the way
 
         async def send_observed(message: Message) -> None:
@@ -232,7 +234,7 @@ class RequestLog:
                 if status >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
                     message["headers"].append((b"connection", b"close"))
                 if traced:  # FastAPI names the span by its route only where its router is reached
-                    span.update_name(f"{_method(scope)} {_route(scope)}")
+                    span.update_name(f"{method} {_route(scope)}")
                     span.set_attributes({"http.route": _route(scope), "movemask.request_id": request_id})
             elif context.runs and not message.get("more_body"):
                 self._record(context.runs)
@@ -241,7 +243,7 @@ class RequestLog:
         try:
             await self._app(scope, receive, send_observed)
         finally:
-            route, method, seconds = _route(scope), _method(scope), time.perf_counter() - started
+            route, seconds = _route(scope), time.perf_counter() - started
             self._metrics.requests.labels(route, method, str(status)).inc()
             self._metrics.request_seconds.labels(route).observe(seconds)
             probe = route in PROBES and status < 400

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from movemask.api.keys import Key, Scope, new_key, read_keys, write_keys
-from movemask.api.parameters import time_of
+from movemask.api.routers.leakage import time_of
 from movemask.errors import InvalidParameter, KeysError, SettingsError
 from movemask.settings import PREFIX, Settings
 from movemask.store.database import Database

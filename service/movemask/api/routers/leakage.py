@@ -9,7 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -21,7 +24,6 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.bodies import audit_limits
-from movemask.api.parameters import SpanParameters
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import VerdictOut
 from movemask.api.schemas.reports import (
@@ -33,6 +35,7 @@ from movemask.api.schemas.reports import (
 )
 from movemask.api.schemas.requests import AuditIn
 from movemask.api.services import AppServices, Services
+from movemask.api.telemetry import context_of
 from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
@@ -44,7 +47,7 @@ from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
 from movemask.logs import rfc3339
 from movemask.store.cells import CAUSE
-from movemask.store.reader import Bucket, Kinds, ModelFigures, StoredPosition, positions_of
+from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _PLAIN = (
@@ -59,6 +62,12 @@ _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "ille
 _STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
+
+TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.")]
+
 
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
@@ -75,6 +84,18 @@ async def _named(
 
 
 ModelName = Annotated[str | None, Depends(_named)]
+
+
+async def _span(since: TimeText = None, until: TimeText = None) -> Span:
+    """The requested span of time; raises InvalidParameter."""
+    now = time.time()
+    requested = Span(time_of("since", since, now), time_of("until", until, now))
+    if requested.since is not None and requested.until is not None and requested.since >= requested.until:
+        raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
+    return requested
+
+
+SpanParameters = Annotated[Span, Depends(_span)]
 
 
 @_get("/v1/leakage", summary="Leakage by model and kind", response_model=LeakageFiguresOut)
@@ -181,15 +202,18 @@ async def positions(
         return await _answer(services, read)
     fresh = freshness_out(services)
     rows = islice(services.figures.all_positions(before=before, model=model, span=span), limit)
-    lines, media_type = (_csv_lines(rows), _CSV) if chosen == "csv" else (_ndjson_lines(rows), _NDJSON)
+    if chosen == "csv":
+        parts, media_type = _parts(rows, _csv, _csv_lines([_COLUMNS])), _CSV
+    else:
+        parts, media_type = _parts(rows, _ndjson), _NDJSON
     headers = {
         "Movemask-As-Of": repr(fresh["as_of"]),
         "Movemask-As-Of-Utc": fresh["as_of_utc"],
         "Movemask-Waiting": str(fresh["waiting"]),
     }
-    if request.method == "HEAD":  # reads nothing: the rows may be millions
+    if context_of(request.scope).head:  # reads nothing: the rows may be millions
         return Response(headers=headers, media_type=media_type)
-    return StreamingResponse(await services.streamed(_blocks(lines)), headers=headers, media_type=media_type)
+    return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 
 
 @router.post(
@@ -206,6 +230,23 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
     """
     return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
+
+
+def time_of(name: str, given: str | None, now: float) -> float | None:
+    """The time that a text says, in seconds since 1970; raises InvalidParameter that names the parameter."""
+    if given is None:
+        return None
+    text = given.strip()
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
+        return float(text)
+    if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
+        return now - int(match[1]) * _SECONDS[match[2]]
+    try:
+        # A plus sign in a URL's query is a space.
+        moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"{name}: {given!r} is not a time; write {_FORMS}") from None
 
 
 async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Response:
@@ -262,34 +303,37 @@ def _position_out(position: StoredPosition) -> dict[str, Any]:
     return {name: position[name] for name in _STORED} | {"time_utc": rfc3339(position["time"])}
 
 
-def _ndjson_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
+def _parts(
+    positions: Iterator[StoredPosition], write: Callable[[list[StoredPosition]], bytes], head: bytes = b""
+) -> Iterator[bytes]:
+    """Positions as text, 500 at a time, since each part of a streamed response is a trip to another thread."""
+    while (some := list(islice(positions, 500))) or head:
+        yield head + write(some)
+        head = b""
+
+
+def _ndjson(positions: list[StoredPosition]) -> bytes:
     """One line per position, as in the JSON of `GET /v1/leakage/positions`."""
-    for position in positions:
-        yield orjson.dumps(_position_out(position), option=orjson.OPT_APPEND_NEWLINE)
+    return b"".join(orjson.dumps(_position_out(one), option=orjson.OPT_APPEND_NEWLINE) for one in positions)
 
 
-def _csv_lines(positions: Iterable[StoredPosition]) -> Iterator[bytes]:
-    """A header, then one line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
-    yield _line(_COLUMNS)
+def _csv(positions: list[StoredPosition]) -> bytes:
+    """One line per position; `illegal` is a list of `uci:probability:cause`, separated by spaces."""
+    lines = []
     for position in positions:
         plain = [rfc3339(position["time"]) if name == "time_utc" else position[name] for name in _PLAIN]
         figures, by_cause = position["kinds"], position["causes"]
         leaked = [figures[kind].leaked if kind in figures else None for kind in KINDS]
         causes = [by_cause.get(cause.value) for cause in Cause]
         illegal = " ".join(f"{move['uci']}:{move['probability']!r}:{move['cause']}" for move in position["illegal"])
-        yield _line([*plain, *leaked, *causes, illegal])
+        lines.append([*plain, *leaked, *causes, illegal])
+    return _csv_lines(lines)
 
 
-def _blocks(lines: Iterable[bytes], size: int = 500) -> Iterator[bytes]:
-    """Lines joined into blocks of `size`, since each block of a streamed response is a trip to another thread."""
-    remaining = iter(lines)
-    while block := b"".join(islice(remaining, size)):
-        yield block
-
-
-def _line(values: Iterable[object]) -> bytes:
+def _csv_lines(lines: Iterable[Iterable[object]]) -> bytes:
     out = io.StringIO()
-    csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in values)
+    for line in lines:
+        csv.writer(out).writerow(str(value).lower() if isinstance(value, bool) else value for value in line)
     return out.getvalue().encode()
 
 

@@ -262,8 +262,6 @@ class GamesOut(BaseModel):
 class FigureOut(BaseModel):
     """One kind for one position."""
 
-    model_config = ConfigDict(from_attributes=True)
-
     leaked: float | None = Field(description="Probability of illegal moves, 0 to 1; null if it cannot be measured.")
     flipped: bool = Field(description="Whether the mistake would have changed the top move.")
     kl: float | None = Field(description="Divergence from the correct policy, in nats; null if infinite or unmeasured.")
