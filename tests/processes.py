@@ -16,7 +16,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner, Result
+
+from movemask.cli.main import main
+
 ROOT = Path(__file__).parent.parent
+
+
+def run(*arguments: object, input: str | bytes | None = None) -> Result:
+    """`movemask ARGUMENTS…` in this process."""
+    return CliRunner().invoke(main, [*map(str, arguments)], input=input, catch_exceptions=False)
 
 
 def free_port() -> int:

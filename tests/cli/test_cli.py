@@ -15,24 +15,18 @@ from typing import Any
 
 import chess
 import pytest
-from click.testing import CliRunner, Result
 
-from movemask.cli.main import main
 from movemask.settings import Settings, shipped_models
 from tests.conftest import ROOT
 from tests.disks import file_system
 from tests.networks import write_fake
-from tests.processes import started
+from tests.processes import run, started
 
 
 @pytest.fixture
 def models(tmp_path: Path) -> str:
     write_fake(tmp_path / "m", "rated", elo=True)
     return str(tmp_path / "m")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments, catch_exceptions=False)
 
 
 def test_predict_shows_moves_and_leakage(models: str) -> None:

@@ -8,18 +8,17 @@ import chess
 import numpy as np
 import onnxruntime as ort
 import pytest
-from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Elo, Position
-from movemask.cli.main import main
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
 from movemask.pipeline import evaluate_positions
 from movemask.tasks.diagnosis import diagnose
 from tests.conftest import ROOT
 from tests.ground_truth import random_game
+from tests.processes import run
 
 NETWORK = ROOT.parent / "shared" / "maia3" / "maia3-5m.onnx"
 pytestmark = pytest.mark.skipif(not NETWORK.exists(), reason="maia-3: ../shared/maia3 is not here")
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.skipif(not NETWORK.exists(), reason="maia-3: ../shared/
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     folder = tmp_path_factory.mktemp("m")
-    result = CliRunner().invoke(main, ["models", "add", str(NETWORK), "--models-dir", str(folder)])
+    result = run("models", "add", NETWORK, "--models-dir", folder)
     assert result.exit_code == 0, result.output
     for words in ("weights taken in: 19.9 MiB", "the ratings themselves", "not used: logits_ponder", "1 is freed"):
         assert words in result.output

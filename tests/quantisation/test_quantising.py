@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from onnx import helper, numpy_helper
 
-from movemask.cli.main import main
 from movemask.network.contract import read_contract
 from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
@@ -27,6 +26,7 @@ from movemask.quantisation.writing import Rounded, Writer, rounded
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_graph
+from tests.processes import run as run_command
 from tests.weight_files import Made
 
 MAIA = ROOT.parent / "shared" / "maia1"
@@ -43,10 +43,6 @@ def _fewer_positions() -> object:
         yield
 
 
-def run_command(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["models", *map(str, arguments)], catch_exceptions=False)
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
@@ -56,7 +52,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a network like Maia-1, but small and with random weights."""
     folder = tmp_path_factory.mktemp("m")
     file = Made(filters=16).write(folder, "small.pb.gz")
-    assert run_command("import", file, "--models-dir", folder).exit_code == 0
+    assert run_command("models", "import", file, "--models-dir", folder).exit_code == 0
     file.unlink()
     contract = folder / "small.toml"
     contract.write_text(
@@ -93,7 +89,7 @@ def known(small: Model, _fewer_positions: None) -> Sets:
 
 
 def quantize(*arguments: str | Path) -> Result:
-    return run_command("quantize", *arguments)
+    return run_command("models", "quantize", *arguments)
 
 
 def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was_found(
@@ -127,9 +123,9 @@ def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was
     seen = card["swept"]["largest"] > 0.03 or card["swept"]["mean"] > 0.003
     assert ("keep small as the default" in output) == seen
     assert f"{card['speed']['ratio']} x the speed" in re.sub(r"(\d\.\d)0 x", r"\1 x", output)
-    assert run_command("check", "small-int8", "--models-dir", folder).exit_code == 0
+    assert run_command("models", "check", "small-int8", "--models-dir", folder).exit_code == 0
     asked = ["predict", "--models-dir", str(folder), "--json", "--model"]
-    answers = [json.loads(CliRunner().invoke(main, [*asked, name]).output) for name in ("small", "small-int8")]
+    answers = [json.loads(run_command(*asked, name).output) for name in ("small", "small-int8")]
     probabilities = [{move["uci"]: move["probability"] for move in answer["moves"]} for answer in answers]
     assert probabilities[0] == pytest.approx(probabilities[1], abs=0.1)
     assert probabilities[0] != probabilities[1]
@@ -295,7 +291,7 @@ def test_maia_is_within_the_limits_by_the_shipped_probes(
 ) -> None:
     for number, wanted in (("CALIBRATION", 1024), ("SEARCH", 4096), ("JUDGED", 16384)):
         monkeypatch.setattr(positions, number, wanted)
-    assert run_command("import", MAIA / f"{name}.pb.gz", "--models-dir", tmp_path).exit_code == 0
+    assert run_command("models", "import", MAIA / f"{name}.pb.gz", "--models-dir", tmp_path).exit_code == 0
     model = open_model(tmp_path / f"{name}.toml", 1)
     result = run.quantised(model, tmp_path / f"{name}.onnx", sets(model, []), weights_for(), Limits(), lambda _: None)
     assert result.judgement.kl <= 0.005

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from movemask.cli.main import main
 from movemask.errors import StoreError
 from movemask.store.reader import Figures
 from movemask.store.writer import Deleted, Store, delete
 from tests.conftest import Serve
+from tests.processes import run
 from tests.store.records import opened, record, write
 
 DAY = 86_400
@@ -89,14 +88,14 @@ def test_the_command_says_what_it_deletes(tmp_path: Path) -> None:
     with opened(url) as store:
         write(store, [record(fen="one"), record(fen="two", at=time.time() - 9 * DAY)])
 
-    def run(*arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(main, ["positions", "delete", "--database-url", url, *arguments])
+    def delete(*arguments: str) -> tuple[int, str]:
+        result = run("positions", "delete", "--database-url", url, *arguments)
         return result.exit_code, result.output
 
     deleted = "deleted: 1 positions, 2 of the worst, 0 rows of figures\n"
-    assert run("--before", "7d", "--dry-run") == (0, f"would be {deleted}")
-    assert run("--before", "7d") == run("--all") == (0, deleted)
+    assert delete("--before", "7d", "--dry-run") == (0, f"would be {deleted}")
+    assert delete("--before", "7d") == delete("--all") == (0, deleted)
     for arguments in ([], ["--all", "--model", "net"], ["--figures", "--before", "7d"], ["--before", "soon"]):
-        code, said = run(*arguments)
+        code, said = delete(*arguments)
         assert code == 1
         assert said.startswith("Error: ")

@@ -9,19 +9,18 @@ from pathlib import Path
 import chess
 import chess.pgn
 import pytest
-from click.testing import CliRunner, Result
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.board.pgn import Game, read_trees
-from movemask.cli.main import main
 from movemask.client.local import Network
 from movemask.errors import InvalidPgn
 from movemask.settings import shipped_models
 from movemask.tasks import annotation
 from movemask.tasks.annotation import Annotated
 from tests.conftest import ROOT, Serve
+from tests.processes import run
 
 GAMES = """[Event "Rated"]
 [White "Ann"]
@@ -59,10 +58,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["annotate", *map(str, arguments)], catch_exceptions=False)
-
-
 def games_of(text: str) -> list[chess.pgn.Game]:
     stream, found = io.StringIO(text), []
     while (game := chess.pgn.read_game(stream)) is not None:
@@ -76,7 +71,7 @@ def moves_of(node: chess.pgn.GameNode) -> list[object]:
 
 
 def test_the_games_are_what_they_were_with_comments(file: Path, network: Network) -> None:
-    result = run(file)
+    result = run("annotate", file)
     assert result.exit_code == 0, result.output
     before, after = games_of(GAMES), games_of(result.stdout)
     assert len(after) == 3
@@ -111,7 +106,7 @@ def test_the_games_are_what_they_were_with_comments(file: Path, network: Network
 
 
 def test_a_game_that_cannot_be_played_through_is_kept_with_the_reason(file: Path) -> None:
-    result = run(file)
+    result = run("annotate", file)
     assert "left as it is: pgn: game 2: illegal san: 'Ke3'" in result.stderr
     broken = games_of(result.stdout)[1]
     assert broken.comment.startswith("movemask: pgn: game 2: illegal san: 'Ke3'")
@@ -122,19 +117,19 @@ def test_annotating_again_changes_nothing(file: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.pgn"
     first, _, last = GAMES.split("\n\n[")
     file.write_text(f"{first}\n\n[{last}")
-    assert run(file, "--out", out).exit_code == 0
+    assert run("annotate", file, "--out", out).exit_code == 0
     once = out.read_text()
-    assert run(out).stdout == once
-    assert run(file, "--elo", "900", "2400").stdout != once
+    assert run("annotate", out).stdout == once
+    assert run("annotate", file, "--elo", "900", "2400").stdout != once
 
 
 def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> None:
-    rows = run(file).stderr.splitlines()
+    rows = run("annotate", file).stderr.splitlines()
     table = {line.split()[0]: line.split()[1] for line in rows if not line.startswith("left")}
     assert table == {"player": "moves", "Ann": "6", "Bob": "3", "Cid": "1", "all": "10"}
     crowd = tmp_path / "crowd.pgn"
     crowd.write_text("".join(f'[White "P{n}"]\n[Black "Q"]\n\n1. e4 e5 *\n\n' for n in range(30)))
-    rows = run(crowd).stderr.splitlines()
+    rows = run("annotate", crowd).stderr.splitlines()
     assert [line.split("  ")[0] for line in rows[:4]] == ["player", "Q", "P0", "P1"]
     assert [line.split("  ")[0] for line in rows[-2:]] == ["21 others", "all"]
     assert len(rows) == 13
@@ -143,12 +138,12 @@ def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> Non
 def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = games_of(run(file).stdout)[0]
+    usual = games_of(run("annotate", file).stdout)[0]
     assert [node.nags for node in usual.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
     assert "; ?! at most 2% and the expected score falls by 0.1; " in usual.comment
     monkeypatch.setattr(annotation, "RARE", 1.0)
     monkeypatch.setattr(annotation, "FALL", 0.0)
-    everything = games_of(run(file).stdout)[0]
+    everything = games_of(run("annotate", file).stdout)[0]
     marked = [node.nags for node in everything.mainline()]
     assert marked[2] == {chess.pgn.NAG_DUBIOUS_MOVE}  # its own
     assert marked[5] == {chess.pgn.NAG_BLUNDER}
@@ -163,7 +158,7 @@ def test_the_pages_example_is_what_the_command_writes(tmp_path: Path) -> None:
     moves = re.search(r"echo '(.*)' \| movemask annotate -", command)
     assert moves
     (tmp_path / "game.pgn").write_text(moves[1])
-    written = run(tmp_path / "game.pgn").stdout.split("\n\n", 1)[1].strip()
+    written = run("annotate", tmp_path / "game.pgn").stdout.split("\n\n", 1)[1].strip()
     assert figures(shown) == pytest.approx(figures(written), rel=0.1, abs=0.2), written
     assert FIGURE.sub("", shown).split() == FIGURE.sub("", written).split(), written
 
@@ -201,8 +196,8 @@ def test_a_game_that_cannot_be_played_costs_only_itself_and_nothing_of_it_is_los
     assert "{ movemask: pgn: game 2: " in answer.text
     assert not any("4k3" in record.getMessage() for record in caplog.records)
     (tmp_path / "bad.pgn").write_text(bad)
-    (tmp_path / "once.pgn").write_text(run(tmp_path / "bad.pgn").stdout)
-    assert run(tmp_path / "once.pgn").stdout == (tmp_path / "once.pgn").read_text()
+    (tmp_path / "once.pgn").write_text(run("annotate", tmp_path / "bad.pgn").stdout)
+    assert run("annotate", tmp_path / "once.pgn").stdout == (tmp_path / "once.pgn").read_text()
 
 
 @given(
@@ -221,7 +216,7 @@ def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:
     client: TestClient = serve(shipped_models())
     answer = client.post("/v1/games", json={"pgn": GAMES}, headers={"Accept": "application/x-chess-pgn"})
     assert answer.headers["content-type"] == "application/x-chess-pgn"
-    assert answer.text == run(file).stdout
+    assert answer.text == run("annotate", file).stdout
     refused = client.post("/v1/games", json={"pgn": ""}, headers={"Accept": "application/x-chess-pgn"})
     assert refused.status_code == 200
     assert "there is no game in it" in refused.text

@@ -12,12 +12,10 @@ import chess.pgn
 import numpy as np
 import pytest
 import zstandard
-from click.testing import CliRunner, Result
 
 from movemask.board.moves import moves_of
 from movemask.board.pgn import Game, read_games
 from movemask.board.position import Position
-from movemask.cli.main import main
 from movemask.errors import InvalidPgn
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
@@ -29,6 +27,7 @@ from movemask.settings import Settings
 from movemask.tasks.calibration import MINIMUM_MOVES, Fitted, fitted
 from tests.conftest import ROOT
 from tests.networks import write_fake
+from tests.processes import run
 
 TRUTH = 1.8
 
@@ -77,12 +76,8 @@ def games(played: str, tmp_path: Path) -> Path:
     return file
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["calibrate", *arguments], catch_exceptions=False)
-
-
 def test_the_temperature_that_moves_were_drawn_at_is_found_and_written(contract: Path, games: Path) -> None:
-    result = run(str(games), "--model", "net", "--models-dir", str(contract.parent))
+    result = run("calibrate", str(games), "--model", "net", "--models-dir", str(contract.parent))
     assert result.exit_code == 0
     with open(games) as stream:
         read = [game for game in read_games(stream) if isinstance(game, Game)]
@@ -99,7 +94,7 @@ def test_the_temperature_that_moves_were_drawn_at_is_found_and_written(contract:
     assert found.source == "games.pgn"
     assert found.cross_entropy_after < found.cross_entropy_before
     assert contract.read_text().startswith("# a comment that stays\n")
-    again = run(str(games), "--models-dir", str(contract.parent), "--first-ply", "0", "--limit", "500")
+    again = run("calibrate", str(games), "--models-dir", str(contract.parent), "--first-ply", "0", "--limit", "500")
     assert "from 500 moves" in again.output
     assert contract.read_text().count("[calibration]") == 1
     assert not list(contract.parent.glob("*.part"))
@@ -107,7 +102,7 @@ def test_the_temperature_that_moves_were_drawn_at_is_found_and_written(contract:
 
 def test_too_few_moves_are_refused_and_nothing_is_written(contract: Path, games: Path) -> None:
     before = contract.read_bytes()
-    result = run(str(games), "--models-dir", str(contract.parent), "--limit", str(MINIMUM_MOVES - 1))
+    result = run("calibrate", str(games), "--models-dir", str(contract.parent), "--limit", str(MINIMUM_MOVES - 1))
     assert result.exit_code == 1
     assert " ± " in result.output
     assert result.output.splitlines()[-1] == (
@@ -131,7 +126,7 @@ def test_a_fit_at_a_bound_is_refused(contract: Path, model: Model, tmp_path: Pat
     file = tmp_path / "best.pgn"
     file.write_text("\n\n".join(out))
     before = contract.read_bytes()
-    result = run(str(file), "--models-dir", str(contract.parent))
+    result = run("calibrate", str(file), "--models-dir", str(contract.parent))
     assert result.exit_code == 1
     assert "net: the fit is refused: the fit ended at 0.05, a bound of the search (0.05 to 20)" in result.output
     assert contract.read_bytes() == before
@@ -155,10 +150,10 @@ def test_compressed_games_give_the_same_fit_and_a_dry_run_writes_nothing(
     raw = games.read_bytes()
     packed.write_bytes(gzip.compress(raw) if ending == "gz" else zstandard.compress(raw))
     options = ("--models-dir", str(contract.parent), "--limit", "500", "--dry-run")
-    plain = run(str(games), *options)
+    plain = run("calibrate", str(games), *options)
     assert plain.exit_code == 0
-    assert run(str(packed), *options).output == plain.output
-    piped = CliRunner().invoke(main, ["calibrate", "-", *options], input=packed.read_bytes())
+    assert run("calibrate", str(packed), *options).output == plain.output
+    piped = run("calibrate", "-", *options, input=packed.read_bytes())
     assert piped.output == plain.output
     assert contract.read_bytes() == before
 
@@ -167,7 +162,7 @@ def test_a_shipped_model_is_calibrated_as_a_copy_in_the_users_own_folder(own_mod
     games = tmp_path / "games.pgn"
     games.write_text(drawn_games(load_registry(Settings.read().model_folders, None, 1).get(None), 25, 40))
     before = {file.name: file.read_bytes() for file in (ROOT / "models").glob("*.toml")}
-    result = run(str(games))
+    result = run("calibrate", str(games))
     try:
         assert result.exit_code == 0, result.output
         assert f"copied to {own_models}" in result.output
@@ -190,7 +185,7 @@ def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> N
         ("calibrate", str(games)),
         *(("models", how, str(tmp_path / "net.onnx")) for how in ("import", "add")),
     ):
-        result = CliRunner().invoke(main, [*command, *folder], catch_exceptions=False)
+        result = run(*command, *folder)
         assert result.exit_code == 1
         (line,) = result.output.splitlines()
         assert "the shipped models are not written to; name a folder of your own" in line
@@ -200,7 +195,7 @@ def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> N
 def test_a_contract_that_cannot_be_written_is_told_in_one_line(contract: Path, games: Path) -> None:
     contract.with_suffix(".toml.part").mkdir()
     before = contract.read_bytes()
-    result = run(str(games), "--models-dir", str(contract.parent))
+    result = run("calibrate", str(games), "--models-dir", str(contract.parent))
     assert result.exit_code == 1
     assert result.output.splitlines()[-1].startswith(f"Error: {contract}: the calibration cannot be written: ")
     assert contract.read_bytes() == before
@@ -212,6 +207,6 @@ def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path)
     with pytest.raises(InvalidPgn, match="no position to fit to; pgn: there is no game in it"):
         fitted(model, io.StringIO(""))
     (tmp_path / "empty.pgn").write_text("")
-    result = run(str(tmp_path / "empty.pgn"), "--models-dir", str(contract.parent))
+    result = run("calibrate", str(tmp_path / "empty.pgn"), "--models-dir", str(contract.parent))
     assert result.exit_code == 1
     assert "Error: games: no position to fit to" in result.output

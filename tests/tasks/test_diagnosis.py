@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from movemask.cli.main import main
 from movemask.cli.models import diagnosis_table
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
@@ -22,6 +20,7 @@ from movemask.tasks.diagnosis import CLEAR, diagnose, probes
 from movemask.tasks.installation import import_lc0
 from tests.conftest import ROOT
 from tests.networks import contract, write_fake
+from tests.processes import run
 
 MAIA = ROOT.parent / "shared" / "maia1"
 HERE = ROOT / "models"
@@ -196,7 +195,7 @@ def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
         shutil.copy(HERE / f"{SHIPPED[0]}.{ending}", tmp_path / f"wrong.{ending}")
     text = (tmp_path / "wrong.toml").read_text().replace(SHIPPED[0], "wrong")
     (tmp_path / "wrong.toml").write_text(text.replace("[contract]\n", '[contract]\nvariations = ["castling_slot"]\n'))
-    result = CliRunner().invoke(main, ["models", "check", "wrong", "--diagnose", "--models-dir", str(tmp_path)])
+    result = run("models", "check", "wrong", "--diagnose", "--models-dir", tmp_path)
     assert result.exit_code == 1
     last = result.output.strip().splitlines()[-1]
     assert "CLEARLY BETTER: not trained with castling in the other form" in result.output, last
@@ -214,7 +213,7 @@ def test_a_network_trained_with_the_mask_is_judged_by_moves_alone(tmp_path: Path
 
 def test_the_command_exits_with_1_for_a_network_that_is_no_better_than_chance(tmp_path: Path) -> None:
     write_fake(tmp_path)
-    result = CliRunner().invoke(main, ["models", "check", "fake", "--diagnose", "--models-dir", str(tmp_path)])
+    result = run("models", "check", "fake", "--diagnose", "--models-dir", tmp_path)
     assert result.exit_code == 1
     assert "READ WRONGLY" in result.output
     assert "CLEARLY BETTER" not in result.output

@@ -12,14 +12,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.cli.main import main
 from movemask.network.registry import load_registry
 from movemask.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_named
+from tests.processes import run
 from tests.weight_files import Made
 
 MAIA = ROOT.parent / "shared" / "maia1"
@@ -29,10 +28,6 @@ MAIA = ROOT.parent / "shared" / "maia1"
 def folder(tmp_path: Path) -> Path:
     write_fake(tmp_path / "m", "first")
     return tmp_path / "m"
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -293,7 +288,7 @@ def test_an_exported_file_carries_its_contract_and_answers_the_same(folder: Path
 def test_a_model_is_removed_with_its_network_unless_another_has_it(folder: Path, tmp_path: Path) -> None:
     run("models", "import", Made().write(tmp_path, "net.pb.gz"), "--models-dir", folder)
     (folder / "other.toml").write_text((folder / "net.toml").read_text())
-    refused = CliRunner().invoke(main, ["models", "remove", "net", "--models-dir", str(folder)], input="n\n")
+    refused = run("models", "remove", "net", "--models-dir", folder, input="n\n")
     assert (refused.exit_code, (folder / "net.toml").exists()) == (1, True)
     assert run("models", "remove", "net", "--yes", "--models-dir", folder).output.count("deleted: ") == 1
     assert "other: keeps its contract" in run("models", "check", "other", "--models-dir", folder).output
