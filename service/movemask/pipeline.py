@@ -434,10 +434,7 @@ class Pipeline:
                     keep[start + answer.row] = True
                     elos[start + answer.row] = np.nan if answer.query.elo is None else answer.query.elo.self
         audited = Audited(
-            model=model.name,
-            digest=model.digest,
-            trained_with_mask=model.trained_with_mask,
-            vocabulary=model.vocabulary,
+            model=model,
             times=np.repeat([one.time for one in done], sizes),
             elos=elos,
             batch=batch,

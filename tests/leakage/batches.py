@@ -16,6 +16,7 @@ from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure, LogitBatch, measure
 from movemask.network.audited import Audited
 from movemask.network.model import Batch
+from tests.networks import fake_model
 
 
 def audited(
@@ -35,10 +36,7 @@ def audited(
     unmasked = LogitBatch(logits, slots, legal.indptr)
     return Audited(
         times=np.arange(len(positions), dtype=np.float64),
-        model=model,
-        digest="sha256:" + "0" * 64,
-        trained_with_mask=False,
-        vocabulary=words,
+        model=fake_model(model, words=words.name),
         batch=Batch(
             positions, boards, codes, slots, legal.indptr, legal.in_check, np.full((len(positions), 2), np.nan)
         ),

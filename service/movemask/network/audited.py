@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from movemask.board.boards import phases_of
-from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.explain import explained
 from movemask.leakage.measure import HeavySlots, Measured
 from movemask.leakage.table import AuditTable
-from movemask.network.model import Batch
+from movemask.network.model import Batch, Model
 from movemask.numeric.ragged import Float, Index
 
 
@@ -26,10 +25,7 @@ class Audited:
     heavy : the illegal slots to which plain softmax gives most (`LogitBatch.heavy`)
     """
 
-    model: str
-    digest: str
-    trained_with_mask: bool
-    vocabulary: Vocabulary
+    model: Model
     times: Float
     elos: Float
     batch: Batch
@@ -43,15 +39,15 @@ class Audited:
         """The table of these positions."""
         batch = self.batch
         return AuditTable(
-            self.model,
-            self.digest,
-            self.trained_with_mask,
+            self.model.name,
+            self.model.digest,
+            self.model.trained_with_mask,
             self.times,
             [position.fen for position in batch.positions],
             batch.boards.chess960,
             self.elos,
             self.measured,
-            explained(self.heavy, batch.boards, self.vocabulary, batch.codes, batch.indptr),
+            explained(self.heavy, batch.boards, self.model.vocabulary, batch.codes, batch.indptr),
             phases_of(batch.boards),
             batch.boards.black,
             batch.in_check,
@@ -77,7 +73,7 @@ class Audited:
         """Parts of the same network and kinds, concatenated: a table is made faster from few large batches."""
         groups: dict[Hashable, list[Audited]] = defaultdict(list)
         for part in parts:
-            groups[part.model, part.digest, part.vocabulary, tuple(part.measured)].append(part)
+            groups[id(part.model), tuple(part.measured)].append(part)
         return [group[0] if len(group) == 1 else cls._joined(group) for group in groups.values()]
 
     @classmethod

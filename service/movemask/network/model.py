@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import chess
@@ -148,18 +149,15 @@ class Model:
     digest: str
     contract: Contract
     session: Session
-    encoder: PlaneEncoder = field(init=False)
-    vocabulary: Vocabulary = field(init=False)
-    takes_elo: bool = field(init=False)
-    takes_history: bool = field(init=False)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def encoder(self) -> PlaneEncoder:
         terms = self.contract.contract
-        encoder = varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
-        object.__setattr__(self, "encoder", encoder)
-        object.__setattr__(self, "vocabulary", varied_vocabulary(vocabulary(terms.vocabulary), terms.variations))
-        object.__setattr__(self, "takes_elo", self.contract.takes_elo)
-        object.__setattr__(self, "takes_history", self.contract.takes_history)
+        return varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return varied_vocabulary(vocabulary(self.contract.contract.vocabulary), self.contract.contract.variations)
 
     @property
     def trained_with_mask(self) -> bool:
@@ -176,9 +174,9 @@ class Model:
     def ignored(self, position: Position, elo: Elo | None) -> tuple[str, ...]:
         """The inputs of a request that this network cannot use."""
         names = []
-        if position.has_history and not self.takes_history:
+        if position.has_history and not self.encoder.uses_history:
             names.append("history")
-        if elo is not None and not self.takes_elo:
+        if elo is not None and not self.contract.takes_elo:
             names.append("elo")
         return tuple(names)
 
@@ -213,7 +211,7 @@ class Model:
 
     def _elo(self, elos: Sequence[Elo | None]) -> Float:
         """The ratings `[B, 2]` for the network, clamped to its range; NaN if it takes none."""
-        if not self.takes_elo:
+        if not self.contract.takes_elo:
             return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
         ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]

@@ -17,7 +17,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -51,7 +51,8 @@ _OLDEST = 0.1  # seconds
 
 @dataclass(slots=True, eq=False)
 class Submission:
-    """Items submitted together: `taken` of them are in batches, `left` are unanswered. `results` are in their order.
+    """Items submitted together: `taken` of them are in batches, `left` are unanswered. `results` are in their order,
+    unless an `error` concerns them all.
 
     `submitted`, `started` and `ended` say, by `time.perf_counter`, when it came, its first batch began and its last
     ended.
@@ -65,6 +66,7 @@ class Submission:
     started: float = 0.0
     ended: float = 0.0
     taken: int = 0
+    error: Exception | None = None
     left: int = field(init=False)
     results: list[Any] = field(init=False)
 
@@ -83,8 +85,7 @@ class _Turns:
         self._clients: OrderedDict[str, deque[Submission]] = OrderedDict()
         self.items = 0
 
-    @property
-    def clients(self) -> int:
+    def __len__(self) -> int:
         return len(self._clients)
 
     def add(self, entry: Submission) -> None:
@@ -111,23 +112,20 @@ class _Turns:
                 del self._clients[client]
         return parts
 
-    def remove(self, entry: Submission) -> bool:
-        entries = self._clients.get(entry.client)
-        if entries is None or entry not in entries:
-            return False
-        entries.remove(entry)
-        self.items -= len(entry.items) - entry.taken
-        if not entries:
-            del self._clients[entry.client]
-        return True
+    def remove(self, entry: Submission) -> None:
+        entries = self._clients.get(entry.client, deque())
+        if entry in entries:
+            entries.remove(entry)
+            self.items -= len(entry.items) - entry.taken
+            if not entries:
+                del self._clients[entry.client]
 
 
 class FairQueue:
     """The submissions that wait. Not safe for threads: its queue holds a lock."""
 
     def __init__(self) -> None:
-        self._small: _Turns = _Turns()
-        self._large: _Turns = _Turns()
+        self._small, self._large = _Turns(), _Turns()
         self._small_came = -_SMALL_EXPECTED
 
     @property
@@ -152,13 +150,13 @@ class FairQueue:
         left = min(SLICE, room // _LARGE_SHARE) if self._large.items else 0
         parts = self._small.take(room - left)
         room -= sum(size for _, _, size in parts)
-        if parts or self._large.clients > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
+        if parts or len(self._large) > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
             room = min(room, SLICE)
         return parts + self._large.take(room)
 
-    def remove(self, entry: Submission) -> bool:
-        """Takes what is left of a submission out; False if nothing of it waits."""
-        return self._small.remove(entry) or self._large.remove(entry)
+    def remove(self, entry: Submission) -> None:
+        """Takes out what is left of a submission: its caller has gone, or it has failed."""
+        (self._small if len(entry.items) <= SMALL else self._large).remove(entry)
 
 
 class Queue:
@@ -247,10 +245,13 @@ class Queue:
             self._wake.notify(min(len(items), self._idle))
         try:
             await future
-            return entry
         finally:
             if entry.taken < len(items):
-                self._drop(entry)
+                with self._wake:
+                    self._fair.remove(entry)
+        if entry.error is not None:
+            raise entry.error
+        return entry
 
     def _admit(self, size: int) -> None:
         """Raises Overloaded if a submission of that size would make too many wait, or wait for too long."""
@@ -301,20 +302,21 @@ class Queue:
         thread, started = threading.current_thread().name, time.perf_counter()
         self._running[thread] = started, len(items)
         try:
-            try:
-                answers, one = self._worker(items, waited)
-            finally:  # before anyone is answered: a probe that comes right after the answer finds nothing that hangs
-                del self._running[thread]
+            answers, done = self._worker(items, waited)
         except Exception as error:  # a failing batch must not end the thread
-            self._fail(parts, error)
+            del self._running[thread]
+            self._deliver(parts, [], error)
         else:
+            del self._running[thread]  # before the answers: a probe right after them must not find that it hangs
             self._deliver(parts, answers)
             with self._wake:
                 self._oldest = self._oldest if self._done else started
-                self._done.append(one)
+                self._done.append(done)
                 self._done_items += len(items)
         self._active = time.perf_counter()
-        self._measured((self._active - started) / len(items), len(items))
+        # A small batch, whose items take longer, counts for less.
+        weight = 1.0 if not self._seconds_per_item else min(0.5, len(items) / self._max_batch)
+        self._seconds_per_item += weight * ((self._active - started) / len(items) - self._seconds_per_item)
 
     def _due(self, quiet: bool) -> list[Any]:
         """What is to be followed up now, for this thread to do: what all threads have answered, or nothing yet."""
@@ -324,11 +326,6 @@ class Queue:
                 return []
             done, self._done, self._done_items = self._done, [], 0
             return done
-
-    def _measured(self, seconds_per_item: float, size: int) -> None:
-        """Follows the time of an item; a small batch, whose items take longer, counts for less."""
-        weight = 1.0 if not self._seconds_per_item else min(0.5, size / self._max_batch)
-        self._seconds_per_item += weight * (seconds_per_item - self._seconds_per_item)
 
     def _next_batch(self) -> list[Part]:
         """Waits for items and takes a share. No parts if it is time to follow up what has been answered, or the queue
@@ -353,51 +350,33 @@ class Queue:
                     entry.started = now
             return parts
 
-    def _deliver(self, parts: Sequence[Part], answers: Sequence[Any]) -> None:
-        """Writes the results of each part, and wakes each event loop once for all complete submissions."""
-        done: list[tuple[Submission, Exception | None]] = []
+    def _deliver(self, parts: Sequence[Part], answers: Sequence[Any], failure: Exception | None = None) -> None:
+        """Writes the results of each part unless all failed, and wakes each event loop once for all that is over."""
+        over: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
         rest = iter(answers)
         for entry, first, size in parts:
-            own = list(islice(rest, size))
-            try:
-                results = [answer if isinstance(answer, MovemaskError) else entry.write(answer) for answer in own]
-            except Exception as error:
-                self._drop(entry)
-                done.append((entry, error))
-            else:
-                entry.results[first : first + size] = results
-                with self._wake:
-                    entry.left -= size
-                    complete = not entry.left
-                if complete:
-                    entry.ended = time.perf_counter()
-                    done.append((entry, None))
-        _settle(done)
-
-    def _drop(self, entry: Submission) -> None:
-        """Removes the rest of a submission from the queue: its caller has gone, or it has failed."""
-        with self._wake:
-            self._fair.remove(entry)
-
-    def _fail(self, parts: Sequence[Part], error: Exception) -> None:
-        for entry, _, _ in parts:
-            self._drop(entry)
-        _settle([(entry, error) for entry, _, _ in parts])
+            own, error = list(islice(rest, size)), failure
+            if error is None:
+                try:
+                    results = [answer if isinstance(answer, MovemaskError) else entry.write(answer) for answer in own]
+                    entry.results[first : first + size] = results
+                except Exception as raised:
+                    error = raised
+            with self._wake:
+                entry.left -= size
+                if error is not None:
+                    entry.error = error
+                    self._fair.remove(entry)
+                if entry.left and error is None:
+                    continue
+            entry.ended = time.perf_counter()
+            over[entry.future.get_loop()].append(entry.future)
+        for loop, futures in over.items():
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_resolve, futures)
 
 
-def _settle(results: Sequence[tuple[Submission, Exception | None]]) -> None:
-    """Wakes the callers on their event loops; skips callers and loops that have gone."""
-    for loop in {entry.future.get_loop() for entry, _ in results}:
-        own = [(entry.future, result) for entry, result in results if entry.future.get_loop() is loop]
-        with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(_resolve, own)
-
-
-def _resolve(results: Sequence[tuple[asyncio.Future[None], Exception | None]]) -> None:
-    for future, error in results:
-        if future.done():
-            continue
-        if error is not None:
-            future.set_exception(error)
-        else:
+def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():  # its caller has gone, or another batch has failed
             future.set_result(None)
