@@ -202,11 +202,6 @@ def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _host_of(scope: Scope) -> str:
-    """The name that the request is for, without the port."""
-    return _without_port(next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), ""))
-
-
 def _without_port(address: str) -> str:
     """A name or an address without its port and brackets: `192.0.2.1:443`, `[2001:db8::1]:443`."""
     if address.startswith("["):
@@ -302,7 +297,8 @@ class AdmissionControl:
         """Raises ProblemError for a host that is not trusted. Probes are asked by address."""
         if "*" in self._hosts or scope["path"] in ("/livez", "/readyz"):
             return
-        host = _host_of(scope).lower()
+        named = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+        host = _without_port(named).lower()
         domains = tuple(name[1:] for name in self._hosts if name.startswith("*."))
         if not host or not (host in self._hosts or host.endswith(domains)):
             fault = f"Host: {problems.shown(host)!r} is not served here (MOVEMASK_TRUSTED_HOSTS)"

@@ -58,7 +58,8 @@ def serve(settings: Settings) -> None:
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         scheme = "https" if settings.tls_cert else "http"
         log.info("listening on %s://%s:%d", scheme, shown, listeners[0].getsockname()[1])
-        if keys is None and not all(map(_is_loopback, listeners)):
+        addresses = [ipaddress.ip_address(one.getsockname()[0].partition("%")[0]) for one in listeners]
+        if keys is None and not all(address.is_loopback for address in addresses):
             log.warning(
                 "NO API KEYS ARE SET: whoever reaches this address may use the service, read the positions that others "
                 "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
@@ -139,14 +140,8 @@ def _check_tls(settings: Settings) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password="")
     except OSError as error:  # ssl's errors are OSErrors
-        name = "MOVEMASK_TLS_CERT"
-        raise SettingsError(
-            f"{name}: {settings.tls_cert} and its key cannot be read: {error.strerror} (no password is taken)"
-        ) from None
-
-
-def _is_loopback(listener: socket.socket) -> bool:
-    return ipaddress.ip_address(listener.getsockname()[0].partition("%")[0]).is_loopback
+        fault = f"{settings.tls_cert} and its key cannot be read: {error.strerror} (no password is taken)"
+        raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None
 
 
 async def _run(

@@ -32,11 +32,10 @@ Fingerprint = tuple[tuple[int, int, int], ...]
 
 @dataclass(slots=True, eq=False)
 class _Loaded:
-    """A loaded model, and how many requests use it."""
+    """A loaded model, and how many use it: requests, and the service while it serves it."""
 
     pipeline: Pipeline
-    users: int = 0
-    retired: bool = False
+    users: int = 1
 
 
 class Serving:
@@ -88,11 +87,7 @@ class Serving:
         try:
             yield loaded.pipeline.for_caller(caller)
         finally:
-            with self._lock:
-                loaded.users -= 1
-                over = loaded.retired and loaded.users == 0
-            if over:
-                _close(loaded.pipeline)
+            self._release(loaded)
 
     def refresh(self) -> bool:
         """Looks at the folder and applies settled changes; True if there were any.
@@ -181,12 +176,16 @@ class Serving:
         return replace(entry, model=None)
 
     def _retire(self, name: str) -> None:
-        """Takes a model out of service; its pipeline ends when its last user has gone. The caller has the lock."""
-        loaded = self._models.pop(name, None)
-        if loaded is not None:
-            loaded.retired = True
-            if loaded.users == 0:
-                _close(loaded.pipeline)
+        """Takes a model out of service. The caller has the lock."""
+        if name in self._models:
+            self._release(self._models.pop(name))
+
+    def _release(self, loaded: _Loaded) -> None:
+        """Ends a use of a model. The last one's end closes its pipeline, on a thread of its own: that joins threads."""
+        with self._lock:
+            loaded.users -= 1
+            if not loaded.users:
+                threading.Thread(target=loaded.pipeline.close, name="retiring", daemon=True).start()
 
     def _watch(self, seconds: float) -> None:
         while not self._stop.wait(seconds):
@@ -210,8 +209,3 @@ def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:
         else:
             states.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
     return tuple(states)
-
-
-def _close(pipeline: Pipeline) -> None:
-    """Closes a pipeline on a thread of its own, since closing joins threads."""
-    threading.Thread(target=pipeline.close, name="retiring", daemon=True).start()

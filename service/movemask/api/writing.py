@@ -91,16 +91,12 @@ def _played(report: MoveReport, model: Model) -> Json:
         "rank": report.rank,
         "surprise": report.surprise,
         "leakage": _leakage(report.raw, report.multiplied, model),
+        "value": report.value and report.value._asdict(),
+        "lost": report.lost,
+        "mark": report.mark,
+        "by_rating": [{"rating": rating, "probability": p} for rating, p in report.by_rating.items()] or None,
     }
-    if report.value is not None:
-        out["value"] = report.value._asdict()
-    if report.lost is not None:
-        out["lost"] = report.lost
-    if report.mark is not None:
-        out["mark"] = report.mark
-    if report.by_rating:
-        out["by_rating"] = [{"rating": rating, "probability": p} for rating, p in report.by_rating.items()]
-    return out
+    return {name: value for name, value in out.items() if value is not None}
 
 
 def _network(answer: Answer) -> Json:
@@ -121,7 +117,7 @@ def _where(answer: Answer) -> Json:
 
 
 def _tail(answer: Answer, include: Sequence[Include]) -> Json:
-    """The JSON of a `Tail`, without the model."""
+    """The JSON of a `PointOut`, without the model."""
     out: Json = {}
     value = answer.value
     if value is not None:

@@ -133,7 +133,7 @@ class Where(BaseModel):
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
 
-class Tail(BaseModel):
+class PointOut(BaseModel):
     """Everything beside position and moves. Without a legal move there is no leakage, value or timing."""
 
     model: ModelOut = Field(description="The network that answered.")
@@ -148,13 +148,13 @@ class Tail(BaseModel):
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
 
-class PolicyOut(Tail, Where):
+class PolicyOut(PointOut, Where):
     """The move distribution of a position."""
 
     moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
 
 
-class MoveChosenOut(Tail, Where):
+class MoveChosenOut(PointOut, Where):
     """The move that was chosen."""
 
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
@@ -167,10 +167,6 @@ class BatchOut(BaseModel):
     """The answers to a batch."""
 
     results: list[PolicyOut | ErrorOut] = Field(description="One for each position, in order.")
-
-
-class PointOut(Tail):
-    """One rating, or one model."""
 
 
 class SweptOut(BaseModel):
