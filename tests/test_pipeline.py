@@ -16,7 +16,7 @@ from movemask.api.telemetry import Metrics
 from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
-from movemask.network.model import Batch, Outputs
+from movemask.network.model import Batch, Model, Outputs
 from movemask.pipeline import Pipeline, Query
 from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
@@ -47,20 +47,21 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
 
 
 def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered() -> None:
-    model = fake_model("broken")
     faults = [RuntimeError("out of memory")]
 
-    def network(batch: Batch) -> Outputs:
-        if faults:
-            raise faults.pop()
-        return model.evaluate(batch)
+    class Broken(Model):
+        def evaluate(self, batch: Batch) -> Outputs:
+            if faults:
+                raise faults.pop()
+            return super().evaluate(batch)
 
     async def story(asked: Pipeline) -> None:
         with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):
             await asked.evaluate([Query()], lambda answer: answer.status)
         assert await asked.evaluate([Query()], lambda answer: answer.status) == ["ongoing"]
 
-    asked = pipeline(model, network=network)
+    whole = fake_model()
+    asked = pipeline(Broken("broken", whole.digest, whole.contract, whole.session))
     asyncio.run(story(asked))
     asked.close()
 

@@ -29,15 +29,12 @@ from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
 from movemask.network.audited import Audited
-from movemask.network.model import Batch, Model, Outputs
+from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Value, policies
 
 R = TypeVar("R")
-
-#: `Model.evaluate`, or a wrapper of it (`network.cache`).
-Forward = Callable[[Batch], Outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +73,11 @@ class Evaluated:
     unusable: Mapping[int, InvalidLogits]
 
 
-def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation], network: Forward | None = None) -> Evaluated:
-    """The results of a batch whose positions all have a legal move; one rule per position.
-
-    `network` replaces `model.evaluate`. Raises InferenceFailed.
-    """
+def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Evaluated:
+    """The results of a batch whose positions all have a legal move, by a rule each. Raises InferenceFailed."""
     started = time.perf_counter()
     try:
-        outputs = (network or model.evaluate)(batch)
+        outputs = model.evaluate(batch)
     except MovemaskError:
         raise
     except Exception as error:
@@ -233,7 +227,6 @@ def answered(
     model: Model,
     queries: Sequence[Query],
     waited: Sequence[float],
-    network: Forward | None = None,
     max_moves: int | None = None,
 ) -> tuple[list[Answer | MovemaskError], Evaluated | None]:
     """An answer or an error for each query; and the evaluated batch, None if no position has a legal move.
@@ -267,7 +260,7 @@ def answered(
     evaluated = None
     if rows:
         batch = batch.rows(np.array(rows, dtype=np.intp))
-        evaluated = evaluate(model, batch, [read[row][2] for row in rows], network)
+        evaluated = evaluate(model, batch, [read[row][2] for row in rows])
         failed = {**evaluated.unusable, **_check(evaluated)}
         for kept, row in enumerate(rows):
             place, position, rule = read[row]
@@ -333,7 +326,6 @@ class Pipeline:
     max_seconds : limit of the time that queries may wait; None for none
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
-    network : replaces `model.evaluate`
     on_answered : called with the model's name and each batch, after the replies
 
     Attributes
@@ -352,7 +344,6 @@ class Pipeline:
         max_seconds: float | None = None,
         max_moves: int | None = None,
         plan: Plan | None = None,
-        network: Forward | None = None,
         on_answered: Callable[[str, AnsweredBatch], None] = lambda model, batch: None,
     ) -> None:
         self.model = model
@@ -360,7 +351,6 @@ class Pipeline:
         self._expect = expect
         self._max_moves = max_moves
         self._plan = Plan() if plan is None else plan
-        self._network = network or model.evaluate
         self._on_answered = on_answered
         self._caller = Caller()
         self.queue = Queue(
@@ -400,7 +390,7 @@ class Pipeline:
         self, queries: Sequence[Query], waited: Sequence[float]
     ) -> tuple[list[Answer | MovemaskError], AnsweredBatch]:
         """An answer or an error for each query, and the batch for the follow-up."""
-        outcomes, evaluated = answered(self.model, queries, waited, self._network, self._max_moves)
+        outcomes, evaluated = answered(self.model, queries, waited, self._max_moves)
         answers = [one for one in outcomes if isinstance(one, Answer)]
         ticket = self._expect(sum(answer.evaluated is not None for answer in answers))
         return outcomes, AnsweredBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from movemask.board.position import Elo, Position
-from movemask.network.cache import Cache, CachedNetwork, key_of
+from movemask.network.cache import Cache, CachedModel, key_of
 from movemask.network.model import Model, Outputs
 from movemask.network.registry import open_model
 from movemask.pipeline import evaluate
@@ -23,6 +23,15 @@ from tests.networks import batch_of, fake_model, rated_model
 
 def outputs(number: float, size: int = 100) -> Outputs:
     return Outputs(np.full((3, size), number, dtype=np.float32), None)
+
+
+def cached(model: Model, cache: Cache, counts: list[tuple[int, int]]) -> CachedModel:
+    """The model with a cache; `counts` gets the hits and misses of each batch."""
+
+    def observe(name: str, hits: int, misses: int, size: int) -> None:
+        counts.append((hits, misses))
+
+    return CachedModel(model.name, model.digest, model.contract, model.session, cache, observe)
 
 
 def test_the_least_recently_used_is_forgotten_and_the_bound_is_kept() -> None:
@@ -103,11 +112,11 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
     cache = Cache(room * 9_000)
     seen: set[object] = set()
     counts: list[tuple[int, int]] = []
-    network = CachedNetwork(RATED, cache, lambda hits, misses: counts.append((hits, misses)))
+    network = cached(RATED, cache, counts)
     for rows in batches:
         batch = RATED.whole_batch([POSITIONS[at] for at, _ in rows], [elo for _, elo in rows])
         rules = [Normalisation()] * len(batch)
-        right, found = evaluate(RATED, batch, rules), evaluate(RATED, batch, rules, network)
+        right, found = evaluate(RATED, batch, rules), evaluate(network, batch, rules)
         np.testing.assert_array_equal(found.unmasked.logits, right.unmasked.logits)
         assert found.policies.lists == right.policies.lists
         np.testing.assert_array_equal(found.raw, right.raw)
@@ -124,10 +133,10 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
 
 def test_a_value_comes_from_the_cache_too(models: Path) -> None:
     model = open_model(models / "net.toml", 1)
-    network = CachedNetwork(model, Cache(1_000_000), lambda hits, misses: None)
-    network(batch_of(model, [Position.read()]))
+    network = cached(model, Cache(1_000_000), [])
+    network.evaluate(batch_of(model, [Position.read()]))
     both = batch_of(model, [Position.read(moves=["e2e4"]), Position.read()])
-    found, right = network(both), model.evaluate(both)
+    found, right = network.evaluate(both), model.evaluate(both)
     assert found.value is not None
     assert right.value is not None
     np.testing.assert_allclose(found.value, right.value, rtol=1e-6)
@@ -141,7 +150,7 @@ def test_what_was_loaded_anew_has_none_of_the_old_entries() -> None:
     model = fake_model()
     start = batch_of(model, [Position.read()])
     for _ in range(2):  # as after the file behind a name has changed
-        network = CachedNetwork(model, cache, lambda hits, misses: counts.append((hits, misses)))
-        network(start)
-        network(start)
+        network = cached(model, cache, counts)
+        network.evaluate(start)
+        network.evaluate(start)
     assert counts == [(0, 1), (1, 0), (0, 1), (1, 0)]

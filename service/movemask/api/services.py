@@ -17,7 +17,7 @@ from movemask.api.serving import Serving
 from movemask.api.telemetry import Metrics, context_of
 from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
-from movemask.network.cache import Cache, CachedNetwork
+from movemask.network.cache import Cache, CachedModel
 from movemask.network.model import Model
 from movemask.network.registry import Registry
 from movemask.pipeline import Pipeline
@@ -122,11 +122,8 @@ def running_services(
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)
-        network = None
         if cache is not None:
-            network = CachedNetwork(
-                model, cache, lambda hits, misses: metrics.cached(model.name, hits, misses, cache.bytes)
-            )
+            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.cached)
         return Pipeline(
             model,
             recorder.audit,
@@ -136,7 +133,6 @@ def running_services(
             max_seconds=settings.max_wait_seconds,
             max_moves=settings.max_moves,
             plan=plan,
-            network=network,
             on_answered=metrics.answered,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,13 +16,9 @@ _OVERHEAD = 800
 
 
 class Cache:
-    """An LRU cache of the outputs for single positions, shared by models and threads.
+    """An LRU cache of the outputs for single positions, of at most `max_bytes` together; models and threads share it.
 
     It stores logits, not policies, so that any rule and any kind of leakage can be computed from an entry.
-
-    Parameters
-    ----------
-    max_bytes : size of all entries together
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -55,28 +52,27 @@ def _size(entry: Outputs) -> int:
     return _OVERHEAD + entry.logits.nbytes + (0 if entry.value is None else entry.value.nbytes)
 
 
-class CachedNetwork:
-    """`Model.evaluate` with a cache: runs the network only on positions that are not in it.
+@dataclass(frozen=True)
+class CachedModel(Model):
+    """A model with a cache: its network runs only on positions that are not in it.
 
-    Parameters
-    ----------
-    observe : called with the hits and misses of each batch
+    observe : called for each batch with the model's name, hits and misses, and the bytes in the cache
     """
 
-    def __init__(self, model: Model, cache: Cache, observe: Callable[[int, int], None]) -> None:
-        self._model, self._cache, self._observe = model, cache, observe
-        self._load = object()  # unique per load, so that a reload never hits stale entries
+    cache: Cache
+    observe: Callable[[str, int, int, int], None]
+    load: object = field(init=False, default_factory=object)  # unique, so that a reload never hits stale entries
 
-    def __call__(self, batch: Batch) -> Outputs:
-        keys = [(self._load, key_of(batch, row, self._model)) for row in range(len(batch))]
-        entries = {row: entry for row, key in enumerate(keys) if (entry := self._cache.get(key)) is not None}
+    def evaluate(self, batch: Batch) -> Outputs:
+        keys = [(self.load, key_of(batch, row, self)) for row in range(len(batch))]
+        entries = {row: entry for row, key in enumerate(keys) if (entry := self.cache.get(key)) is not None}
         missing = [row for row in range(len(keys)) if row not in entries]
-        self._observe(len(entries), len(missing))
         cached = len(entries)
+        self.observe(self.name, cached, len(missing), self.cache.bytes)
         if missing:
-            fresh = self._model.evaluate(batch.rows(np.array(missing)))
+            fresh = super().evaluate(batch.rows(np.array(missing)))
             for place, row in enumerate(missing):
-                entries[row] = self._cache.put(keys[row], fresh, place)
+                entries[row] = self.cache.put(keys[row], fresh, place)
             if not cached:
                 return fresh
         found = [entries[row] for row in range(len(keys))]
