@@ -19,10 +19,8 @@ import chess
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
-from movemask.api import bodies
 from movemask.api.app import create_app
-from movemask.api.bodies import position_limits
-from movemask.api.routes import Router, known_parameters
+from movemask.api.routes import Router, known_parameters, parsed, position_limits
 from movemask.api.schemas.requests import PolicyIn
 from movemask.api.services import AppServices
 from movemask.settings import Settings
@@ -44,7 +42,7 @@ class OwnHandler(APIRoute):
         async def handle(http: Request) -> Response:
             services = http.app.state.services
             body = await http.body()
-            request = bodies.read(body, PolicyIn, position_limits(services.settings), services.settings)
+            request = parsed(body, PolicyIn, position_limits(services.settings), services.settings)
             await known_parameters(http)
             return await endpoint(request, http, services)
 

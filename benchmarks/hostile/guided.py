@@ -23,7 +23,7 @@ from benchmarks.hostile.trial import Trial
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
-    *("movemask.network.contract", "movemask.api.bodies"),
+    *("movemask.network.contract", "movemask.api.routes"),
     *("movemask.api.schemas.requests",),
 )
 
@@ -94,9 +94,9 @@ def _contract() -> Callable[[bytes], None]:
 
 
 def _body() -> Callable[[bytes], None]:
-    from movemask.api import bodies
     from movemask.api.problems import ProblemError
     from movemask.api.routers import leakage, policy
+    from movemask.api.routes import parsed
     from movemask.errors import MovemaskError
     from movemask.settings import Settings
 
@@ -106,7 +106,7 @@ def _body() -> Callable[[bytes], None]:
     def check(data: bytes) -> None:
         route = routes[data[0] % len(routes)] if data else routes[0]
         try:
-            bodies.read(data[1:], route._body, route._limits(settings), settings)
+            parsed(data[1:], route._body, route._limits(settings), settings)
         except ProblemError as error:
             _promise(error.problem.status < 500, str(error.problem))
         except MovemaskError:

@@ -1,13 +1,17 @@
 """How routes are declared: `Router`, and `PostRoute`, which FastAPI only documents.
 
 A small request comes to its endpoint and back in a fraction of the CPU time that a plain route of FastAPI's takes
-(`python -m benchmarks.routing`). Each body is parsed and validated once; large ones off the event loop.
+(`python -m benchmarks.routing`). Each body is parsed and validated once, large ones off the event loop. Its sizes are
+counted first, so that a hostile body is refused before it is validated.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar, get_type_hints
 
 from anyio import to_thread
@@ -15,20 +19,21 @@ from fastapi import APIRouter, Request, Response, Security, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from movemask.api import bodies, problems
-from movemask.api.bodies import BodyLimits
+from movemask.api import problems
 from movemask.api.problems import ProblemError, shown
+from movemask.api.schemas.requests import MAX_PGN, MAX_SLOTS
 from movemask.api.services import Services
 from movemask.api.telemetry import context_of
-from movemask.errors import InvalidParameter
+from movemask.errors import InvalidParameter, LimitExceeded
 from movemask.settings import Settings
 
 E = TypeVar("E", bound=Callable[..., Any])
+M = TypeVar("M", bound=BaseModel)
 
 #: The endpoint of a POST route: body, HTTP request and services → response.
 Endpoint = Callable[[Any, Request, Services], Awaitable[Response]]
@@ -38,6 +43,52 @@ BEARER = Security(HTTPBearer(auto_error=False, description="An API key, if the s
 
 #: Largest body, in bytes, that is parsed on the event loop, in a fraction of a millisecond.
 _SMALL = 8_192
+
+_FIELDS = 4_096  # bytes of all fields except lists, with room to spare
+_MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
+_NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
+_NAME = 256  # bytes of a model's name, or of a rating
+_ESCAPED = 6  # bytes of a character as \uXXXX
+_VALUES = 64  # values, containers and fields of one request or position, with room to spare
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """The most that a body may hold: bytes, values (counted by commas, which are bytes too), containers (counted by
+    brackets, those in strings included) and fields of one object."""
+
+    size: int
+    values: int | None = None
+    containers: int = _VALUES
+    fields: int = _VALUES
+
+
+def position_limits(settings: Settings) -> BodyLimits:
+    """Limits for one position."""
+    return BodyLimits(_FIELDS + _MOVE * settings.max_moves)
+
+
+def batch_limits(settings: Settings) -> BodyLimits:
+    """Limits for a batch of positions."""
+    most = 1 + settings.max_positions
+    values = most * _VALUES
+    return BodyLimits(most * position_limits(settings).size, values + settings.max_plies, containers=values)
+
+
+def sweep_limits(settings: Settings) -> BodyLimits:
+    """Limits for one position and its ratings or models."""
+    return BodyLimits(position_limits(settings).size + _NAME * settings.max_positions)
+
+
+def games_limits(settings: Settings) -> BodyLimits:
+    """Limits for a PGN with every character escaped. Its own commas and brackets count: with clock times in comments,
+    one character in ten."""
+    return BodyLimits(_FIELDS + _ESCAPED * MAX_PGN, values=MAX_PGN // 4, containers=MAX_PGN // 4)
+
+
+def audit_limits(settings: Settings) -> BodyLimits:
+    """Limits for a number per slot."""
+    return BodyLimits(position_limits(settings).size + _NUMBER * MAX_SLOTS, fields=MAX_SLOTS)
 
 
 def operation_id(route: APIRoute) -> str:
@@ -106,11 +157,9 @@ class PostRoute(APIRoute):
         limits = self._limits(settings)
         body = await _read(http, min(limits.size, settings.max_body_bytes), settings)
         if len(body) <= _SMALL:
-            request = bodies.read(body, self._body, limits, settings)
+            request = parsed(body, self._body, limits, settings)
         else:
-            request = await to_thread.run_sync(
-                bodies.read, body, self._body, limits, settings, limiter=services.parsing
-            )
+            request = await to_thread.run_sync(parsed, body, self._body, limits, settings, limiter=services.parsing)
         if scope["query_string"]:
             await known_parameters(http)
         context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
@@ -159,3 +208,48 @@ async def _read(http: Request, limit: int, settings: Settings) -> bytes:
 def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
     why = "MOVEMASK_MAX_BODY_BYTES" if limit == settings.max_body_bytes else "what a request of this route can need"
     return ProblemError("body-too-large", f"body: {size}, at most {limit} are taken ({why})")
+
+
+def parsed(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) -> M:
+    """The validated body. Raises ProblemError for invalid JSON or a body that does not fit the model, LimitExceeded
+    for too many items. Only the first error of each list is reported."""
+    _count("values", body.count(b","), limits.size if limits.values is None else limits.values)
+    _count("objects and arrays", body.count(b"{") + body.count(b"["), limits.containers)
+    if not body:
+        raise problems.invalid_field("body", "is missing")
+    try:
+        return model.model_validate(_decoded(body, limits.fields), context=settings)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        raise problems.invalid_request(details) from None
+
+
+def _count(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise LimitExceeded(f"body: {count} {what}, at most {most} are taken; send fewer at once")
+
+
+def _decoded(body: bytes, fields: int) -> Any:
+    try:
+        return json.loads(body, object_pairs_hook=partial(_object, fields))
+    except json.JSONDecodeError as error:
+        fault = f"{error.msg} at character {error.pos}"
+    except RecursionError:
+        fault = "nested too deeply"
+    except ValueError:  # not text, or a number of thousands of digits
+        fault = "cannot be read as JSON"
+    raise ProblemError("malformed-json", f"body: {fault}")
+
+
+def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object with at most `most` fields. A repeated field is refused, since either value might be meant."""
+    if len(pairs) > most:
+        raise LimitExceeded(f"body: an object of {len(pairs)} fields, at most {most} are taken")
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise problems.invalid_field(name, "is given twice")
+            seen.add(name)
+    return fields

@@ -20,7 +20,6 @@ from pydantic import (
 )
 
 from movemask.api import problems
-from movemask.api.bodies import MAX_PGN, MAX_SLOTS
 from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, START_WORD, Elo
 from movemask.errors import LimitExceeded, MovemaskError
@@ -29,8 +28,9 @@ from movemask.policy import CALIBRATED, Normalisation, Normalizer
 from movemask.settings import Settings
 from movemask.think_time import LONGEST
 
-#: The highest rating that is taken, in Elo points.
-MAX_RATING = 5000
+MAX_RATING = 5000  # Elo points
+MAX_PGN = 500_000  # characters
+MAX_SLOTS = 8_192  # no vocabulary is larger
 
 
 def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeValidator:
