@@ -28,6 +28,10 @@ def run(*arguments: object, input: str | bytes | None = None) -> Result:
     return CliRunner().invoke(main, [*map(str, arguments)], input=input, catch_exceptions=False)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
     with socket.socket() as listener:

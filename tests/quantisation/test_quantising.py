@@ -26,6 +26,7 @@ from movemask.quantisation.writing import Rounded, Writer, rounded
 from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_graph
+from tests.processes import contents
 from tests.processes import run as run_command
 from tests.weight_files import Made
 
@@ -41,10 +42,6 @@ def _fewer_positions() -> object:
         patch.setattr(run, "SWEPT", 5)
         patch.setattr(comparison, "_ROUNDS", 5)
         yield
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from movemask.audit.rows import schema
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.settings import PREFIX, Settings
+from tests.audit.audits import audited
 from tests.networks import write_net
 
 FOLDER = Path(__file__).parent
@@ -92,10 +93,7 @@ def summary() -> str:
         models = write_net(Path(folder) / "models").parent
         games, out = Path(folder) / "games.pgn", Path(folder) / "out"
         games.write_text(GAMES)
-        words = ["audit", games, "--models-dir", models, "--out", out]
-        result = CliRunner().invoke(main, [str(word) for word in words])
-        if result.exit_code:
-            raise SystemExit(result.output)
+        audited(games, "--models-dir", models, "--out", out)
         return json.dumps(shape(json.loads((out / "summary.json").read_text())), indent=1) + "\n"
 
 

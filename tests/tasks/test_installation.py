@@ -18,7 +18,7 @@ from movemask.network.registry import load_registry
 from movemask.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_named
-from tests.processes import run
+from tests.processes import contents, run
 from tests.weight_files import Made
 
 MAIA = ROOT.parent / "shared" / "maia1"
@@ -28,10 +28,6 @@ MAIA = ROOT.parent / "shared" / "maia1"
 def folder(tmp_path: Path) -> Path:
     write_fake(tmp_path / "m", "first")
     return tmp_path / "m"
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def test_an_lc0_weight_file_becomes_a_model_by_one_command(folder: Path, tmp_path: Path) -> None:
