@@ -19,10 +19,8 @@ from tests.processes import free_port
 def binaries() -> Path | None:
     """The folder of the newest server there is, None of none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda file: int(file.parts[-3]))
-    if found:
-        return found[-1].parent
-    beside = shutil.which("initdb")
-    return Path(beside).parent if beside and shutil.which("postgres") else None
+    newest = found[-1] if found else shutil.which("initdb")
+    return Path(newest).parent if newest else None
 
 
 class Server:

@@ -32,23 +32,17 @@ EXAMPLES = ROOT / "examples"
 AFTER_E4 = "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq - 0 1"
 
 
-@pytest.fixture
-def on_path(tmp_path: Path) -> dict[str, str]:
-    """An environment whose PATH has a `movemask`, as after `pip install`."""
-    script = tmp_path / "bin" / "movemask"
-    script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m movemask "$@"\n')
-    script.chmod(0o755)
-    return {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}"}
-
-
 def test_the_engine_asks_a_service(service: str) -> None:
     said = "position startpos moves e2e4\ngo\nquit\n"
     told = run(sys.executable, "-m", "movemask", "uci", "--url", service, input=said)
     assert chess.Move.from_uci(told.split()[-1]) in chess.Board(AFTER_E4).legal_moves
 
 
-def test_lichess_bot_finds_an_engine_that_takes_its_options(on_path: dict[str, str]) -> None:
+def test_lichess_bot_finds_an_engine_that_takes_its_options(tmp_path: Path) -> None:
+    script = tmp_path / "movemask"  # on the PATH, as after `pip install`
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m movemask "$@"\n')
+    script.chmod(0o755)
+    on_path = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}"}
     folder = EXAMPLES / "lichess-bot"
     asked = yaml.safe_load((folder / "config.yml").read_text())
     # What lichess-bot's validate_config demands (lib/config.py).

@@ -7,11 +7,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
 from movemask.store.reader import Figures
@@ -19,14 +16,6 @@ from tests.processes import call, served, stopped, until
 from tests.store.records import opened
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
-
-
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = os.pipe()
-    yield ends
-    for end in ends:
-        os.close(end)
 
 
 def record(message: str, level: int = logging.INFO, **more: Any) -> logging.LogRecord:
@@ -40,8 +29,8 @@ def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
     assert json.loads(JsonFormatter().format(record("a\nb")))["message"] == "a\nb"
 
 
-def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_counted(pipe: tuple[int, int]) -> None:
-    reader, writer = pipe
+def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_counted() -> None:
+    reader, writer = os.pipe()
     dropped: list[int] = []
     handler = QueuedHandler(writer, limit=100, dropped=dropped.append)
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -61,6 +50,8 @@ def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_count
     handler.close()
     os.write(writer, b"end\n")
     reading.join()
+    os.close(reader)
+    os.close(writer)
     lines = found.decode().splitlines()[:-1]
     numbers = [int(line) for line in lines if "dropped" not in line]
     told = [int(line.split()[1]) for line in lines if "dropped" in line]
