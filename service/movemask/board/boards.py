@@ -124,13 +124,6 @@ def _packed(board: chess.Board) -> tuple[int, ...]:
     )
 
 
-def piece_bitboards(board: chess.Board) -> list[int]:
-    """Twelve bitboards, ours P N B R Q K then theirs, on the board's own squares (not mirrored)."""
-    ours, theirs = board.occupied_co[board.turn], board.occupied_co[not board.turn]
-    kinds = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
-    return [kind & ours for kind in kinds] + [kind & theirs for kind in kinds]
-
-
 def mirrored(bitboards: Bits) -> Bits:
     """The same bitboards with the ranks flipped (square ^ 56): a rank is a byte, so the bytes swap."""
     return bitboards.byteswap()

@@ -60,8 +60,8 @@ _ENCODERS: dict[str, PlaneEncoder] = {
     encoder.name: encoder
     for encoder in (
         PlaneEncoder("fen-77", (published.FEN_LENGTH,), False, _each(published.encode_fen), "int32"),
-        PlaneEncoder("maia2-18", (published.MAIA2_PLANES, 8, 8), False, _each(published.encode_maia2)),
-        PlaneEncoder("maia3-tokens-12", (64, published.PIECES), False, _each(published.encode_maia3)),
+        PlaneEncoder("maia2-18", (published.MAIA2_PLANES, 8, 8), False, published.encode_maia2),
+        PlaneEncoder("maia3-tokens-12", (64, published.PIECES), False, published.encode_maia3),
         PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(published.encode_maia3_history)),
         PlaneEncoder("movemask-18", (movemask_planes.LAST_MOVES, 8, 8), False, movemask_planes.encode_18),
         PlaneEncoder("movemask-24", (movemask_planes.PLANES, 8, 8), True, movemask_planes.encode_24),

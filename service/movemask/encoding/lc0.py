@@ -24,7 +24,7 @@ import chess
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.boards import Bits, Boards, mirrored, piece_bitboards, unpacked
+from movemask.board.boards import Bits, Boards, mirrored, unpacked
 from movemask.board.line import SamePosition
 from movemask.board.position import Position
 
@@ -37,7 +37,6 @@ _OTHER_SIDE = [*range(6, 12), *range(6), 12]
 _LONGEST_CLOCK = 1_000  # a FEN may hold any number; the network must get a finite one
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
 _ALL_CASTLING = np.uint64(chess.BB_CORNERS)
-_START = np.array([*piece_bitboards(chess.Board()), 0], dtype=np.uint64)
 
 
 class HistoryFill(Enum):
@@ -53,7 +52,7 @@ def encode_all(
 ) -> NDArray[np.float32]:
     """float32 `[B, 112, 8, 8]` of positions with their history."""
     blocks = np.empty((len(boards), BLOCKS, _BLOCK), dtype=np.uint64)
-    blocks[:, 0] = _pieces(boards)
+    blocks[:, 0] = pieces(boards)
     blocks[:, 1:] = _earlier(boards, fill)[:, None]
     for row, position in enumerate(positions):
         if position.has_history:
@@ -64,7 +63,7 @@ def encode_all(
     return planes
 
 
-def _pieces(boards: Boards) -> Bits:
+def pieces(boards: Boards) -> Bits:
     """The block of each position `[B, 13]`, with its repetition plane empty."""
     block = np.zeros((_BLOCK, len(boards)), dtype=np.uint64)
     block[:6], block[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
@@ -76,7 +75,7 @@ def _earlier(boards: Boards, fill: HistoryFill) -> Bits:
 
     lc0 puts it back wherever the FEN has an en-passant square, whether or not a capture is possible.
     """
-    block = _pieces(boards)
+    block = pieces(boards)
     if fill is HistoryFill.NO:
         return np.zeros_like(block)
     if fill is HistoryFill.FEN_ONLY:  # lc0's boards are equal with the same pieces, side to move and castling rights
@@ -91,21 +90,35 @@ def _history(position: Position, fill: HistoryFill) -> Bits:
     """The eight blocks of a position with known history, `[8, 13]`, all as the side to move now sees them."""
     known = position.history(BLOCKS, SamePosition.BY_LC0)
     boards = Boards.of([entry.board for entry in known])
-    blocks = np.concatenate([_pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
+    blocks = np.concatenate([pieces(boards), np.repeat(_earlier(boards, fill)[-1:], BLOCKS - len(known), axis=0)])
     blocks[: len(known), _REPEATED] = [0 if entry.earlier is None else _ALL for entry in known]
-    theirs = np.arange(BLOCKS).clip(max=len(known) - 1) % 2 == 1  # where the opponent was to move
+    return seen_now(blocks, len(known))
+
+
+def seen_now(blocks: Bits, known: int) -> Bits:
+    """Blocks `[8, 13]`, newest first, each of its own side to move, as the side to move in the newest sees them."""
+    theirs = np.arange(len(blocks)).clip(max=known - 1) % 2 == 1  # where the opponent was to move
     blocks[theirs] = mirrored(blocks[theirs][:, _OTHER_SIDE])
     return blocks
+
+
+def castling(boards: Boards) -> NDArray[np.bool_]:
+    """Who may castle, bool `[B, 4]`: we O-O-O and O-O, they O-O-O and O-O."""
+    may = []
+    for side in (boards.ours, boards.theirs):
+        king, rooks = boards.kinds[5] & side, boards.castling & side
+        may += [rooks & (king - np.uint64(1)) != 0, rooks & ~(king | king - np.uint64(1)) != 0]
+    return np.stack(may, axis=1)
 
 
 def _rest(boards: Boards) -> NDArray[np.float32]:
     """Planes 104 to 111, each filled with a single number, `[B, 8]`."""
     numbers = np.zeros((PLANES - BLOCKS * _BLOCK, len(boards)), dtype=np.float32)
-    for side, pieces in enumerate((boards.ours, boards.theirs)):
-        king, rooks = boards.kinds[5] & pieces, boards.castling & pieces
-        numbers[2 * side] = rooks & (king - np.uint64(1)) != 0
-        numbers[2 * side + 1] = rooks & ~(king | king - np.uint64(1)) != 0
+    numbers[:4] = castling(boards).T
     numbers[4] = boards.black
     numbers[5] = np.minimum(boards.clock, np.uint64(_LONGEST_CLOCK))
     numbers[7] = 1.0
     return numbers.T
+
+
+_START = pieces(Boards.of([chess.Board()]))

@@ -29,37 +29,34 @@ padded with `.`. The board is not mirrored for Black.
 
 from __future__ import annotations
 
-import chess
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from movemask.board.boards import mirrored, piece_bitboards, unpacked
+from movemask.board.boards import Boards, unpacked
 from movemask.board.line import SamePosition
 from movemask.board.position import Position
+from movemask.encoding.lc0 import castling, pieces, seen_now
 
 MAIA2_PLANES = 18
 SQUARES, PIECES, BLOCKS = 64, 12, 8
-_TURN, _CASTLING, _EN_PASSANT = 12, 13, 17
 
 
-def encode_maia2(position: Position) -> NDArray[np.float32]:
-    """float32 `[18, 8, 8]` of one position."""
-    board = position.board
-    planes = np.zeros((MAIA2_PLANES, 8, 8), dtype=np.float32)
-    planes[:12] = unpacked(_pieces(board))
-    planes[_TURN] = 1.0  # after mirroring, White is always to move
-    for offset, side in ((0, board.turn), (2, not board.turn)):
-        planes[_CASTLING + offset] = board.has_kingside_castling_rights(side)
-        planes[_CASTLING + offset + 1] = board.has_queenside_castling_rights(side)
-    if board.ep_square is not None:
-        square = board.ep_square if board.turn == chess.WHITE else board.ep_square ^ 0o70
-        planes[_EN_PASSANT, chess.square_rank(square), chess.square_file(square)] = 1.0
+def encode_maia2(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
+    """float32 `[B, 18, 8, 8]`."""
+    planes = np.zeros((len(boards), MAIA2_PLANES, 8, 8), dtype=np.float32)
+    planes[:, :12] = unpacked(pieces(boards)[:, :PIECES])
+    planes[:, 12] = 1.0  # after mirroring, White is always to move
+    planes[:, 13:17] = castling(boards)[:, [1, 0, 3, 2], None, None]
+    planes[:, 17:] = unpacked(boards.en_passant[:, None])
     return planes
 
 
-def encode_maia3(position: Position) -> NDArray[np.float32]:
-    """float32 `[64, 12]` of one position."""
-    return _tokens(position.board)
+def encode_maia3(_: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
+    """float32 `[B, 64, 12]`."""
+    by_piece = unpacked(pieces(boards)[:, :PIECES]).reshape(-1, PIECES, SQUARES)
+    return np.ascontiguousarray(by_piece.transpose(0, 2, 1), dtype=np.float32)
 
 
 def encode_maia3_history(position: Position) -> NDArray[np.float32]:
@@ -67,18 +64,9 @@ def encode_maia3_history(position: Position) -> NDArray[np.float32]:
 
     Each is seen by the side to move in it.
     """
-    blocks = [_tokens(known.board) for known in position.history(BLOCKS)][::-1]
-    return np.concatenate([*blocks[:1] * (BLOCKS - len(blocks)), *blocks], axis=1)
-
-
-def _pieces(board: chess.Board) -> NDArray[np.uint64]:
-    packed = np.array(piece_bitboards(board), dtype=np.uint64)
-    return packed if board.turn == chess.WHITE else mirrored(packed)
-
-
-def _tokens(board: chess.Board) -> NDArray[np.float32]:
-    by_piece = unpacked(_pieces(board)).reshape(PIECES, SQUARES)
-    return np.ascontiguousarray(by_piece.T, dtype=np.float32)
+    known = [entry.board for entry in reversed(position.history(BLOCKS))]
+    boards = [known[0]] * (BLOCKS - len(known)) + known
+    return np.concatenate(encode_maia3([], Boards.of(boards)), axis=1)
 
 
 PGX_PLANES = 119
@@ -89,35 +77,25 @@ _LONGEST_GAME, _LONGEST_CLOCK = 512, 100
 
 
 def encode_pgx(position: Position) -> NDArray[np.float32]:
-    """float32 `[8, 8, 119]` of one position with the game that led to it."""
-    board = position.board
-    planes = np.zeros((PGX_PLANES, 8, 8), dtype=np.float32)
-    planes[_ONCE : BLOCKS * _BLOCK : _BLOCK] = 1.0
-    for block, (earlier, repeated) in enumerate(_history(position)):
-        pieces = piece_bitboards(earlier)
-        if earlier.turn != board.turn:
-            pieces = pieces[6:] + pieces[:6]
-        packed = np.array(pieces, dtype=np.uint64)
-        first = block * _BLOCK
-        planes[first : first + 12] = unpacked(packed if board.turn == chess.WHITE else mirrored(packed))
-        planes[first + _ONCE], planes[first + _AGAIN] = not repeated, repeated
-    planes[_BLACK] = board.turn == chess.BLACK
-    planes[_PLIES] = board.ply() / _LONGEST_GAME
-    for offset, side in ((0, board.turn), (2, not board.turn)):
-        planes[_PGX_CASTLING + offset] = board.has_queenside_castling_rights(side)
-        planes[_PGX_CASTLING + offset + 1] = board.has_kingside_castling_rights(side)
-    planes[_CLOCK] = board.halfmove_clock / _LONGEST_CLOCK
-    return np.ascontiguousarray(planes[:, ::-1].transpose(1, 2, 0))
+    """float32 `[8, 8, 119]` of one position with the game that led to it.
 
-
-def _history(position: Position) -> list[tuple[chess.Board, bool]]:
-    """Up to eight boards, newest first, each with whether its position occurs more than once in the game.
-
-    As in pgx, later occurrences count too, and the en-passant square matters even where no capture is possible.
+    As in pgx, later occurrences of a position count too, and the en-passant square matters even where no capture is
+    possible.
     """
     known = position.history(BLOCKS, SamePosition.BY_SQUARE)
-    repeated = {entry.earlier for entry in known}
-    return [(entry.board, entry.earlier is not None or entry.ply in repeated) for entry in known]
+    earlier = {entry.earlier for entry in known}
+    boards = Boards.of([entry.board for entry in known])
+    planes = np.zeros((PGX_PLANES, 8, 8), dtype=np.float32)
+    planes[_ONCE : BLOCKS * _BLOCK : _BLOCK] = 1.0
+    for block, (entry, bits) in enumerate(zip(known, seen_now(pieces(boards), len(known)), strict=True)):
+        first, again = block * _BLOCK, entry.earlier is not None or entry.ply in earlier
+        planes[first : first + PIECES] = unpacked(bits[:PIECES])
+        planes[first + _ONCE], planes[first + _AGAIN] = not again, again
+    planes[_BLACK] = boards.black[0]
+    planes[_PLIES] = position.board.ply() / _LONGEST_GAME
+    planes[_PGX_CASTLING : _PGX_CASTLING + 4] = castling(boards)[0, :, None, None]
+    planes[_CLOCK] = position.board.halfmove_clock / _LONGEST_CLOCK
+    return np.ascontiguousarray(planes[:, ::-1].transpose(1, 2, 0))
 
 
 FEN_LENGTH = 77

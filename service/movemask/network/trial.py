@@ -46,9 +46,10 @@ class Trial:
             network = read_onnx(network_file(file, contract))
         except ModelError:
             return None  # whoever opens it says what is wrong
-        known = _Known(hashlib.sha256(network).hexdigest())
-        if known:
-            return None
+        known = f"{hashlib.sha256(network).hexdigest()} {ort.__version__}"
+        with suppress(OSError):
+            if known in _tried().read_text().splitlines():
+                return None
         command = [sys.executable, "-m", __name__, str(file), str(_MEMORY + _PER_BYTE * len(network))]
         with self._lock:
             if self._closed:
@@ -70,7 +71,10 @@ class Trial:
             return Entry(file.stem, contract, None, f"a process that opened it to check it ended with {ended}")
         told = json.loads(found.splitlines()[-1])
         if told["failure"] is None:
-            known.add()
+            with suppress(OSError):  # nowhere to write: it is tried again at the next start
+                _tried().parent.mkdir(parents=True, exist_ok=True)
+                with open(_tried(), "a") as tried:
+                    tried.write(f"{known}\n")
             return None
         return Entry(file.stem, contract, None, told["failure"], tuple(Step(**step) for step in told["steps"]))
 
@@ -82,23 +86,9 @@ class Trial:
                 self._process.kill()
 
 
-class _Known:
-    """Whether a network has come through with this onnxruntime, on this machine."""
-
-    def __init__(self, digest: str) -> None:
-        self._file = platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
-        self._line = f"{digest} {ort.__version__}"
-
-    def __bool__(self) -> bool:
-        with suppress(OSError):
-            return self._line in self._file.read_text().splitlines()
-        return False
-
-    def add(self) -> None:
-        with suppress(OSError):  # nowhere to write: it is tried again at the next start
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with open(self._file, "a") as file:
-                file.write(self._line + "\n")
+def _tried() -> Path:
+    """The file of the networks that came through on this machine, each with its onnxruntime."""
+    return platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
 
 
 def main(file: str, memory: str) -> None:

@@ -64,9 +64,8 @@ class Recorder:
         self._tickets = count()
         self._expected: dict[int, tuple[float, int]] = {}  # by ticket: since when, and how many positions
         self._audited: list[Audited] = []  # tables are still to be made of these
-        self._making: Sequence[Audited] = ()  # tables are being made of these
         self._tables: deque[AuditTable] = deque()  # not written yet, in order of time
-        self._unwritten = 0  # positions in all three
+        self._unwritten = 0  # positions in both
         self._closing = False
         self._pruned = 0.0
         self.failure = store.unreachable
@@ -83,7 +82,7 @@ class Recorder:
         """How fresh figures read from the store after this call are."""
         with self._wake:
             times = [float(one.times[0]) for one in self._tables]
-            times += [float(one.times[0]) for one in (*self._making[:1], *self._audited[:1])]
+            times += [float(one.times[0]) for one in self._audited[:1]]
             times += [since for since, _ in self._expected.values()]
             return Freshness(min(times, default=time.time()), self.waiting)
 
@@ -107,7 +106,7 @@ class Recorder:
                 lost += positions
             elif positions:
                 idle = not self._audited and not self._tables
-                self._audited += audited
+                self._audited += [one for one in audited if len(one)]
                 self._unwritten += positions
                 if idle or self._unwritten >= _PER_WRITE:  # in between the thread only lets them gather
                     self._wake.notify_all()
@@ -156,19 +155,17 @@ class Recorder:
     def _make(self) -> None:
         """Makes the tables of what has gathered."""
         with self._wake:
-            self._making, self._audited = self._audited, []
+            gathered = list(self._audited)
         tables: list[AuditTable] = []
-        for batch in Audited.joined(self._making):
+        for batch in Audited.joined(gathered):
             for start in range(0, len(batch), _PER_WRITE):
-                whole = len(batch) <= _PER_WRITE
-                part = batch if whole else batch.rows(np.arange(start, min(start + _PER_WRITE, len(batch))))
-                tables += _tables(part)
+                tables += _tables(batch.rows(np.arange(start, min(start + _PER_WRITE, len(batch)))))
         for table in tables:
             self._on_table(table)
         with self._wake:
-            lost = sum(map(len, self._making)) - sum(map(len, tables))
+            lost = sum(map(len, gathered)) - sum(map(len, tables))
             self._tables += tables
-            self._making = ()
+            del self._audited[: len(gathered)]
             self._unwritten -= lost
             self.dropped += lost
         if lost:
