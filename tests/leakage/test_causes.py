@@ -226,7 +226,6 @@ def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:
         ("lc0-1858", "4k3/8/8/8/8/8/8/4KR2 w - - 0 1", "e1f1", Cause.OWN_PIECE_ON_TARGET),
         ("uci-1968", "4k3/8/8/8/8/8/P7/4K3 w - - 0 1", "a2a1q", Cause.WRONG_GEOMETRY),
         ("maia3-4352", chess.STARTING_FEN, "a1b8", Cause.IMPOSSIBLE_SLOT),
-        ("maia2-1880", chess.STARTING_FEN, "e2e5", Cause.WRONG_GEOMETRY),
         ("maia2-1880", chess.STARTING_FEN, "a1a5", Cause.BLOCKED),
         ("maia2-1880", chess.STARTING_FEN, "e7e5", Cause.ENEMY_PIECE),
         ("maia2-1880", chess.STARTING_FEN, "e4e5", Cause.EMPTY_SQUARE),

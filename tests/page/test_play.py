@@ -101,29 +101,24 @@ def test_a_pawn_is_promoted_to_the_piece_that_is_picked_at_its_square(
 
 
 @pytest.mark.parametrize(
-    ("fen", "squares", "expected", "more"),
+    ("fen", "squares", "expected"),
     [
-        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", ("e1", "g1"), {"g1": "wk", "f1": "wr", "h1": ""}, {}),
-        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", ("e1", "h1"), {"g1": "wk", "f1": "wr", "h1": ""}, {}),
-        ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", ("e8", "a8"), {"c8": "bk", "d8": "br", "a8": ""}, {}),
-        ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", ("e5", "d6"), {"d6": "wp", "d5": "", "e5": ""}, {}),
-        (
-            "1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1",
-            ("b1", "e1"),
-            {"g1": "wk", "f1": "wr", "b1": "", "e1": ""},
-            {"chess960": "1"},
-        ),
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1 g1", "g1 wk f1 wr h1 -"),
+        ("r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1", "e1 h1", "g1 wk f1 wr h1 -"),
+        ("r3k2r/8/8/8/8/8/8/R3K2R b KQkq - 0 1", "e8 a8", "c8 bk d8 br a8 -"),
+        ("4k3/8/8/3pP3/8/8/8/4K3 w - d6 0 2", "e5 d6", "d6 wp d5 - e5 -"),
+        ("1k6/8/8/8/8/8/8/RK2R3 w EA - 0 1", "b1 e1", "g1 wk f1 wr b1 - e1 -"),
     ],
     ids=["castling", "onto the rook", "long, onto the rook", "en passant", "Chess960"],
 )
 def test_moves_of_two_pieces_are_shown_as_the_service_has_them(
-    visit: Visit, fen: str, squares: tuple[str, str], expected: dict[str, str], more: dict[str, str]
+    visit: Visit, fen: str, squares: str, expected: str
 ) -> None:
-    visit.open(address(fen, **more))
-    visit.click(*squares)
+    visit.open(address(fen, **({"chess960": "1"} if " EA " in fen else {})))
+    visit.click(*squares.split())
     visit.sees("Black to move" if " w " in fen else "White to move")
     visit.settles()
-    assert {name: visit.piece(name) for name in expected} == expected
+    assert " ".join(f"{name} {visit.piece(name) or '-'}" for name in expected.split()[::2]) == expected
 
 
 def test_against_the_model_nothing_is_shown_before_it_is_asked_for(visit: Visit) -> None:
