@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from movemask.extras import EXTRAS
+from movemask.errors import EXTRAS
 from tests.conftest import ROOT
 from tests.networks import write_fake
 from tests.processes import call, served, stopped

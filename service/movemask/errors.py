@@ -41,6 +41,7 @@ MovemaskError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -185,3 +186,22 @@ class ServiceUnreachable(MovemaskError):
 
 
 class SettingsError(MovemaskError): ...
+
+
+#: The modules of each optional dependency of pyproject.toml, by the names they are imported by.
+EXTRAS = {
+    "audit": ("duckdb", "jinja2", "matplotlib", "pyarrow", "tqdm"),
+    "client": ("httpx2",),
+    "import": ("onnx",),
+    "mcp": ("mcp",),
+    "ray": ("ray",),
+}
+
+
+def require(extra: str, what: str) -> None:
+    """Raises MissingExtra if a module of `extra` is not installed; `what` is the command or file that needs it."""
+    missing = [module for module in EXTRAS[extra] if find_spec(module) is None]
+    if missing:
+        raise MissingExtra(
+            f"{what} needs {', '.join(missing)}: pip install 'movemask[{extra}]', or in Docker the target `tools`"
+        )

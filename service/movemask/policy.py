@@ -83,17 +83,6 @@ class Value(NamedTuple):
         return Value(self.loss, self.draw, self.win, 1 - self.score)
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Statistics of a distribution; entropy in nats."""
-
-    entropy: float
-    effective_moves: float
-    inverse_simpson: float
-    gini: float
-    maximum: float
-
-
 @dataclass(frozen=True)
 class Policies:
     """The distributions of B positions over the M legal moves that their filters keep, in CSR form.
@@ -116,17 +105,10 @@ class Policies:
         """`codes`, `probabilities`, `indptr` and `abstention` as lists, from which answers are written."""
         return self.codes.tolist(), self.probabilities.tolist(), self.indptr.tolist(), self.abstention.tolist()
 
-    def statistics(self, row: int, temperature: float) -> Statistics:
-        """The statistics of a position's distribution, renormalised if it abstained."""
+    def statistics(self, row: int, temperature: float) -> dict[str, float]:
+        """The statistics of a position's distribution by name, renormalised if it abstained; entropy in nats."""
         p = self._shares(row, temperature)
-        bounds = np.array([0, len(p)])
-        return Statistics(
-            entropy=float(distributions.entropy(p, bounds)[0]),
-            effective_moves=float(distributions.effective_number(p, bounds)[0]),
-            inverse_simpson=float(distributions.inverse_simpson(p, bounds)[0]),
-            gini=float(distributions.gini(p, bounds)[0]),
-            maximum=float(distributions.maximum(p, bounds)[0]),
-        )
+        return {name: float(statistic(p, np.array([0, len(p)]))[0]) for name, statistic in _STATISTICS.items()}
 
     def sample(self, row: int, temperature: float, seed: int) -> int:
         """The index of a move drawn by its probability, without abstention; the same seed draws the same move."""
@@ -137,14 +119,20 @@ class Policies:
     def _shares(self, row: int, temperature: float) -> Float:
         """The probabilities of a row without abstention. Of softmax_one that is the softmax, which cannot underflow to
         0 as a whole."""
-        moves = self._moves(row)
+        moves = slice(self.indptr[row], self.indptr[row + 1])
         if not self.abstention[row]:
             return self.probabilities[moves]
         logits = self.logits[moves]
         return softmax.softmax(logits, np.array([0, len(logits)]), temperature).astype(np.float64, copy=False)
 
-    def _moves(self, row: int) -> slice:
-        return slice(self.indptr[row], self.indptr[row + 1])
+
+_STATISTICS = {
+    "entropy": distributions.entropy,
+    "effective_moves": distributions.effective_number,
+    "inverse_simpson": distributions.inverse_simpson,
+    "gini": distributions.gini,
+    "maximum": distributions.maximum,
+}
 
 
 def policies(codes: Index, logits: Float, indptr: Index, rules: Sequence[Normalisation]) -> Policies:

@@ -16,8 +16,7 @@ import pytest
 import zstandard
 
 from benchmarks.ray_nodes import Nodes, nodes
-from movemask.errors import MissingExtra
-from movemask.extras import require
+from movemask.errors import MissingExtra, require
 from tests.audit.clusters import compared, done, game, needs_ray, table
 from tests.audit.conftest import write_models
 from tests.processes import environment, free_port, started, until
@@ -193,6 +192,6 @@ def test_a_cluster_that_asks_for_a_token_is_told(
 
 
 def test_the_extra_is_named_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("movemask.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("movemask.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"--ray needs ray: pip install 'movemask\[ray\]'"):
         require("ray", "--ray")

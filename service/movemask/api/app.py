@@ -25,7 +25,7 @@ from movemask.api.routers import leakage, operations, page, policy
 from movemask.api.routes import BEARER, known_parameters, operation_id
 from movemask.api.services import running_services
 from movemask.api.telemetry import Metrics, RequestLog
-from movemask.extras import require
+from movemask.errors import require
 from movemask.network.model import Model
 from movemask.settings import Settings
 

@@ -127,9 +127,7 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Json:
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
             out["abstention"] = answer.abstention
         if "statistics" in include:
-            out["statistics"] = dataclasses.asdict(
-                answer.evaluated.policies.statistics(answer.row, answer.rule.temperature)
-            )
+            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.temperature)
         if "illegal" in include:
             out["illegal"] = _illegal(answer)
         out["temperature"] = answer.rule.temperature

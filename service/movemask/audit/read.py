@@ -20,8 +20,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from movemask.audit.files import is_uri, located
 from movemask.board.pgn import ends_in_comment
-from movemask.errors import SourceError
-from movemask.extras import require
+from movemask.errors import SourceError, require
 
 #: The name of standard input.
 STDIN = "-"

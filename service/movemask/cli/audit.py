@@ -17,8 +17,7 @@ import click
 
 from movemask import __version__
 from movemask.cli.options import RATING, models_dir_option, show_skipped
-from movemask.errors import AuditError, SourceError
-from movemask.extras import require
+from movemask.errors import AuditError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
 from movemask.settings import Settings, available_cores

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from movemask.cli.options import models_dir_option
-from movemask.extras import require
+from movemask.errors import require
 from movemask.settings import Settings
 
 if TYPE_CHECKING:

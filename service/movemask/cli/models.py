@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
-from movemask.errors import ContractError, ModelError, UnknownModel
-from movemask.extras import require
+from movemask.errors import ContractError, ModelError, UnknownModel, require
 from movemask.network.contract import read_contract
 from movemask.network.files import ModelFolders
 from movemask.network.guess import KINDS

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from movemask.cli.options import Finite, models_dir_option
-from movemask.errors import UnknownModel
-from movemask.extras import require
+from movemask.errors import UnknownModel, require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_RATING, Options

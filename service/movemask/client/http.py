@@ -15,8 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
 from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
 from movemask.client import wire
-from movemask.errors import ApiError, ServiceUnreachable
-from movemask.extras import require
+from movemask.errors import ApiError, ServiceUnreachable, require
 
 require("client", "movemask.Client")  # names the extra; the import below would only name the package
 

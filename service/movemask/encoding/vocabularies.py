@@ -12,21 +12,17 @@ from movemask.encoding.vocabulary import SlotMove, Vocabulary
 from movemask.errors import ContractError
 
 
+@cache
 def vocabulary(name: str) -> Vocabulary:
     """The vocabulary of that name; raises ContractError, which lists the known names."""
     if name not in _MAKERS:
-        raise ContractError(f"no vocabulary {name!r}; there are {', '.join(sorted(_MAKERS))}")
-    return _generated(name)
+        raise ContractError(f"no vocabulary {name!r}; there are {', '.join(vocabulary_names())}")
+    return _MAKERS[name]()
 
 
 def vocabulary_names() -> tuple[str, ...]:
     """Names of all vocabularies."""
     return tuple(sorted(_MAKERS))
-
-
-@cache
-def _generated(name: str) -> Vocabulary:
-    return _MAKERS[name]()
 
 
 def _lc0_1858() -> Vocabulary:
