@@ -19,7 +19,6 @@ from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedModel
 from movemask.network.model import Model
-from movemask.network.registry import Registry
 from movemask.pipeline import Pipeline
 from movemask.settings import Settings
 from movemask.store.reader import Figures
@@ -58,18 +57,13 @@ class Services:
         """Reasons why requests cannot be answered now; empty if they can."""
         reasons = []
         try:
-            default = self.registry.entry(None)
+            default = self.serving.registry.entry(None)
         except UnknownModel as error:
             reasons.append(f"the default model is gone: {error}")
         else:
             if not default.served:
                 reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
         return reasons + self.serving.faults()
-
-    @property
-    def registry(self) -> Registry:
-        """The models now served; a new object whenever the models folder changes."""
-        return self.serving.registry
 
     def pipeline(self, model: str | None, http: Request) -> AbstractAsyncContextManager[Pipeline]:
         """The pipeline of a model, on behalf of the client of a request; the model stays loaded meanwhile."""

@@ -39,7 +39,8 @@ class _Loaded:
 
 
 class Serving:
-    """Loads and checks every model of the settings' folders, and follows its changes until closed.
+    """Loads and checks every model of the settings' folders, and follows its changes until closed. `registry` are the
+    models now served, a new object after each change.
 
     Parameters
     ----------

@@ -216,8 +216,8 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status, method = 500, _method(scope)
-        started = time.perf_counter()
+        status, started = 500, time.perf_counter()
+        method = scope["method"] if scope["method"] in _METHODS else "other"  # clients cannot invent labels
         span = trace.get_current_span()
         traced = span.is_recording()
         request_id = logs.id_of(scope["headers"])
@@ -268,8 +268,3 @@ def _route(scope: Scope) -> str:
     """The template of the path, such as `/v1/models/{name}`. Only FastAPI's routes are in the scope."""
     path: str = getattr(scope.get("route"), "path", "/mcp" if scope["path"] == "/mcp" else "other")
     return path
-
-
-def _method(scope: Scope) -> str:
-    """The method if HTTP defines it, else `other`: clients cannot invent labels."""
-    return scope["method"] if scope["method"] in _METHODS else "other"

@@ -79,7 +79,7 @@ async def _named(
     model: Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")] = None,
 ) -> str | None:
     """The name of a model of the folder, None for all; raises UnknownModel."""
-    return None if model is None else services.registry.entry(model).name
+    return None if model is None else services.serving.registry.entry(model).name
 
 
 ModelName = Annotated[str | None, Depends(_named)]

@@ -57,7 +57,7 @@ async def readyz(request: Request, services: AppServices) -> ReadyOut | Response
     failure = None if recorder.failure is None else problems.AUDIT_UNWRITABLE
     return ReadyOut(
         status="ready",
-        models={entry.name: "served" if entry.served else "failed its check" for entry in services.registry},
+        models={entry.name: "served" if entry.served else "failed its check" for entry in services.serving.registry},
         audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=failure),
         waiting=services.serving.waiting(),
     )
@@ -66,7 +66,7 @@ async def readyz(request: Request, services: AppServices) -> ReadyOut | Response
 @keyed_router.get("/v1/version", summary="Versions of the service and of the API")
 async def version(services: AppServices) -> VersionOut:
     """The version of the service and of the API, and the default model."""
-    return VersionOut(name="movemask", version=__version__, api="v1", model=services.registry.default)
+    return VersionOut(name="movemask", version=__version__, api="v1", model=services.serving.registry.default)
 
 
 @keyed_router.get(
@@ -83,7 +83,7 @@ async def metrics(services: AppServices) -> Response:
 @models_router.get("/v1/models", summary="The networks", response_model=ModelsOut)
 async def models(services: AppServices) -> Response:
     """Every model of the folder. `failure` says why a model is not served."""
-    return _response({"models": [_entry_out(entry, services) for entry in services.registry]})
+    return _response({"models": [_entry_out(entry, services) for entry in services.serving.registry]})
 
 
 @models_router.get(
@@ -97,7 +97,7 @@ async def model(
 ) -> Response:
     """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
     the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
-    entry = services.registry.entry(name)
+    entry = services.serving.registry.entry(name)
     out = _entry_out(entry, services)
     if Scope.AUDIT in context_of(request.scope).scopes:
         out["freshness"] = freshness_out(services)
@@ -112,7 +112,7 @@ def _response(out: dict[str, Any]) -> Response:
 
 def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
     """The JSON of a `ModelEntryOut`."""
-    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.registry.default}
+    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.serving.registry.default}
     for name in ("served", "failure", "digest", "rejected"):
         if (value := getattr(entry, name)) is not None:
             out[name] = value
