@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from movemask.network.model import Model, Outputs
 from movemask.network.registry import open_model
 from movemask.pipeline import evaluate
 from movemask.policy import Normalisation
-from tests.ground_truth import tricky
+from tests.ground_truth import random_game, tricky
 from tests.networks import batch_of, fake_model, rated_model
 
 
@@ -80,19 +79,10 @@ FENS = [fen for fen, _, flags in tricky() if not flags][:24]
 RATED = rated_model(planes="lc0-112", words="lc0-1858")
 
 
-def game(moves: int, seed: int) -> Position:
-    """A random game: for a network that sees history, positions that are alike are not the same."""
-    board = Position.read().board.copy()
-    draw = random.Random(seed)
-    played = []
-    for _ in range(moves):
-        played.append(draw.choice(list(board.legal_moves)))
-        board.push(played[-1])
-    return Position.read(moves=[move.uci() for move in played])
-
-
-POSITIONS = [Position.read(fen) for fen in FENS] + [game(moves, moves % 3) for moves in range(1, 9)]
-POSITIONS += [Position.read(position.fen) for position in POSITIONS[-8:]]  # the same without its history
+#: Random games: for a network that sees history, positions that are alike are not the same.
+PLAYED = [Position.read(moves=[move.uci() for move in random_game(plies % 3, plies)]) for plies in range(1, 9)]
+POSITIONS = [Position.read(fen) for fen in FENS] + PLAYED
+POSITIONS += [Position.read(position.fen) for position in PLAYED]  # the same without its history
 POSITIONS = [position for position in POSITIONS if any(position.board.legal_moves)]
 ELOS: Sequence[Elo | None] = (None, Elo(1500, 1500), Elo(1500, 1600))
 
