@@ -67,41 +67,33 @@ _FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how
 
 TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.")]
 
-
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
 router = Router(tags=["leakage"])
 _get = partial(router.get, responses=problems.documented(404, 422, 503))
 
 
-async def _named(
+async def _which(
     services: AppServices,
     model: Annotated[str | None, Query(description="Name of a model in `/v1/models`; all if left out.")] = None,
-) -> str | None:
-    """The name of a model of the folder, None for all; raises UnknownModel."""
-    return None if model is None else services.serving.registry.entry(model).name
-
-
-ModelName = Annotated[str | None, Depends(_named)]
-
-
-async def _span(since: TimeText = None, until: TimeText = None) -> Span:
-    """The requested span of time; raises InvalidParameter."""
+    since: TimeText = None,
+    until: TimeText = None,
+) -> tuple[str | None, Span]:
+    """The name of a model of the folder, None for all, and a span of time; raises UnknownModel, InvalidParameter."""
     now = time.time()
-    requested = Span(time_of("since", since, now), time_of("until", until, now))
-    if requested.since is not None and requested.until is not None and requested.since >= requested.until:
+    span = Span(time_of("since", since, now), time_of("until", until, now))
+    if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return requested
+    return None if model is None else services.serving.registry.entry(model).name, span
 
 
-SpanParameters = Annotated[Span, Depends(_span)]
+Which = Annotated[tuple[str | None, Span], Depends(_which)]
 
 
 @_get("/v1/leakage", summary="Leakage by model and kind", response_model=LeakageFiguresOut)
 async def figures(
     services: AppServices,
-    model: ModelName,
-    span: SpanParameters,
+    which: Which,
     by: Annotated[By | None, Query(description="Adds the figures of each group.")] = None,
 ) -> Response:
     """Leakage of the positions answered so far, by model and kind.
@@ -116,7 +108,7 @@ async def figures(
     dimension = None if by == "model" else by
 
     def read() -> dict[str, Any]:
-        models = services.figures.models(model, span, dimension)
+        models = services.figures.models(*which, dimension)
         return {"models": {one.name: model_figures_out(one, dimension) for one in models}}
 
     return await _answer(services, read)
@@ -125,15 +117,14 @@ async def figures(
 @_get("/v1/leakage/history", summary="Leakage over time", response_model=HistoryOut)
 async def history(
     services: AppServices,
-    model: ModelName,
-    span: SpanParameters,
+    which: Which,
     bucket: Annotated[Literal["10m", "1h", "1d"], Query(description="Length of a bucket.")] = "1h",
 ) -> Response:
     """The figures over time. Ten-minute buckets are kept for six hours, hours for three days, days for good, so
     older figures come in longer buckets than requested; each gives its length in `seconds`."""
 
     def read() -> dict[str, Any]:
-        histories = services.figures.history(model, span, _BUCKETS[bucket])
+        histories = services.figures.history(*which, _BUCKETS[bucket])
         return {
             "models": {
                 one.name: {**_network_out(one), "buckets": [_bucket_out(bucket) for bucket in buckets]}
@@ -147,8 +138,7 @@ async def history(
 @_get("/v1/leakage/worst", summary="The positions that leak most", response_model=WorstOut)
 async def worst(
     services: AppServices,
-    model: ModelName,
-    span: SpanParameters,
+    which: Which,
     kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.")] = "raw",
     limit: Annotated[int, Query(ge=1, le=1000, description="Most positions.")] = 10,
 ) -> Response:
@@ -159,7 +149,7 @@ async def worst(
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
 
     def read() -> dict[str, Any]:
-        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, model, span)]}
+        return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, *which)]}
 
     return await _answer(services, read)
 
@@ -176,8 +166,7 @@ async def worst(
 async def positions(
     request: Request,
     services: AppServices,
-    model: ModelName,
-    span: SpanParameters,
+    which: Which,
     limit: Annotated[int | None, Query(ge=1, description="Most positions; in JSON 100, and 1,000 at most.")] = None,
     cursor: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="`next` of the page before.")] = None,
     format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Wins over Accept.")] = None,
@@ -186,7 +175,7 @@ async def positions(
     """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
     shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
     `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
-    before = None if cursor is None else int(cursor)
+    (model, span), before = which, None if cursor is None else int(cursor)
     chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
     if chosen == "json":
         if limit is not None and limit > 1000:
