@@ -68,7 +68,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     boards = [boards_of(part) for part in read]
     both = list(zip(read, boards, strict=True))
     legal = [legal_moves(position.board for position in part) for part in read]
-    batches = [model.whole_batch(part, [None] * len(part)) for part in read]
+    batches = [model.whole_batch(part) for part in read]
     logits = [model.evaluate(batch).logits for batch in batches]
     gathered = [LogitBatch(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
     weighed = [_weighed(one) for one in gathered]

@@ -135,7 +135,7 @@ def pipeline(
 
 def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
     """The positions as the model takes them, by python-chess's rules."""
-    return model.whole_batch(positions, elos or [None] * len(positions))
+    return model.whole_batch(positions, elos)
 
 
 def write_onnx(file: Path, *, fixed_batch: int | None = None, poison: float = 0, values: int = 3) -> None:

@@ -142,11 +142,6 @@ class Answer:
     waited: float = 0.0  # seconds in the queue
 
     @property
-    def ran(self) -> bool:
-        """Whether the network ran for it: not without a legal move, nor where a cache knew the whole batch."""
-        return self.evaluated is not None and self.evaluated.ran > 0
-
-    @property
     def status(self) -> str:
         """`ongoing`, `checkmate` or `stalemate`."""
         return self.position.status(has_legal_moves=self.evaluated is not None)
@@ -224,10 +219,7 @@ class Answer:
 
 
 def answered(
-    model: Model,
-    queries: Sequence[Query],
-    waited: Sequence[float],
-    max_moves: int | None = None,
+    model: Model, queries: Sequence[Query], waited: Sequence[float], max_moves: int | None = None
 ) -> tuple[list[Answer | MovemaskError], Evaluated | None]:
     """An answer or an error for each query; and the evaluated batch, None if no position has a legal move.
 
@@ -350,7 +342,7 @@ class Pipeline:
         self._record = record
         self._expect = expect
         self._max_moves = max_moves
-        self._plan = Plan() if plan is None else plan
+        self._plan = plan or Plan()
         self._on_answered = on_answered
         self._caller = Caller()
         self.queue = Queue(
@@ -377,7 +369,11 @@ class Pipeline:
         """
         if not queries:
             return []
-        submission = await self.queue.submit(queries, lambda answer: (answer.ran, write(answer)), self._caller.client)
+
+        def written(answer: Answer) -> tuple[bool, R]:
+            return answer.evaluated is not None and answer.evaluated.ran > 0, write(answer)
+
+        submission = await self.queue.submit(queries, written, self._caller.client)
         ran = sum(one[0] for one in submission.results if not isinstance(one, MovemaskError))
         self._caller.delivered(self.model.name, submission, ran)
         return [one if isinstance(one, MovemaskError) else one[1] for one in submission.results]
@@ -414,21 +410,17 @@ class Pipeline:
         model, evaluated = self.model, [one.evaluated for one in done if one.evaluated is not None]
         batch = Batch.joined([one.batch for one in evaluated])
         unmasked = LogitBatch.joined([one.unmasked for one in evaluated])
-        sizes = [len(one.batch) for one in evaluated]
-        starts = np.cumsum([0, *sizes[:-1]]).tolist()
-        elos = np.full(len(batch), np.nan)
-        keep = np.zeros(len(batch), dtype=np.bool_)  # the others' answers failed
-        for start, one in zip(starts, done, strict=True):
-            for answer in one.answers:
-                if answer.evaluated is not None:
-                    keep[start + answer.row] = True
-                    elos[start + answer.row] = np.nan if answer.query.elo is None else answer.query.elo.self
+        rows: list[Answer | None] = []  # None where the answer failed
+        for one in done:
+            of_row = {answer.row: answer for answer in one.answers if answer.evaluated is not None}
+            rows += map(of_row.get, range(len(one.evaluated.batch) if one.evaluated is not None else 0))
+        elos = [None if answer is None else answer.query.elo for answer in rows]
         audited = Audited(
             model=model,
-            times=np.repeat([one.time for one in done], sizes),
-            elos=elos,
+            times=np.repeat([one.time for one in done], [len(one.batch) for one in evaluated]),
+            elos=np.array([np.nan if elo is None else elo.self for elo in elos]),
             batch=batch,
             measured=measure(kinds, unmasked, model.vocabulary, batch.boards.black),
             heavy=unmasked.heavy(self._plan.least),
         )
-        return audited if keep.all() else audited.rows(np.flatnonzero(keep))
+        return audited if all(rows) else audited.rows(np.flatnonzero([answer is not None for answer in rows]))

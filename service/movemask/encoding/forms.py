@@ -30,14 +30,6 @@ class Flip(Enum):
     NONE = 0  # both colours' moves have slots of their own
 
 
-def castling_target(move: chess.Move, board: chess.Board, castling: Castling) -> chess.Square:
-    """The to-square of a castling move of `board` as the vocabulary writes it."""
-    if castling is Castling.KING_TWO_SQUARES or board.chess960:
-        return move.to_square
-    rook_file = 7 if move.to_square > move.from_square else 0
-    return chess.square(rook_file, chess.square_rank(move.to_square))
-
-
 def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
     """Whether the squares are those of a standard castling move written as king takes rook."""
     ours = board.occupied_co[board.turn]
@@ -48,11 +40,6 @@ def takes_own_rook(board: chess.Board, source: chess.Square, target: chess.Squar
         and source == chess.square(4, back)
         and target in (chess.square(0, back), chess.square(7, back))
     )
-
-
-def may_promote(board: chess.Board, source: chess.Square, target: chess.Square) -> bool:
-    """Whether a pawn stands on `source`, and `target` is where a pawn there could promote."""
-    return bool(board.pawns & chess.BB_SQUARES[source] and promotes(source, target))
 
 
 def promotes(source: Squares | chess.Square, target: Squares | chess.Square) -> Flags:

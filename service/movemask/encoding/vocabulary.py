@@ -92,10 +92,10 @@ class Vocabulary:
 
     def slot(self, move: chess.Move, board: chess.Board) -> int:
         """The slot of a legal `move` of `board`; raises MoveOutsideVocabulary if it has none."""
-        target = move.to_square
-        if board.kings & chess.BB_SQUARES[move.from_square] and board.is_castling(move):
-            target = forms.castling_target(move, board, self.castling)
-        index = move.from_square << 6 | target
+        written = move
+        if self.castling is Castling.KING_TAKES_ROOK and board.is_castling(move):
+            written = chess.Move.from_uci(board.uci(move, chess960=True))
+        index = written.from_square << 6 | written.to_square
         if board.turn == chess.BLACK:
             index ^= self.flip.value << 6 | self.flip.value
         slot = int(self.lookup[(move.promotion or 0) << 12 | index])
@@ -114,7 +114,7 @@ class Vocabulary:
         source, target, promotion = entry
         if board.turn == chess.BLACK:
             source, target = source ^ self.flip.value, target ^ self.flip.value
-        if self.bare_promotion is not None and promotion is None and forms.may_promote(board, source, target):
+        if promotion is None and board.pawns & chess.BB_SQUARES[source] and forms.promotes(source, target):
             promotion = self.bare_promotion
         takes_rook = self.castling is Castling.KING_TAKES_ROOK and not board.chess960
         if takes_rook and forms.takes_own_rook(board, source, target):

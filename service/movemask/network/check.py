@@ -63,7 +63,7 @@ def check(model: Model) -> tuple[Step, ...]:
 
 
 def _probes(model: Model) -> Batch:
-    return _batch(model, [Position.read(fen) for fen in PROBES])
+    return model.whole_batch([Position.read(fen) for fen in PROBES])
 
 
 def _tensors(model: Model) -> str:
@@ -95,16 +95,12 @@ def _batches(model: Model) -> str:
         legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
             raise ContractError(f"the same batch gets other logits the second time, in {probe.fen!r}")
-        alone = model.evaluate(_batch(model, [probe])).logits[0, legal]
+        alone = model.evaluate(model.whole_batch([probe])).logits[0, legal]
         if not np.allclose(alone, together.logits[row, legal], rtol=TOLERANCE, atol=TOLERANCE):
             raise ContractError(
                 f"the same position gets other logits alone than in a batch of {len(batch)}: {probe.fen!r}"
             )
     return f"the same logits twice, and alone as in a batch of {len(batch)}"
-
-
-def _batch(model: Model, positions: Sequence[Position]) -> Batch:
-    return model.whole_batch(positions, [None] * len(positions))
 
 
 def _legal(batch: Batch, row: int) -> Index:
@@ -135,7 +131,7 @@ def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
-    return float(expected_score(model.evaluate(_batch(model, [Position(board) for board in boards]))).mean())
+    return float(expected_score(model.evaluate(model.whole_batch([Position(board) for board in boards]))).mean())
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:

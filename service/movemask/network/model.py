@@ -202,9 +202,9 @@ class Model:
         batch = Batch(positions, boards, codes, slots, legal.indptr, legal.in_check, self._elo(elos))
         return batch, {row: self.vocabulary.refusal(positions[row]) for row in np.flatnonzero(outside).tolist()}
 
-    def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None]) -> Batch:
-        """As `batch`, but raises the first error."""
-        batch, refused = self.batch(positions, elos)
+    def whole_batch(self, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:
+        """As `batch`, but raises the first error; without `elos` at the default ratings."""
+        batch, refused = self.batch(positions, elos or [None] * len(positions))
         for error in refused.values():
             raise error
         return batch

@@ -31,13 +31,11 @@ _DTYPES = {
 
 
 class Provider(Enum):
-    """What onnxruntime runs a network on."""
+    """What onnxruntime runs a network on, by onnxruntime's name of it."""
 
-    CPU = "cpu"
-    CUDA = "cuda"
+    CPU = "CPUExecutionProvider"
+    CUDA = "CUDAExecutionProvider"
 
-
-_PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 
 #: Runs at once on a GPU: one computes while the other copies its inputs.
 _GPU_RUNS = 2
@@ -45,10 +43,10 @@ _GPU_RUNS = 2
 
 def provider_named(name: str) -> Provider:
     """The provider of the setting; raises SettingsError if the installed onnxruntime lacks it."""
-    provider, available = Provider(name), ort.get_available_providers()
-    if _PROVIDERS[provider] not in available:
+    provider, available = Provider[name.upper()], ort.get_available_providers()
+    if provider.value not in available:
         raise SettingsError(
-            f"MOVEMASK_PROVIDER: {name!r} needs {_PROVIDERS[provider]}, and this onnxruntime has "
+            f"MOVEMASK_PROVIDER: {name!r} needs {provider.value}, and this onnxruntime has "
             f"{', '.join(available)}; install onnxruntime-gpu in place of onnxruntime"
         )
     return provider
@@ -103,12 +101,12 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
     # Idle threads spin: within a run that halves its time, but after it they would occupy a core for milliseconds.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
-        session = ort.InferenceSession(network, options, providers=[_PROVIDERS[provider]])
+        session = ort.InferenceSession(network, options, providers=[provider.value])
     except Exception as error:  # onnxruntime's exceptions share no base of their own
         raise ContractError(f"{name}: onnxruntime cannot load it: {_first_line(error)}") from None
-    if _PROVIDERS[provider] not in session.get_providers():  # it falls back to the CPU and only logs it
+    if provider.value not in session.get_providers():  # it falls back to the CPU and only logs it
         raise ContractError(
-            f"{name}: onnxruntime cannot run it on {provider.value} (MOVEMASK_PROVIDER): the driver, CUDA or "
+            f"{name}: onnxruntime cannot run it on {provider.name.lower()} (MOVEMASK_PROVIDER): the driver, CUDA or "
             "cuDNN is missing or of another version"
         )
     return session
