@@ -10,7 +10,6 @@ diagnosis, quantisation and training's measuring; `_follow_up` runs on the same 
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections import defaultdict
@@ -175,18 +174,6 @@ class Answer:
         return logits
 
     @property
-    def unshaped(self) -> list[float]:
-        """The probabilities of the moves of `policy` by plain softmax, whatever the rule."""
-        logits = self.logits
-        weights = [math.exp(logit - max(logits)) for logit in logits]
-        return [weight / sum(weights) for weight in weights]
-
-    @property
-    def abstention(self) -> float:
-        """The mass that softmax_one leaves unassigned."""
-        return 0.0 if self.evaluated is None else self.evaluated.policies.lists[3][self.row]
-
-    @property
     def value(self) -> Value | None:
         """The forecast of the result; None if the network has no value head."""
         if self.evaluated is None or self.evaluated.value is None:
@@ -235,11 +222,10 @@ def answered(
             )
             if rule.calibrated:
                 rule = replace(rule, temperature=model.calibrated_temperature())
+            read.append((place, position, rule))
         except MovemaskError as error:
             error.__context__ = None  # its traceback, like the error's own, would keep this frame and the batch alive
             outcomes[place] = error.with_traceback(None)
-        else:
-            read.append((place, position, rule))
     batch, refused = model.batch([position for _, position, _ in read], [queries[place].elo for place, *_ in read])
     rows: list[int] = []
     for row, (place, position, rule) in enumerate(read):
@@ -295,20 +281,8 @@ class AnsweredBatch:
     ticket: int
 
 
-class Caller:
-    """Who asks a pipeline. Callers with the same `client` take turns in the queue as one."""
-
-    client = ""
-
-    def delivered(self, model: str, submission: Submission, ran: int) -> None:
-        """The results of one submission are back in the task that asked.
-
-        `ran` of its positions were in batches that the network ran on.
-        """
-
-
 class Pipeline:
-    """Answers queries by one model in batches of whatever waits; clients take turns, and few queries go before many.
+    """Answers queries by one model in batches of what waits in its `queue`; clients take turns, few go before many.
 
     Parameters
     ----------
@@ -319,10 +293,6 @@ class Pipeline:
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
     on_answered : called with the model's name and each batch, after the replies
-
-    Attributes
-    ----------
-    queue : where queries wait; it says how many, and why they are not answered
     """
 
     def __init__(
@@ -344,7 +314,8 @@ class Pipeline:
         self._max_moves = max_moves
         self._plan = plan or Plan()
         self._on_answered = on_answered
-        self._caller = Caller()
+        self._client = ""
+        self._delivered: Callable[[str, Submission, int], None] = lambda model, submission, ran: None
         self.queue = Queue(
             model.name,
             self._answered,
@@ -355,10 +326,14 @@ class Pipeline:
             max_seconds=max_seconds,
         )
 
-    def for_caller(self, caller: Caller) -> Pipeline:
-        """This pipeline, with the same queue, on behalf of a caller."""
+    def for_client(self, client: str, delivered: Callable[[str, Submission, int], None]) -> Pipeline:
+        """This pipeline, with the same queue, for a client, whose queries take turns with those of others.
+
+        delivered : called in the task that asked with the model's name, each submission that is answered, and how many
+            of its positions were in batches that the network ran on
+        """
         own = copy(self)
-        own._caller = caller
+        own._client, own._delivered = client, delivered
         return own
 
     async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
@@ -373,9 +348,9 @@ class Pipeline:
         def written(answer: Answer) -> tuple[bool, R]:
             return answer.evaluated is not None and answer.evaluated.ran > 0, write(answer)
 
-        submission = await self.queue.submit(queries, written, self._caller.client)
+        submission = await self.queue.submit(queries, written, self._client)
         ran = sum(one[0] for one in submission.results if not isinstance(one, MovemaskError))
-        self._caller.delivered(self.model.name, submission, ran)
+        self._delivered(self.model.name, submission, ran)
         return [one if isinstance(one, MovemaskError) else one[1] for one in submission.results]
 
     def close(self) -> None:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from movemask.api.serving import Serving
+from movemask.api.telemetry import RequestContext
 from movemask.errors import UnknownModel
-from movemask.pipeline import Caller, Pipeline, Query
+from movemask.pipeline import Pipeline, Query
 from movemask.settings import Settings
 from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
 from tests.processes import until
@@ -56,7 +57,7 @@ async def answer(running: Pipeline) -> None:
 
 
 async def ask(one: Serving, name: str | None = None) -> str:
-    async with one.lease(name, Caller()) as running:
+    async with one.lease(name, RequestContext("an id")) as running:
         await answer(running)
         return running.model.digest
 
@@ -77,7 +78,7 @@ def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, op
     one = serving(folder, opened)
 
     async def scenario() -> None:
-        async with one.lease("net", Caller()) as old:
+        async with one.lease("net", RequestContext("an id")) as old:
             write_judge(folder / "net.onnx", for_white=True)
             (folder / "net.toml").write_text(ONNX_TOML + 'point_of_view = "white"\n')
             assert settled(one)

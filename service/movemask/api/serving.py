@@ -16,12 +16,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from movemask.api.telemetry import RequestContext
 from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Entry, Registry, load_entry, network_file
 from movemask.network.trial import Trial
-from movemask.pipeline import Caller, Pipeline
+from movemask.pipeline import Pipeline
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -74,8 +75,8 @@ class Serving:
             self._watcher.start()
 
     @asynccontextmanager
-    async def lease(self, name: str | None, caller: Caller) -> AsyncIterator[Pipeline]:
-        """The pipeline of a served model for a caller, kept alive until the lease ends. Raises UnknownModel or
+    async def lease(self, name: str | None, context: RequestContext) -> AsyncIterator[Pipeline]:
+        """The pipeline of a served model for a request, kept alive until the lease ends. Raises UnknownModel or
         ModelUnavailable."""
         with self._lock:
             entry = self.registry.entry(name)
@@ -86,7 +87,7 @@ class Serving:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             loaded.users += 1
         try:
-            yield loaded.pipeline.for_caller(caller)
+            yield loaded.pipeline.for_client(context.client, context.delivered)
         finally:
             self._release(loaded)
 

@@ -29,7 +29,7 @@ from movemask.leakage.causes import CAUSES
 from movemask.leakage.table import AuditTable
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
-from movemask.pipeline import AnsweredBatch, Caller
+from movemask.pipeline import AnsweredBatch
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -170,7 +170,7 @@ def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
 
 
 @dataclass(slots=True)
-class RequestContext(Caller):
+class RequestContext:
     """What is known of one request, in its scope.
 
     `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the

@@ -14,6 +14,7 @@ from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
+from movemask.numeric.softmax import softmax
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport
@@ -41,7 +42,8 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
             clock = Clock(request.clock.remaining, request.clock.increment)
-            out["seconds"] = round(think_time(answer.position, move, answer.unshaped, clock), 2)
+            unshaped = softmax(answer.logits, [0, len(answer.logits)])  # whatever the rule
+            out["seconds"] = round(think_time(answer.position, move, unshaped.tolist(), clock), 2)
     if seed is not None:
         out["seed"] = seed
     return out | _tail(answer, request.include)
@@ -125,7 +127,7 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Json:
     if answer.evaluated is not None:
         out["leakage"] = _leakage(answer.raw, answer.multiplied, answer.model)
         if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
-            out["abstention"] = answer.abstention
+            out["abstention"] = float(answer.evaluated.policies.abstention[answer.row])
         if "statistics" in include:
             out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.temperature)
         if "illegal" in include:
