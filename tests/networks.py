@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from movemask.board.position import Elo, Position
+from movemask.encoding import vocabularies
 from movemask.encoding.encoders import plane_encoder
 from movemask.network.audited import Audited
 from movemask.network.contract import Contract
@@ -54,7 +55,7 @@ def write_fake(
     file = folder / f"{name}.toml"
     encoder = plane_encoder(planes)
     ratings = [Tensor("elo_self"), Tensor("elo_opponent")] if elo else []
-    logits = Tensor("logits", (contract(planes, vocabulary).slots,))
+    logits = Tensor("logits", (len(vocabularies.vocabulary(vocabulary)),))
     write_named(folder / f"{name}.onnx", [Tensor("planes", encoder.shape, encoder.dtype), *ratings], [logits])
     text = NO_VALUE.replace('"movemask-18"', f'"{planes}"').replace('"movemask-1880"', f'"{vocabulary}"')
     text = text.replace("false", str(trained_with_mask).lower())

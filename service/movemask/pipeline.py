@@ -342,8 +342,6 @@ class Pipeline:
         Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is
         cancelled before they reach a batch are dropped.
         """
-        if not queries:
-            return []
 
         def written(answer: Answer) -> tuple[bool, R]:
             return answer.evaluated is not None and answer.evaluated.ran > 0, write(answer)

@@ -248,9 +248,8 @@ def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queu
     assert asyncio.run(ask(queue, [2])) == [4]
 
 
-async def test_an_empty_submission_is_a_mistake_of_the_caller(queue: Queue) -> None:
-    with pytest.raises(ValueError, match="items: nothing to answer"):
-        await ask(queue, [])
+async def test_an_empty_submission_is_answered_at_once(queue: Queue) -> None:
+    assert await ask(queue, []) == []
 
 
 async def test_closing_finishes_what_waits_and_takes_no_more(gate: Gate, queue: Queue) -> None:

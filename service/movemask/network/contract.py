@@ -175,11 +175,6 @@ class Contract(_Section):
         """Whether the network sees earlier positions."""
         return plane_encoder(self.contract.planes).uses_history
 
-    @property
-    def slots(self) -> int:
-        """`A`, the size of the vocabulary."""
-        return len(vocabulary(self.contract.vocabulary))
-
 
 def read_contract(file: Path) -> Contract:
     """The contract in a TOML file; raises ContractError that names the file and the key."""

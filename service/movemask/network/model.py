@@ -278,7 +278,7 @@ def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorI
         if name is not None:
             whole = contract.elo.edges or contract.elo.whole
             inputs.append(TensorInfo(name, "int64" if whole else "float32", (None,)))
-    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, contract.slots))]
+    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, len(vocabulary(contract.contract.vocabulary))))]
     if contract.outputs.value:
         size = 1 if contract.outputs.value.order == "score" else 3
         outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))

@@ -232,10 +232,10 @@ class Queue:
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
         client disconnected), items that are not in a batch yet are dropped.
         """
-        if not items:
-            raise ValueError("items: nothing to answer")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = Submission(items, client, write, future, time.perf_counter())
+        if not items:
+            return entry
         with self._wake:
             if self._closing:
                 raise ShuttingDown("the service is stopping", retry_after=5)
