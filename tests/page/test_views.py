@@ -121,7 +121,12 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
     expect(page.locator("#models")).to_contain_text("not served")
     board = page.locator("#worst a").first
     expect(board.get_by_role("img")).to_have_attribute("aria-label", re.compile("to illegal moves"))
-    board.click()
+    board.hover()
+    page.mouse.down()
+    before = int(figure("positions").replace(",", ""))
+    call(port, "/v1/policy", {"fen": "startpos"})  # and the figures are drawn again under the finger
+    until(lambda: int(figure("positions").replace(",", "")) > before, "the dashboard has the new position")
+    page.mouse.up()
     expect(page.get_by_role("heading", name="Without the mask", exact=True)).to_be_visible()
     expect(page.locator("#lenses article").first).to_be_visible()
 

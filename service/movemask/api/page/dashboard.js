@@ -13,7 +13,7 @@ const WORST = 8;
 const FLIPS = 0.25; // of the positions: above, monitoring/alerts.yml warns too
 const GROUPS = { cause: "Cause", phase: "Phase", elo: "Rating" };
 
-let timer, known = "", said = () => {};
+let timer, known = "", drawn = "", said = () => {}; // `known` and `drawn`: the figures and the worst positions shown
 
 /** Shows the dashboard and follows it until `stop`; `report` is told of every error, and of its end by null. */
 export function follow(report) {
@@ -141,6 +141,9 @@ async function groups() {
 async function worst() {
   const kind = byId("worst-kind").value;
   const { positions } = await call(`v1/leakage/worst?kind=${kind}&limit=${WORST}`);
+  const found = JSON.stringify([kind, positions]);
+  if (found === drawn) return; // a link that is replaced while it is pressed is not followed
+  drawn = found;
   byId("worst").replaceChildren(...positions.map((position) => {
     const arrows = position.illegal.map((move) => ({ ...move, kind: "illegal" }));
     const said = `${position.model}, ${percent(position[kind])} to illegal moves`;
