@@ -43,14 +43,15 @@ class Bare:
         """Positions a second of one run after the other on all cores."""
         return _rate(self._all, size, seconds)
 
-    def lone_seconds(self, seconds: float, pause: float = 0.0) -> float:
-        """Median time of a run of one position on all cores, `pause` seconds after the last."""
-        feeds = _feeds(self._all, 1)
+    def lone_seconds(self, seconds: float, pause: float = 0.0, *, one_core: bool = False) -> float:
+        """Median time of a run of one position on all cores, or on one, `pause` seconds after the last."""
+        session = self._one if one_core else self._all
+        feeds = _feeds(session, 1)
         taken = []
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             started = time.perf_counter()
-            self._all.run(None, feeds)
+            session.run(None, feeds)
             taken.append(time.perf_counter() - started)
             if pause:
                 time.sleep(pause)

@@ -46,8 +46,10 @@ def one_round(of: Measured, checkouts: Mapping[str, Path]) -> dict[str, float]:
                 time.sleep(_WRITTEN)
                 found[name + suffix] = 1e6 * (server.cpu_seconds() - before) / (measured.answered * size)
                 if name == "1 connections":
-                    lone = of.bare.lone_seconds(of.seconds / 2)
-                    found[f"one connection: p50 over a bare run{suffix}"] = measured.percentile(50) / lone
+                    for cores, one in (("all cores", False), ("one core", True)):
+                        lone = of.bare.lone_seconds(of.seconds / 2, one_core=one)
+                        ratio = measured.percentile(50) / lone
+                        found[f"one connection: p50 over a bare run on {cores}{suffix}"] = ratio
                     ratio = measured.percentile(99) / measured.percentile(50)
                     found[f"one connection: p99 over p50{suffix}"] = ratio
     found["network"] = (found["network"] + 1e6 * of.bare.cpu_seconds(of.seconds)) / 2

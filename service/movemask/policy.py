@@ -116,6 +116,12 @@ class Policies:
         drawn = np.random.default_rng(seed).random() * cumulative[-1]
         return int(np.searchsorted(cumulative, drawn, side="right"))
 
+    def unshaped(self, row: int) -> list[float]:
+        """Plain softmax of a row's logits at temperature 1, whatever its rule."""
+        logits = self.logits[self.indptr[row] : self.indptr[row + 1]]
+        probabilities: list[float] = softmax.softmax(logits, np.array([0, len(logits)])).tolist()
+        return probabilities
+
     def _shares(self, row: int, temperature: float) -> Float:
         """The probabilities of a row without abstention. Of softmax_one that is the softmax, which cannot underflow to
         0 as a whole."""

@@ -14,7 +14,6 @@ from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
-from movemask.numeric.softmax import softmax
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
 from movemask.tasks.games import GameReport, MoveReport
@@ -42,8 +41,8 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
             clock = Clock(request.clock.remaining, request.clock.increment)
-            unshaped = softmax(answer.logits, [0, len(answer.logits)])  # whatever the rule
-            out["seconds"] = round(think_time(answer.position, move, unshaped.tolist(), clock), 2)
+            unshaped = answer.evaluated.policies.unshaped(answer.row)
+            out["seconds"] = round(think_time(answer.position, move, unshaped, clock), 2)
     if seed is not None:
         out["seed"] = seed
     return out | _tail(answer, request.include)
