@@ -97,6 +97,11 @@ def test_a_wrong_content_type_says_which_to_send(client: TestClient, content_typ
     refused(answer, 415, "unsupported-media-type", "send the body with Content-Type: application/json")
 
 
+def test_a_compressed_body_is_refused_by_its_header(client: TestClient) -> None:
+    answer = client.post("/v1/policy", content=b"{}", headers={**JSON, "Content-Encoding": "gzip"})
+    refused(answer, 415, "unsupported-media-type", "Content-Encoding is 'gzip'")
+
+
 def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestClient) -> None:
     answer = client.post("/v1/policy", content=b" " * 100_000_000, headers=JSON)
     refused(answer, 413, "body-too-large", "100000000 bytes, at most 36864 are taken")

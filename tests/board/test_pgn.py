@@ -48,6 +48,34 @@ def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers:
     assert all(len(error) < 400 for error in errors)
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("1. d4 d5 2. Sf3 Sf6 *", "Sf3"),  # German; python-chess alone plays 2. f3 f6
+        ("1. \u2658f3 \u265ef6 *", "\u2658f3"),
+        ("1. \u041af3 *", "\u041af3"),  # Cyrillic
+        ("1. e4 Nf9 2. Nf6 Nc3 *", "Nf9"),
+        ("1. e4\x00 e5 *", "e4\\x00"),
+        ("1. e4 {a\nb} e5 (1... Sf6) 2. Nf3 *", "Sf6)"),
+    ],
+)
+def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, word: str) -> None:
+    (found,) = read(text)
+    assert str(found) == f"pgn: game 1: '{word}' is not a move in SAN"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff[White "Sf3"]\n\n1. e4 ; Sf3\n% Sf3\n e5 2. Nf3 *',
+        "1.e4 {Sf3 {\n\nSf6} e5 2.Nf3! $14 1/2",
+        "1. e4 N d5 2. exd5 e.p. +/- *",
+    ],
+)
+def test_comments_and_marks_are_no_moves(text: str) -> None:
+    assert shapes(text) == [3]
+
+
 @given(st.text('e4N$1{}();%[]\n *"', max_size=60))
 def test_whatever_is_sent_as_a_pgn_is_games_or_errors(text: str) -> None:
     assert len(shapes(text)) >= 1
@@ -86,6 +114,6 @@ def test_a_long_line_is_read_as_many_short_ones() -> None:
         (f"1. e4 {filler * 2}\ne5 *", 2),
         (f"1. e4 {filler * 2}% e5 *", 2),
         (f"1. e4 {filler * 2}; 2. Nf6 *\ne5 *", 2),
-        (f"1. e4 {filler * 3}[Event] e5 {filler * 2}\n\n", 2),
+        (f"1. e4 {filler * 3}[] e5 {filler * 2}\n\n", 2),
     ):
         assert shapes(text + "\n\n" + GOOD) == [plies, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,16 @@ def test_a_problem_is_an_exception_with_its_fields(client: movemask.Client) -> N
     with pytest.raises(movemask.ApiError, match="no model 'x'") as caught:
         list(client.policies(["startpos"], model="x"))
     assert caught.value.status == 404
+
+
+def test_what_is_no_finite_number_reaches_the_service(client: movemask.Client) -> None:
+    with pytest.raises(movemask.ApiError, match=r"elo: .* got nan"):
+        client.policy("startpos", elo=math.nan)
+    with pytest.raises(movemask.ApiError, match=r"temperature: .* got inf"):
+        client.policy("startpos", temperature=math.inf)
+    logits = [0.0] * 1858
+    logits[0] = math.nan  # of an illegal move: that leakage cannot be measured
+    assert client.audit("startpos", vocabulary="lc0-1858", logits=logits).kinds["raw"].leaked is None
 
 
 def answering(*answers: httpx2.Response | type[httpx2.TransportError]) -> tuple[httpx2.Client, list[httpx2.Request]]:

@@ -95,7 +95,7 @@ def test_shaped_is_the_services_temperature_and_top_p(network: movemask.Network)
 
 WRONG: dict[str, list[Any]] = {
     "temperature": [0, -1, float("nan"), float("inf"), "warm"],
-    "elo": ["x", (1500,), (1, 2, 3), float("nan"), {}, ""],
+    "elo": ["x", (1500,), (1, 2, 3), float("nan"), {}, "", "1500", True, -1, 5001],
     "top_k": [0, 1.5, "x"],
     "top_p": [0, 2, "x"],
     "min_p": [-1, "x"],

@@ -188,6 +188,9 @@ async def _read(http: Request, limit: int, settings: Settings) -> bytes:
     """The body. Raises ProblemError for one that is not sent as JSON (415) or is larger than its route's limit (413),
     of which no more is read."""
     media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (coding := http.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        fault = f"Content-Encoding is {problems.shown(coding)!r}; send the body as it is"
+        raise ProblemError("unsupported-media-type", fault)
     length = http.headers.get("content-length", "")
     if length.isdigit() and int(length) > limit:
         raise _too_large(f"{length} bytes", limit, settings)
@@ -237,7 +240,7 @@ def _decoded(body: bytes, fields: int) -> Any:
     except RecursionError:
         fault = "nested too deeply"
     except ValueError:  # not text, or a number of thousands of digits
-        fault = "cannot be read as JSON"
+        fault = "is not text, or holds a number of more than 4,300 digits"
     raise ProblemError("malformed-json", f"body: {fault}")
 
 

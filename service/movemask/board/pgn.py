@@ -47,6 +47,12 @@ _LONGEST_COMMENT = 10_000
 #: Characters after which a line of moves is cut behind a comment: python-chess copies the rest of a line for each one.
 _LONGEST_PIECE = 4_096
 
+#: What python-chess passes over without a word: moves in another language's letters or in figurines, whose squares it
+#: takes for a pawn's move, and whatever else is no move. Marks of a new move and of en passant are known.
+_COMMENT = re.compile(r"\{[^}]*(?:\}|$)|;.*")
+_UNREAD = re.compile(r"[^\W\d_]|[\u2654-\u265f\x00-\x08\x0e-\x1f]")
+_MARKS = {"N", "TN", "ep", "e.p."}
+
 _OPEN, _CLOSE, _NOT_BLANK = re.compile("[{;]"), re.compile("}"), re.compile(r"\s*\S")
 
 
@@ -80,11 +86,13 @@ def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterato
     moves_left = [math.inf if max_moves is None else max_moves]
     lines = _GameLines(stream)
     while True:
-        lines.text = []
+        lines.text, lines.unread = [], None
         try:
             parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
             if parsed is None:
                 break
+            if lines.unread is not None:
+                raise InvalidPgn(f"pgn: game {number + 1}: {lines.unread!r} is not a move in SAN")
             found: Parsed = parsed, _game(parsed, number + 1, with_tree=builder is _Tree)
         except InvalidPgn as error:
             found = lines.text, error
@@ -108,6 +116,7 @@ class _GameLines:
 
     def __init__(self, stream: Lines) -> None:
         self.text: list[str] = []  # whatever has been read since it was last emptied
+        self.unread: str | None = None  # the first word since then that is no move
         self._stream = stream
         self._pieces: Iterator[tuple[str, bool]] = iter(())
         self._in_comment = self._ended = False
@@ -119,7 +128,8 @@ class _GameLines:
         line = self._stream.readline()
         self.text.append(line)
         self._ended = not line or (line.isspace() and not self._in_comment)
-        if self._in_comment or not line.startswith(("[", "%")):
+        if self._in_comment or not line.removeprefix("\ufeff").startswith(("[", "%")):
+            self.unread = self.unread or _unread(line, self._in_comment)
             self._pieces = _pieces(line, self._in_comment)
             return self.readline()
         return line
@@ -135,6 +145,16 @@ def ends_in_comment(line: str, inside: bool) -> bool:
     """Whether a brace comment is open at the end of a line of moves; braces after a semicolon do not count."""
     *_, (_, ends) = _pieces(line, inside)
     return ends
+
+
+def _unread(line: str, inside: bool) -> str | None:
+    """The first word of a line of moves, comments aside, that python-chess would pass over; None if all is well."""
+    moves = _COMMENT.sub(" ", line.partition("}")[2] if inside else line)
+    for word in moves.split():
+        rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
+        if rest not in _MARKS and _UNREAD.search(rest):
+            return word[:40]
+    return None
 
 
 def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:

@@ -36,6 +36,10 @@ _AS_WRITTEN = re.compile(
 _HISTORY = 8
 
 
+#: Elo points; ratings are taken from 0 up to it.
+MAX_RATING = 5000
+
+
 @dataclass(frozen=True, slots=True)
 class Elo:
     """Ratings of the side to move and of its opponent."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
 
-import orjson
 from pydantic import BaseModel, TypeAdapter
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
@@ -148,7 +148,8 @@ class AsyncClient:
         """A successful response, to be read in the block. Every request may be sent again, since none changes anything;
         without a Retry-After, as of a model that failed its check, waiting does not help."""
         sent: dict[str, Any] = {"params": {name: value for name, value in query.items() if value is not None}}
-        content = None if body is None else orjson.dumps(body)
+        # As Python writes it: NaN and infinity reach the service, which has an answer to them.
+        content = None if body is None else json.dumps(body).encode()
         sent |= {"headers": {"Accept": accept, "Content-Type": _JSON}, "content": content}
         for left in range(self._retries, -1, -1):
             try:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import Unpack
 
 import chess
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from movemask.board.moves import moves_of
-from movemask.board.position import Elo, Position, status_names
+from movemask.board.position import MAX_RATING, Elo, Position, status_names
 from movemask.client.policy import Policy
 from movemask.client.wire import Ratings, RuleOptions
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
@@ -25,9 +26,8 @@ from movemask.settings import Settings
 #: Positions in one run of the network.
 _AT_ONCE = 64
 
-#: Checks the numbers of a rule, and ratings.
+#: Checks the numbers of a rule.
 _RULE = TypeAdapter(Normalisation)
-_RATINGS: TypeAdapter[Ratings] = TypeAdapter(Ratings, config=ConfigDict(allow_inf_nan=False))
 
 
 def load(model: str | None = None, *, models_dir: str | Path | None = None, threads: int | None = None) -> Network:
@@ -137,12 +137,11 @@ def _rule_of(options: RuleOptions) -> Normalisation:
 def _elo_of(elo: Ratings | None) -> Elo | None:
     if elo is None:
         return None
-    try:
-        ratings = _RATINGS.validate_python(elo)
-    except ValidationError:
-        words = "is neither a rating nor those of the side to move and its opponent"
-        raise InvalidParameter(f"elo: {elo!r:.60} {words}") from None
-    return Elo(*ratings) if isinstance(ratings, tuple) else Elo(ratings, ratings)
+    ratings = tuple(elo) if isinstance(elo, Sequence) and len(elo) == 2 else (elo, elo)
+    if not all(isinstance(one, Real) and not isinstance(one, bool) and 0 <= one <= MAX_RATING for one in ratings):
+        words = f"is neither a rating from 0 to {MAX_RATING} nor those of the side to move and its opponent"
+        raise InvalidParameter(f"elo: {elo!r:.60} {words}")
+    return Elo(*map(float, ratings))
 
 
 def _policy_of(answer: Answer) -> Policy:

@@ -8,7 +8,7 @@ from typing import Any
 
 import chess.polyglot
 
-MAX_RATING = 5000
+MAX_RATING = 5000  # as in `board.position`, whose numpy would delay `uciok`
 
 
 def _option(name: str, default: float | str, most: float = 1, least: float = 0) -> Any:

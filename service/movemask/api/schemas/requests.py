@@ -21,14 +21,13 @@ from pydantic import (
 
 from movemask.api import problems
 from movemask.api.schemas.answers import Include
-from movemask.board.position import MAX_LENGTH, START_WORD, Elo
+from movemask.board.position import MAX_LENGTH, MAX_RATING, START_WORD, Elo
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Query
 from movemask.policy import CALIBRATED, Normalisation, Normalizer
 from movemask.settings import Settings
 from movemask.think_time import LONGEST
 
-MAX_RATING = 5000  # Elo points
 MAX_PGN = 500_000  # characters
 MAX_SLOTS = 8_192  # no vocabulary is larger
 
