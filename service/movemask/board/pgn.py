@@ -91,7 +91,7 @@ def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterato
             parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
             if parsed is None:
                 break
-            if lines.unread is not None:
+            if lines.unread is not None and parsed.next() is not None:
                 raise InvalidPgn(f"pgn: game {number + 1}: {lines.unread!r} is not a move in SAN")
             found: Parsed = parsed, _game(parsed, number + 1, with_tree=builder is _Tree)
         except InvalidPgn as error:
