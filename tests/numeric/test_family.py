@@ -99,6 +99,43 @@ def test_any_float_goes_in_and_float64_comes_out(which: str, dtype: type[np.floa
     np.testing.assert_array_equal(p, RAGGED[which](z.astype(np.float64), batch.indptr))
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@given(batch=ragged(-60_000, 60_000), temperature=st.sampled_from([0.7, 1.0, 30.0]))
+def test_the_input_s_dtype_comes_back_on_request_and_is_the_exact_result_rounded(
+    dtype: type[np.floating], batch: Ragged, temperature: float
+) -> None:
+    """What a network in half precision would lose: float16 in, more precision inside, float16 out."""
+    rows = [row.astype(dtype) for row in batch.rows]
+    z = np.concatenate([*rows, np.empty(0, dtype)])
+    mask = np.arange(12) < np.array([len(row) for row in rows])[:, None]
+    logits = np.full(mask.shape, np.nan, dtype)
+    logits[mask] = z
+    for of_rows, of_mask, peer, elsewhere in (
+        (softmax.softmax, dense.masked_softmax, scipy.special.softmax, 0.0),
+        (softmax.log_softmax, dense.masked_log_softmax, scipy.special.log_softmax, -np.inf),
+    ):
+        found = of_rows(z, batch.indptr, temperature, keep_dtype=True)
+        exact = [peer(row.astype(np.longdouble) / temperature) for row in rows if len(row)]
+        with np.errstate(over="ignore"):  # a logarithm below -65504 is -inf in float16
+            expected = np.concatenate([*exact, np.empty(0)]).astype(dtype)
+            rounded = of_rows(z.astype(np.float64), batch.indptr, temperature).astype(dtype)
+        assert found.dtype == dtype
+        close = max(2 * float(np.finfo(dtype).eps), 1e-9)
+        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=close, atol=1e-7)
+        np.testing.assert_array_equal(found, rounded)
+        masked = of_mask(logits, mask, temperature, keep_dtype=True)
+        assert masked.dtype == dtype
+        np.testing.assert_array_equal(masked[mask], found)
+        assert (masked[~mask] == elsewhere).all()
+
+
+def test_half_precision_alone_would_lose_what_it_keeps() -> None:
+    z = np.full(4096, 5.0, dtype=np.float16)
+    with np.errstate(over="ignore"):
+        assert np.exp(z).sum() == np.inf  # past 65504
+    np.testing.assert_array_equal(softmax.softmax(z, [0, 4096], keep_dtype=True), np.full(4096, 2.0**-12, np.float16))
+
+
 @pytest.mark.parametrize("which", sorted(RAGGED))
 @given(batch=ragged(empty=False), temperature=st.floats(0.1, 10))
 def test_temperature_divides_the_logits(which: str, batch: Ragged, temperature: float) -> None:

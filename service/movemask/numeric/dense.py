@@ -64,7 +64,8 @@ def _over_legal(
 
     def masked(values: ArrayLike, legal_mask: ArrayLike, /, *args: P.args, **kwargs: P.kwargs) -> NDArray[N]:
         legal = legal_logits(values, legal_mask)
-        return legal.back(kernel(legal.values, legal.indptr, *args, **kwargs), elsewhere)
+        picked = legal.values.astype(np.asarray(values).dtype, copy=False)  # their own dtype, for `keep_dtype`
+        return legal.back(kernel(picked, legal.indptr, *args, **kwargs), elsewhere)
 
     masked.__doc__ = kernel.__doc__
     return masked

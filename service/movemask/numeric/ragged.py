@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -207,3 +207,11 @@ def checked_alpha(value: ArrayLike, rows: int) -> Float:
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
     """A number in (0, 1] for the batch or for each row, as `[B]`."""
     return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
+
+
+def in_dtype(values: Float, like: ArrayLike, keep_dtype: bool) -> NDArray[Any]:
+    """A result in float64, or with `keep_dtype` rounded to the dtype of the input."""
+    if not keep_dtype:
+        return values
+    with np.errstate(over="ignore"):  # a logarithm that is too low for float16 is -inf
+        return values.astype(np.asarray(like).dtype, copy=False)

@@ -11,6 +11,7 @@ functions", IMA J. Numer. Anal. 41 (2021), doi:10.1093/imanum/draa038.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,7 @@ from movemask.numeric.ragged import (
     checked_indptr,
     checked_logits,
     checked_temperature,
+    in_dtype,
     row_max,
     row_of_each,
     row_sum,
@@ -88,7 +90,9 @@ def _refuse(values: Float, slots: NDArray[np.integer], indptr: Index) -> None:
     raise InvalidLogits(f"row {int(np.argmax(all_low))}: the logit of every legal move is -inf")
 
 
-def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
+def softmax(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> NDArray[Any]:
     """Probabilities of each row of a ragged batch.
 
     Parameters
@@ -96,10 +100,11 @@ def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike =
     legal_logits : float `[N]`, below +inf, as `gather_legal` returns them; no row of only -inf
     indptr : int `[B + 1]`
     temperature : float, or float `[B]`; finite and above 0
+    keep_dtype : round the result to the dtype of the logits; arithmetic is in float64 either way
 
     Returns
     -------
-    float `[N]`; each row sums to 1 within 1e-12, an empty row stays empty
+    float64 `[N]`; each row sums to 1 within 1e-12 (before any rounding), an empty row stays empty
 
     Raises
     ------
@@ -107,16 +112,18 @@ def softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike =
     """
     values, bounds, top = checked_logits(legal_logits, indptr)
     weights = np.exp(shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1)))
-    return weights / spread(row_sum(weights, bounds), bounds)
+    return in_dtype(weights / spread(row_sum(weights, bounds), bounds), legal_logits, keep_dtype)
 
 
-def log_softmax(legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0) -> Float:
+def log_softmax(
+    legal_logits: ArrayLike, indptr: ArrayLike, temperature: ArrayLike = 1.0, *, keep_dtype: bool = False
+) -> NDArray[Any]:
     """Log-probabilities, finite where the probability itself underflows; arguments as in `softmax`."""
     values, bounds, top = checked_logits(legal_logits, indptr)
     below = shifted(values, bounds, top, checked_temperature(temperature, len(bounds) - 1))
     with np.errstate(divide="ignore"):
         log_total = np.log(row_sum(np.exp(below), bounds))
-    return below - spread(log_total, bounds)
+    return in_dtype(below - spread(log_total, bounds), legal_logits, keep_dtype)
 
 
 def logsumexp(values: ArrayLike, indptr: ArrayLike) -> Float:
