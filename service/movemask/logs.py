@@ -187,7 +187,7 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a client that has gone
-    for library in ("httpx2", "mcp"):  # a line each for what the access log tells of a tool's request
+    for library in ("alembic", "httpx2", "mcp"):  # which say in many lines what one of ours says
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
     # No line names its caller, thread or process: looking them up would be half of the cost of an access line.

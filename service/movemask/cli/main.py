@@ -11,7 +11,19 @@ import click
 from movemask import __version__
 from movemask.errors import MovemaskError
 
-_COMMANDS = ("annotate", "audit", "calibrate", "keys", "mcp", "models", "positions", "predict", "serve", "uci")
+_COMMANDS = (
+    "annotate",
+    "audit",
+    "calibrate",
+    "keys",
+    "mcp",
+    "migrate",
+    "models",
+    "positions",
+    "predict",
+    "serve",
+    "uci",
+)
 
 #: The modules of the commands that are not in one of their own.
 _MODULES = {"calibrate": "models", "keys": "serve", "positions": "serve"}

@@ -1,4 +1,4 @@
-"""What several commands share: the flag `--models-dir`, ratings, and the models that they name."""
+"""What several commands share: the flags `--models-dir` and `--database-url`, ratings, and the models they name."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ models_dir_option = click.option(
     callback=lambda context, parameter, folder: Settings.read(models_dir=folder),
     help="Folder of the models. [default: your own and the shipped one]",
 )
+
+#: The flag `--database-url`.
+database_option = click.option("--database-url", metavar="URL", help="The database. [env var: MOVEMASK_DATABASE_URL]")
 
 
 def registry_of(settings: Settings) -> Registry:

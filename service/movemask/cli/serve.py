@@ -10,6 +10,7 @@ import click
 
 from movemask.api.keys import Key, Scope, new_key, read_keys, write_keys
 from movemask.api.routers.leakage import time_of
+from movemask.cli.options import database_option
 from movemask.errors import InvalidParameter, KeysError, SettingsError
 from movemask.settings import PREFIX, Settings
 from movemask.store.database import Database
@@ -120,7 +121,7 @@ def positions() -> None:
 @click.option("--all", "everything", is_flag=True, help="All positions of all models.")
 @click.option("--figures", is_flag=True, help="With --model alone: its figures too.")
 @click.option("--dry-run", is_flag=True, help="Count, and delete nothing.")
-@click.option("--database-url", metavar="URL", help="The database. [env var: MOVEMASK_DATABASE_URL]")
+@database_option
 def delete_positions(
     before: str | None, model: str | None, everything: bool, figures: bool, dry_run: bool, database_url: str | None
 ) -> None:

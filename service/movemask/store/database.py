@@ -1,14 +1,16 @@
-"""The database of the store, SQLite or PostgreSQL: tables, connections, and recovery after an outage."""
+"""The database of the store, SQLite or PostgreSQL: connections, opening, and recovery after an outage."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from sqlalchemy.exc import (
 )
 
 from movemask.errors import StoreError, StoreUnreachable
+from movemask.store.migration import bring_up_to_date, is_current, version_of
 
 log = logging.getLogger(__name__)
 
@@ -32,85 +35,9 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 
 _VARIABLE = "MOVEMASK_DATABASE_URL"
 _READING = "movemask_reading"
-_CREATING = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes the tables
 
 #: Seconds that a connection, a lock and a statement may take before the database counts as failed.
 _CONNECT_SECONDS, _LOCK_SECONDS, _STATEMENT_SECONDS = 5, 5, 30
-
-#: The version of these tables; 1 and 2 were those of earlier services. A change here is a new one: a database of
-#: another is refused, with what to do.
-VERSION = 3
-
-METADATA = sa.MetaData()
-
-SCHEMA_VERSION = sa.Table("schema_version", METADATA, sa.Column("version", sa.Integer, nullable=False))
-
-MODEL = sa.Table(
-    "model",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("digest", sa.Text, nullable=False),
-    sa.Column("trained_with_mask", sa.Boolean, nullable=False),
-    sa.Column("last_time", sa.Double, nullable=False),
-    sa.UniqueConstraint("name", "digest"),
-)
-
-#: Figures by span of time: `tier` is the length of the span in seconds, 0 for all time, `start` its beginning.
-CELL = sa.Table(
-    "cell",
-    METADATA,
-    sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
-    sa.Column("tier", sa.Integer, nullable=False),
-    sa.Column("start", sa.BigInteger, nullable=False),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("dimension", sa.Text, nullable=False),
-    sa.Column("group", sa.Text, nullable=False),
-    sa.Column("count", sa.BigInteger, nullable=False),
-    sa.Column("unmeasured", sa.BigInteger, nullable=False),
-    sa.Column("flips", sa.BigInteger, nullable=False),
-    sa.Column("infinite", sa.BigInteger, nullable=False),
-    sa.Column("sum", sa.Double, nullable=False),
-    sa.Column("kl", sa.Double, nullable=False),
-    sa.Column("max", sa.Double, nullable=False),
-    sa.Column("histogram", sa.LargeBinary, nullable=False),  # uint64, little-endian: bin << 48 | count
-    sa.PrimaryKeyConstraint("model", "tier", "start", "dimension", "kind", "group"),
-)
-
-
-def _position_columns() -> list[sa.Column[Any]]:
-    return [
-        sa.Column("model", sa.ForeignKey(MODEL.c.id), nullable=False),
-        sa.Column("time", sa.Double, nullable=False),
-        sa.Column("fen", sa.Text, nullable=False),
-        sa.Column("chess960", sa.Boolean, nullable=False),
-        sa.Column("turn", sa.Text, nullable=False),
-        sa.Column("in_check", sa.Boolean, nullable=False),
-        sa.Column("phase", sa.Text, nullable=False),
-        sa.Column("legal_moves", sa.Integer, nullable=False),
-        sa.Column("elo", sa.Double),  # of the side to move; null if none was given
-        # JSON: [{kind: [leaked, flipped, kl], …}, {cause: mass, …}, [[uci, probability, cause], …]]
-        sa.Column("leakage", sa.Text, nullable=False),
-    ]
-
-
-POSITION = sa.Table(
-    "position",
-    METADATA,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
-    *_position_columns(),
-    sa.Index("position_time", "time"),
-)
-
-WORST = sa.Table(
-    "worst",
-    METADATA,
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("value", sa.Double, nullable=False),
-    *_position_columns(),
-    sa.PrimaryKeyConstraint("model", "kind", "fen"),
-    sa.Index("worst_value", "model", "kind", "value"),
-)
 
 
 class Database:
@@ -144,6 +71,9 @@ class Database:
             )
         else:
             raise StoreError(f"{_VARIABLE}: {self.shown!r}: sqlite:///FILE and postgresql://… are supported")
+        #: What was migrated when the database was opened, in words; None if nothing was.
+        self.migrated: str | None = None
+        self._name = f"{_VARIABLE}: {self.shown!r}"
         self._lock = threading.Lock()
         self._inode: int | None = None
         self._ready = False
@@ -162,14 +92,18 @@ class Database:
             yield connection
 
     def open(self) -> None:
-        """Opens the database and creates its tables. Raises StoreUnreachable for a server that does not answer,
-        StoreError for any other failure."""
-        try:
+        """Opens the database, and creates or migrates its tables. Raises StoreUnreachable for a server that does not
+        answer, StoreError for any other failure."""
+        with self._opening():
             self._prepared()
-        except SQLAlchemyError as error:
-            unreachable = self.dialect == POSTGRESQL and isinstance(error, OperationalError)
-            kind = StoreUnreachable if unreachable else StoreError
-            raise kind(f"{_VARIABLE}: {self.shown!r} cannot be opened: {self._reason(error)}") from None
+
+    def version(self) -> int | None:
+        """The version of the tables as they are, None if there are none; changes nothing. Raises StoreError as `open`,
+        and for tables that cannot be migrated."""
+        if self._file is not None and not self._file.exists():
+            return None
+        with self._opening(), self._engine.connect().execution_options(**{_READING: True}) as connection:
+            return version_of(connection, self._name)
 
     def checkpointed(self) -> bool:
         """Writes SQLite's write-ahead log into the database and empties it; False while others read."""
@@ -179,6 +113,33 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            unreachable = self.dialect == POSTGRESQL and isinstance(error, OperationalError)
+            kind = StoreUnreachable if unreachable else StoreError
+            raise kind(f"{self._name} cannot be opened: {self._reason(error)}") from None
+
+    def _copied_aside(self, version: int) -> Path | None:
+        """A copy of SQLite's file, made while the caller's transaction keeps others from writing. Raises StoreError."""
+        if self._file is None:
+            return None
+        aside = self._file.absolute().with_name(f"{self._file.name}.version-{version}")
+        part = aside.with_name(f"{aside.name}.part")  # a copy that is there is whole
+        try:
+            with closing(sqlite3.connect(self._file)) as source, closing(sqlite3.connect(part)) as copy:
+                source.backup(copy)
+            shutil.copymode(self._file, part)
+            os.replace(part, aside)
+        except (OSError, sqlite3.Error) as error:
+            with suppress(OSError):
+                part.unlink()
+            reason = f"{error}; it takes as much space as the database, which is as it was"
+            raise StoreError(f"{self._name} cannot be copied to {aside} before its migration: {reason}") from None
+        return aside
 
     @contextmanager
     def _store_errors(self, done: str) -> Iterator[None]:
@@ -212,22 +173,19 @@ class Database:
                 log.error("%s was damaged: %s; it is now %s, and a new one begins", self.shown, error.__cause__, aside)
 
     def _prepared(self) -> sa.Engine:
-        """The engine, once the tables exist. Raises StoreError for tables of another version."""
+        """The engine, once the tables are up to date. Raises StoreError for tables that cannot be migrated."""
         if self._ready and self._inode == self._inode_now():
             return self._engine
         with self._lock:
             if self._inode is not None and self._inode != self._inode_now():
                 self._engine.dispose()  # open connections still write to the deleted file
             with self._engine.connect().execution_options(**{_READING: True}) as connection:
-                version = _version(connection)
-            if version is None:
+                current = is_current(connection, self._name)
+            if not current:
                 with self._engine.begin() as connection:
-                    version = _created(connection)
-            if version != VERSION:
-                raise StoreError(
-                    f"{_VARIABLE}: {self.shown!r} has tables of version {version}, this movemask of {VERSION}: name "
-                    "another database, or move this one away; the figures then start anew"
-                )
+                    self.migrated = bring_up_to_date(connection, self._name, self._copied_aside)
+                if self.migrated:
+                    log.info("%s: %s", self.shown, self.migrated)
             self._inode = self._inode_now()
             self._ready = True
         return self._engine
@@ -245,24 +203,6 @@ class Database:
             return None if self._file is None else os.stat(self._file).st_ino
         except OSError:
             return -1
-
-
-def _version(connection: sa.Connection) -> int | None:
-    """The version of the existing tables, None if there are none. Version 2 did not keep it where this one does."""
-    tables = sa.inspect(connection).get_table_names()
-    if SCHEMA_VERSION.name in tables:
-        return connection.execute(sa.select(sa.func.max(SCHEMA_VERSION.c.version))).scalar()
-    return 2 if set(tables) & set(METADATA.tables) else None
-
-
-def _created(connection: sa.Connection) -> int | None:
-    """The version of the tables, which are made in this transaction unless another process was first."""
-    if connection.dialect.name == POSTGRESQL:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
-    if _version(connection) is None:
-        METADATA.create_all(connection)
-        connection.execute(sa.insert(SCHEMA_VERSION).values(version=VERSION))
-    return _version(connection)
 
 
 #: PostgreSQL's error classes that the data is at fault for: a bad value, a constraint, a limit such as the size of an

@@ -14,7 +14,8 @@ from movemask.leakage.kinds import ALWAYS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
 from movemask.leakage.table import groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Cells
-from movemask.store.database import CELL, MODEL, POSITION, WORST, Database
+from movemask.store.database import Database
+from movemask.store.tables import CELL, MODEL, POSITION, WORST
 from movemask.store.writer import CELL_COLUMNS, EVER
 
 Kinds = dict[str, Cell]  # cells by kind

@@ -25,7 +25,8 @@ from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RANKED
 from movemask.leakage.table import AuditTable
 from movemask.store.cells import Cells, Key, cells_of
-from movemask.store.database import CELL, MODEL, POSITION, POSTGRESQL, SQLITE, WORST, Database
+from movemask.store.database import POSTGRESQL, SQLITE, Database
+from movemask.store.tables import CELL, MODEL, POSITION, WORST
 
 #: Lengths in seconds of the spans that figures are kept by, finest first, which is the one written to, and how long a
 #: span is kept before it is merged into the next tier.

@@ -1,0 +1,33 @@
+"""`movemask migrate`."""
+
+from __future__ import annotations
+
+import click
+
+from movemask.cli.options import database_option
+from movemask.errors import StoreError
+from movemask.settings import Settings
+from movemask.store.database import Database
+from movemask.store.tables import VERSION
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Change nothing; exit with 1 if a start would migrate the tables.")
+@database_option
+def migrate(check: bool, database_url: str | None) -> None:
+    """Bring the audit's tables up to date, as each start of the service does.
+
+    SQLite's file is copied to FILE.version-N before. Of several processes one migrates, and the others wait for it.
+    """
+    database = Database(Settings.read(database_url=database_url).database_url)
+    try:
+        version = database.version()
+        if check and version not in (None, VERSION):
+            raise StoreError(f"{database.shown}: a start would migrate from version {version} to {VERSION}")
+        if not check:
+            database.open()
+    finally:
+        database.close()
+    made = "no tables yet, a start makes them" if check else f"tables of version {VERSION} were made"
+    done = made if version is None else f"tables of version {VERSION}, nothing to migrate"
+    click.echo(f"{database.shown}: {database.migrated or done}")

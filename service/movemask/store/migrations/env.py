@@ -1,0 +1,8 @@
+"""Alembic's environment: the revisions run on the connection that `migration` passes, in its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"])
+context.run_migrations()
