@@ -177,7 +177,7 @@ def test_of_two_processes_one_migrates_and_the_other_waits_for_it(postgres: Serv
     audit = filled(postgres.database())
     command = next_movemask("migrate", "--database-url", audit)
     with ExitStack() as stack:
-        holder = psycopg.connect(audit)
+        holder = stack.enter_context(closing(psycopg.connect(audit)))
         holder.execute("LOCK TABLE position IN ACCESS EXCLUSIVE MODE")  # which the migration waits for
         both = [stack.enter_context(started(command, stdout=subprocess.PIPE)) for _ in range(2)]
         waiting = "SELECT locktype FROM pg_locks WHERE NOT granted ORDER BY 1"
