@@ -118,10 +118,18 @@ def running(pid: int) -> bool:
         return False
 
 
-def workers(pid: int) -> set[int]:
-    """The processes that Python's multiprocessing has started for a process, its resource tracker left out."""
+def children(pid: int) -> set[int]:
+    """The processes that a process has started and that run."""
     found: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):
             found.update(map(int, task.read_text().split()))
-    return {child for child in found if running(child) and b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
+    return set(filter(running, found))
+
+
+def workers(pid: int) -> set[int]:
+    """The processes that Python's multiprocessing has started for a process, or forked from one that it has started for
+    that; its resource tracker left out."""
+    found = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children(pid)}
+    spawned = {child for child, command in found.items() if b"spawn_main" in command}
+    return spawned.union(*(children(child) for child, command in found.items() if b"forkserver" in command))

@@ -20,7 +20,7 @@ from movemask.api.server import listen
 from movemask.errors import SettingsError
 from tests.ground_truth import played
 from tests.networks import NO_VALUE, write_loop
-from tests.processes import call, certificate, free_port, running, served, started, stopped, until, workers
+from tests.processes import call, certificate, children, free_port, running, served, started, stopped, until, workers
 
 
 def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:
@@ -57,8 +57,7 @@ def test_sigterm_ends_a_process_while_a_network_is_tried_that_never_ends(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def tried(process: Popen[bytes]) -> None:
-        threads = Path(f"/proc/{process.pid}/task")
-        until(lambda: any(file.read_text() for file in threads.glob("*/children")), "the trial has begun")
+        until(lambda: any(children(worker) for worker in workers(process.pid)), "the trial has begun")
 
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "60")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

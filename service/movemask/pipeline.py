@@ -32,6 +32,7 @@ from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Value, policies
+from movemask.tally import Tally
 
 R = TypeVar("R")
 
@@ -289,6 +290,7 @@ class Pipeline:
     record : takes batches to be audited, none if they could not be made, and their tickets; returns at once
     expect : called before answers go out with how many there are; returns the ticket for `record`
     max_batch, max_waiting : limits of the queue, in positions
+    tally : where the service's processes add up what waits; None for a process that is alone
     max_seconds : limit of the time that queries may wait; None for none
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
@@ -303,6 +305,7 @@ class Pipeline:
         expect: Callable[[int], int] = lambda positions: 0,
         max_batch: int,
         max_waiting: int,
+        tally: Tally | None = None,
         max_seconds: float | None = None,
         max_moves: int | None = None,
         plan: Plan | None = None,
@@ -323,6 +326,7 @@ class Pipeline:
             threads=model.session.at_once,
             max_batch=max_batch,
             max_waiting=max_waiting,
+            tally=tally,
             max_seconds=max_seconds,
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import platformdirs
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from movemask.errors import SettingsError
@@ -62,7 +62,9 @@ class Settings(BaseSettings):
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
-    workers: int = Field(1, ge=1, le=64, description="Worker processes, each with its own copy of the models.")
+    workers: int | Literal["auto"] = Field(
+        "auto", description="Worker processes, 1 to 64; auto: the cores the process may use, at most 4."
+    )
     worker_timeout_seconds: float = Field(30, ge=2, description="A worker process stuck for this long is replaced.")
     log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
     log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text or json.")
@@ -125,6 +127,20 @@ class Settings(BaseSettings):
     read_seconds: float = Field(30, gt=0, description="Seconds that a client may stop reading its answer.")
     keep_alive_seconds: float = Field(5, ge=0, description="Seconds that a connection is kept for another request.")
     drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests get to finish at shutdown.")
+
+    @field_validator("workers")
+    @classmethod
+    def _few_workers(cls, workers: int | str) -> int | str:
+        if isinstance(workers, int) and not 1 <= workers <= 64:
+            raise ValueError("1 to 64, or auto")
+        return workers
+
+    @property
+    def worker_processes(self) -> int:
+        """`workers`, or of `auto` as many as there are cores, at most 4; one with a GPU, and where there is no fork."""
+        if self.workers != "auto":
+            return self.workers
+        return 1 if self.provider != "cpu" or not hasattr(os, "fork") else min(4, available_cores())
 
     @property
     def positions_a_run(self) -> int:

@@ -13,6 +13,7 @@ import pytest
 from movemask.api.admission import BytesInFlight, RateLimit
 from movemask.api.telemetry import RequestContext
 from movemask.errors import Overloaded, RateLimited
+from movemask.tally import Tally
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -29,7 +30,7 @@ def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> 
 
 
 def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
-    flight = BytesInFlight(8 << 20)
+    flight = BytesInFlight(8 << 20, Tally())
     first = asking("greedy")
     for _ in range(20):
         add(flight, first)  # more than all, but nobody else is there
@@ -50,7 +51,7 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
 
 
 def test_answers_that_one_client_does_not_read_keep_nobody_else_out() -> None:
-    flight = BytesInFlight(8 << 20)
+    flight = BytesInFlight(8 << 20, Tally())
     answers = [asking("greedy") for _ in range(100)]
     for one in answers:
         flight.hold(one, 1 << 20)  # it is made, and must be somewhere
@@ -141,7 +142,7 @@ def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) ->
 
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
-    limit = RateLimit(5, 5, 0, clock=lambda: now)
+    limit = RateLimit(5, 5, 0, Tally(), clock=lambda: now)
     limit.take(RequestContext("1", client="one"), 5)
     with pytest.raises(
         RateLimited, match=r"rate limit exceeded: 5 positions requested, limit 5/s \(burst 5\)"

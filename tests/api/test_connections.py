@@ -215,21 +215,6 @@ def test_headers_are_counted(count: int) -> None:
     assert answer.startswith(b"HTTP/1.1 200 " if count < MAX_HEADERS else b"HTTP/1.1 431 ")
 
 
-def test_an_address_has_as_many_connections_as_it_may_and_gets_them_back() -> None:
-    async def main() -> None:
-        async with listening(echo, max_connections_per_address=2, head_seconds=60) as (_, port):
-            kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-            await asyncio.sleep(0.05)
-            assert (await sent(port)).startswith(b"HTTP/1.1 503 ")
-            kept[0][1].close()
-            await kept[0][1].wait_closed()
-            await asyncio.sleep(0.05)
-            assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
-            kept[1][1].close()
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize("size", [1000, 20_000_000])
 @pytest.mark.parametrize("connection", ["keep-alive", "close"])
 def test_a_refusal_arrives_though_the_client_sends_its_whole_body_first(size: int, connection: str) -> None:

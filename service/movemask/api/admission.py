@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 import math
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from movemask.api.problems import ProblemError
 from movemask.api.telemetry import PROBES, Metrics, RequestContext, context_of
 from movemask.errors import MovemaskError, Overloaded, RateLimited
 from movemask.settings import Settings
+from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tally
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
@@ -77,18 +77,25 @@ _ALWAYS = (
 
 @dataclass(slots=True)
 class _Bucket:
-    """What a client may still ask for now, and its positions in flight."""
+    """What a client may still ask for, as this process knows it: `seen` positions asked of all are taken off."""
 
+    row: int
     tokens: float
     at: float
-    in_flight: int = 0
+    seen: float
 
 
 class RateLimit:
-    """A token bucket for each client of this process: positions a second, and positions in flight; 0 for no limit."""
+    """A token bucket for each client of the service: positions a second, and positions in flight; 0 for no limit.
 
-    def __init__(self, rate: float, burst: int, in_flight: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._most, self._clock = rate, burst, in_flight, clock
+    Each process keeps a bucket, fills it up by the clock, and takes off what all have spent, so that the buckets of a
+    client agree. `clock` is the same for all processes of a machine.
+    """
+
+    def __init__(
+        self, rate: float, burst: int, in_flight: int, tally: Tally, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate, self._burst, self._most, self._tally, self._clock = rate, burst, in_flight, tally, clock
         self._buckets: dict[str, _Bucket] = {}
         self._forgot = 0.0
 
@@ -107,19 +114,20 @@ class RateLimit:
                     f"(burst {self._burst})",
                     retry_after=max(1, math.ceil(missing / self._rate)),
                 )
-        others = bucket.in_flight - taken
+        others = int(self._tally.total(bucket.row + IN_FLIGHT)) - taken
         if self._most and others and others + positions > self._most:
             raise RateLimited(
                 f"too many positions in flight: {positions} requested beside {others}, limit {self._most}",
                 retry_after=1,
             )
-        bucket.tokens -= positions - taken
-        bucket.in_flight += positions - taken
+        self._tally.add(bucket.row + SPENT, positions - taken)
+        self._tally.add(bucket.row + IN_FLIGHT, positions - taken)
         context.taken = positions
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: its positions are no longer in flight."""
-        self._buckets[context.client].in_flight -= context.taken
+        if context.taken:
+            self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.taken)
 
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
         """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
@@ -140,8 +148,14 @@ class RateLimit:
         if bucket is None:
             if len(self._buckets) >= _MANY and now - self._forgot > 1:
                 self._forget(now)
-            bucket = self._buckets[client] = _Bucket(self._burst, now)
-        bucket.tokens, bucket.at = min(self._burst, bucket.tokens + (now - bucket.at) * self._rate), now
+            row = self._tally.client(client)
+            tokens, at = self._tally.latest(row) or (self._burst, now)
+            bucket = self._buckets[client] = _Bucket(row, tokens, at, self._tally.total(row + SPENT))
+        spent = self._tally.total(bucket.row + SPENT)
+        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.at) * self._rate) - (spent - bucket.seen)
+        bucket.at, bucket.seen = now, spent
+        self._tally.put(bucket.row + TOKENS, bucket.tokens)
+        self._tally.put(bucket.row + AT, now)
         return bucket
 
     def _forget(self, now: float) -> None:
@@ -150,24 +164,30 @@ class RateLimit:
         self._buckets = {
             client: bucket
             for client, bucket in self._buckets.items()
-            if bucket.in_flight or (self._rate and bucket.tokens + (now - bucket.at) * self._rate < self._burst)
+            if self._rate and bucket.tokens + (now - bucket.at) * self._rate < self._burst
         }
 
 
 class BytesInFlight:
-    """Bytes of bodies and large answers that a process holds, at most `most` of all clients and half of it of one."""
+    """Bytes of bodies and large answers that the service holds, at most `most` of all clients and half of it of one."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._of_clients: Counter[str] = Counter()
-        self.total = 0
+    def __init__(self, most: int, tally: Tally) -> None:
+        self._most, self._tally = most, tally
+
+    @property
+    def total(self) -> int:
+        """Bytes held in all."""
+        return int(self._tally.total(HELD))
 
     def make_room(self, context: RequestContext, size: int = 0) -> None:
         """Raises Overloaded if there is no room for more bytes of a request beside those it holds, or its client has
         half of the room. A lone request is let through."""
-        own, theirs = context.held, self._of_clients[context.client]
-        if self.total > own and self.total + size > self._most:
-            fault = f"{self.total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
+        own, total = context.held, self.total
+        if total + size <= self._most // 2:
+            return
+        theirs = int(self._tally.total(self._tally.client(context.client) + CLIENT_HELD))
+        if total > own and total + size > self._most:
+            fault = f"{total >> 20} MiB are in flight; the service takes {self._most >> 20} MiB"
         elif theirs > own and theirs + size > self._most // 2:
             fault = f"{theirs >> 20} MiB of yours are in flight; the service takes half of {self._most >> 20} MiB"
         else:
@@ -175,14 +195,13 @@ class BytesInFlight:
         raise Overloaded(fault, retry_after=1)
 
     def hold(self, context: RequestContext, size: int) -> None:
-        """Counts bytes of a request. More than half of the room is not counted: answers that one client does not read
-        keep nobody else out."""
-        before = self._of_clients[context.client]
-        self._of_clients[context.client] = after = before + size
+        """Counts bytes of a request. More than half of the room is not counted, an equal part of it in each process:
+        answers that one client does not read keep nobody else out."""
+        row = self._tally.client(context.client) + CLIENT_HELD
+        before, counted = self._tally.own(row), self._most // 2 // self._tally.processes
+        self._tally.add(row, size)
         context.held += size
-        self.total += min(after, self._most // 2) - min(before, self._most // 2)
-        if not after:
-            del self._of_clients[context.client]
+        self._tally.add(HELD, min(before + size, counted) - min(before, counted))
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: it holds nothing."""
@@ -235,13 +254,13 @@ class AdmissionControl:
     known. A lone request is always let through, and so are the probes.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics, tally: Tally) -> None:
         self._app = app
         self._keys = keys
         self._proxies = settings.proxies
         self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
-        self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight)
-        self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20)
+        self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight, tally)
+        self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20, tally)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -28,6 +28,7 @@ from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.settings import Settings
+from movemask.tally import Tally
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -51,6 +52,7 @@ _CLIENT_CLOSED = 499
 def create_app(
     settings: Settings | None = None,
     *,
+    tally: Tally | None = None,
     tracer_provider: TracerProvider | None = None,
     prepare: Callable[[Model], Model] | None = None,
 ) -> FastAPI:
@@ -59,16 +61,18 @@ def create_app(
     Parameters
     ----------
     settings : those of the environment if None
+    tally : what the processes of the service add up; None for a process that is alone
     tracer_provider : where spans go; by default to the one that OpenTelemetry's variables configure
     prepare : as in `running_services`
     """
     settings = Settings.read() if settings is None else settings
+    tally = Tally() if tally is None else tally
     keys = Keys.of(settings)
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with running_services(settings, metrics, prepare) as app.state.services:
+        with running_services(settings, metrics, tally, prepare) as app.state.services:
             async with sessions():
                 yield
 
@@ -102,7 +106,7 @@ def create_app(
     app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
     problems.install(app, metrics.problem, headers)
     app.add_exception_handler(ClientDisconnect, _client_gone)
-    app.add_middleware(AdmissionControl, keys=keys, settings=settings, metrics=metrics)
+    app.add_middleware(AdmissionControl, keys=keys, settings=settings, metrics=metrics, tally=tally)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

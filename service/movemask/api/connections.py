@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +51,8 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *arguments: Any, tracker: ConnectionTracker, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._tracker = tracker
-        self.address = ""
+        self.number = 0  # by which the supervisor knows it
+        self.refused: str | None = None  # why it may not stay
         self.until: float | None = None  # when the client must have sent what it is sending, by time.monotonic
         self.unsent, self.stuck_since = 0, 0.0  # bytes that the client had not read at the last look
         self.closing = False  # at the last look
@@ -66,11 +66,10 @@ class Connection(HttpToolsProtocol):
         transport.max_size = _READ  # type: ignore[attr-defined]
         super().connection_made(transport)
         self.write, self.is_closing = transport.write, transport.is_closing  # for answers, with `close`
-        self.address = self.client[0] if self.client else ""
         self._wait(self._tracker.settings.head_seconds)
-        reason = self._tracker.enter(self)
-        if reason is not None:
-            self._refuse("503 Service Unavailable", reason, "retry-after: 1")
+        self._tracker.enter(self)
+        if self.refused is not None:
+            self._refuse("503 Service Unavailable", self.refused, "retry-after: 1")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._tracker.leave(self)
@@ -230,7 +229,7 @@ class ConnectionTracker:
 
     Parameters
     ----------
-    settings : the most connections, in all and of one address, and the time that each may take
+    settings : the time that each may take
     looked : called with the number of connections, twice a second
     stopping : whether the service is about to end, and connections with it
     """
@@ -242,30 +241,20 @@ class ConnectionTracker:
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.settings = settings
-        # Behind proxies, all connections come from the proxies' addresses.
-        self._per_address = None if settings.proxies else settings.max_connections_per_address
         self._looked, self._stopping = looked, stopping
         self._open: set[Connection] = set()
-        self._addresses: Counter[str] = Counter()
+        self.on_leave: Callable[[Connection], None] = lambda connection: None
         self.invalid = 0  # requests since the last look
 
-    def enter(self, connection: Connection) -> str | None:
-        """Adds a connection; why it may not stay, if it may not."""
+    def enter(self, connection: Connection) -> None:
+        """Adds a connection."""
         self._open.add(connection)
-        self._addresses[connection.address] += 1
-        if len(self._open) > self.settings.max_connections:
-            return "too many connections"
-        if self._per_address is not None and self._addresses[connection.address] > self._per_address:
-            return f"too many connections from this address (limit {self._per_address})"
-        return None
 
     def leave(self, connection: Connection) -> None:
-        """Removes a connection."""
+        """Removes a connection; `on_leave` is called with it."""
         if connection in self._open:
             self._open.remove(connection)
-            self._addresses[connection.address] -= 1
-            if not self._addresses[connection.address]:
-                del self._addresses[connection.address]
+            self.on_leave(connection)
 
     async def watch(self) -> None:
         """Closes connections whose time is over, until cancelled."""

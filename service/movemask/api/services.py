@@ -24,6 +24,7 @@ from movemask.settings import Settings
 from movemask.store.reader import Figures
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
+from movemask.tally import Tally
 
 T = TypeVar("T")
 
@@ -52,6 +53,7 @@ class Services:
     metrics: Metrics
     reading: CapacityLimiter
     parsing: CapacityLimiter
+    tally: Tally
 
     def unready(self) -> list[str]:
         """Reasons why requests cannot be answered now; empty if they can."""
@@ -72,7 +74,7 @@ class Services:
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
-        if under_way >= self.settings.max_readers:
+        if under_way >= max(1, self.settings.max_readers // self.tally.processes):
             raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
         return await to_thread.run_sync(read, limiter=self.reading)
 
@@ -92,7 +94,7 @@ class Services:
 
 @contextmanager
 def running_services(
-    settings: Settings, metrics: Metrics, prepare: Callable[[Model], Model] | None = None
+    settings: Settings, metrics: Metrics, tally: Tally, prepare: Callable[[Model], Model] | None = None
 ) -> Iterator[Services]:
     """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
     lost. `prepare` is given each model that passed its check, and returns the one to serve."""
@@ -110,8 +112,9 @@ def running_services(
         max_waiting=settings.audit_buffer,
         on_waiting=metrics.audit_waits,
         on_table=metrics.audited,
+        tally=tally,
     )
-    cache = Cache(settings.cache_mb * 2**20) if settings.cache_mb else None
+    cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
     serving: Serving | None = None
 
     def start(model: Model) -> Pipeline:
@@ -124,6 +127,7 @@ def running_services(
             expect=recorder.expect,
             max_batch=settings.positions_a_run,
             max_waiting=settings.max_queue,
+            tally=tally,
             max_seconds=settings.max_wait_seconds,
             max_moves=settings.max_moves,
             plan=plan,
@@ -141,6 +145,7 @@ def running_services(
             metrics,
             reading=CapacityLimiter(_READING_THREADS),
             parsing=CapacityLimiter(_PARSED_AT_ONCE),
+            tally=tally,
         )
     finally:
         if serving is not None:

@@ -7,6 +7,7 @@ processes (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape o
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter as Counts
@@ -51,6 +52,7 @@ class Metrics:
     def __init__(self) -> None:
         registry = CollectorRegistry()
         self._registry = registry
+        self._models: set[str] = set()
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
         seconds = partial(histogram, buckets=_SECONDS)
@@ -95,10 +97,13 @@ class Metrics:
         )
 
     def models(self, registry: Registry) -> None:
-        """Keeps which models are served."""
-        self.model_served.clear()
-        for entry in registry:
-            self.model_served.labels(entry.name).set(entry.served)
+        """Keeps which models are served. One that is gone becomes NaN: several processes cannot forget a label."""
+        served = {entry.name: float(entry.served) for entry in registry}
+        for name in self._models - served.keys():
+            self.model_served.labels(name).set(math.nan)
+        self._models |= served.keys()
+        for name, value in served.items():
+            self.model_served.labels(name).set(value)
 
     def answered(self, model: str, batch: AnsweredBatch) -> None:
         """Counts answered positions by status, and the run of the network."""

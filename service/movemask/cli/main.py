@@ -26,7 +26,7 @@ _COMMANDS = (
 )
 
 #: The modules of the commands that are not in one of their own.
-_MODULES = {"calibrate": "models", "keys": "serve", "positions": "serve"}
+_MODULES = {"calibrate": "models"}
 
 
 class _Group(click.Group):

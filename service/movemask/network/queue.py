@@ -25,6 +25,7 @@ from itertools import islice
 from typing import Any
 
 from movemask.errors import MovemaskError, Overloaded, ShuttingDown
+from movemask.tally import WAITING, Tally
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,9 @@ _SMALL_EXPECTED = 1.0
 
 #: A batch that takes so many seconds, and ten times what its items usually take, does not come back.
 _HANGS = 4.0
+
+#: Seconds that the threads get to end when the queue is closed.
+_CLOSES = 2.0
 
 #: What has been answered is followed up when nothing has arrived or run for so long …
 _QUIET = 0.005  # seconds
@@ -172,8 +176,9 @@ class Queue:
         for about `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
-    max_waiting : items that may wait, and an eighth more for small submissions; a submission beyond it raises
-        Overloaded, unless nothing waits
+    max_waiting : items that may wait in all processes together, and an eighth more for small submissions; a submission
+        beyond it raises Overloaded, unless nothing waits here
+    tally : where the processes add up what waits; None for a process that is alone
     max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
     """
 
@@ -187,6 +192,7 @@ class Queue:
         max_batch: int,
         max_waiting: int,
         max_seconds: float | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.name = name
         self._max_seconds = max_seconds
@@ -194,6 +200,8 @@ class Queue:
         self._follow_up = follow_up
         self._max_batch = max_batch
         self._max_waiting = max_waiting
+        self._tally = tally or Tally()
+        self._counted = 0  # of the tally's positions that wait
         self._wake = threading.Condition()
         self._fair = FairQueue()
         self._closing = False
@@ -241,6 +249,7 @@ class Queue:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             self._admit(len(items))
             self._fair.add(entry)
+            self._count()
             self._active = entry.submitted
             self._wake.notify(min(len(items), self._idle))
         try:
@@ -249,9 +258,15 @@ class Queue:
             if entry.taken < len(items):
                 with self._wake:
                     self._fair.remove(entry)
+                    self._count()
         if entry.error is not None:
             raise entry.error
         return entry
+
+    def _count(self) -> None:
+        """Tells the service's other processes how many items wait. The caller has the lock."""
+        self._tally.add(WAITING, self._fair.items - self._counted)
+        self._counted = self._fair.items
 
     def _admit(self, size: int) -> None:
         """Raises Overloaded if a submission of that size would make too many wait, or wait for too long."""
@@ -260,7 +275,7 @@ class Queue:
             return
         seconds = (self._fair.before(size) + size) * at_a_time
         room = self._max_waiting + (self._max_waiting // 8 if size <= SMALL else 0)
-        if waiting + size > room:
+        if self._tally.total(WAITING) + size > room:
             limit = f"the queue takes {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
             limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
@@ -272,12 +287,15 @@ class Queue:
         )
 
     def close(self) -> None:
-        """Answers the waiting items, accepts no more, and ends the threads."""
+        """Answers the waiting items, accepts no more, and ends the threads; one whose network hangs is left behind."""
         with self._wake:
             self._closing = True
             self._wake.notify_all()
+        until = time.monotonic() + _CLOSES
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, until - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            log.error("the network of model %s does not return; it is left behind", self.name)
 
     def _work(self) -> None:
         while True:
@@ -345,6 +363,7 @@ class Queue:
             self._idle -= 1
             now = time.perf_counter()
             parts = self._fair.take(room)
+            self._count()
             for entry, first, _ in parts:
                 if first == 0:
                     entry.started = now
@@ -367,6 +386,7 @@ class Queue:
                 if error is not None:
                     entry.error = error
                     self._fair.remove(entry)
+                    self._count()
                 if entry.left and error is None:
                     continue
             entry.ended = time.perf_counter()

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from movemask.errors import StoreError
 from movemask.leakage.table import AuditTable
 from movemask.network.audited import Audited
 from movemask.store.writer import Store
+from movemask.tally import SINCE, UNWRITTEN, Tally
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +28,8 @@ _LONGEST_RETRY = 5.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How fresh the stored figures are: they include all that this process answered before `as_of`, in seconds since
-    1970; `waiting` positions are not written yet."""
+    """How fresh the stored figures are: they include all that the service's processes answered before `as_of`, in
+    seconds since 1970; `waiting` positions are not written yet."""
 
     as_of: float
     waiting: int
@@ -44,6 +45,7 @@ class Recorder:
     ----------
     on_waiting : called with how many positions wait and how many were just dropped, whenever either changes
     on_table : called once with each table of audited positions, on the recorder's thread
+    tally : where the service's processes add up what waits; None for a process that is alone
     """
 
     def __init__(
@@ -54,7 +56,9 @@ class Recorder:
         max_waiting: int,
         on_waiting: Callable[[int, int], None],
         on_table: Callable[[AuditTable], None],
+        tally: Tally | None = None,
     ) -> None:
+        self._tally = tally or Tally()
         self._store = store
         self._flush_seconds = flush_seconds
         self._max_waiting = max_waiting
@@ -81,10 +85,17 @@ class Recorder:
     def freshness(self) -> Freshness:
         """How fresh figures read from the store after this call are."""
         with self._wake:
-            times = [float(one.times[0]) for one in self._tables]
-            times += [float(one.times[0]) for one in self._audited[:1]]
-            times += [since for since, _ in self._expected.values()]
-            return Freshness(min(times, default=time.time()), self.waiting)
+            self._count()
+        oldest = self._tally.earliest(SINCE)
+        return Freshness(time.time() if oldest is None else oldest, int(self._tally.total(UNWRITTEN)))
+
+    def _count(self) -> None:
+        """Tells the service's other processes what waits. The caller has the lock."""
+        times = [float(one.times[0]) for one in self._audited[:1]]
+        times += [float(one.times[0]) for one in islice(self._tables, 1)]
+        times += islice((since for since, _ in self._expected.values()), 1)  # in order of time, each of them
+        self._tally.put(SINCE, min(times, default=0.0))
+        self._tally.put(UNWRITTEN, self.waiting)
 
     def expect(self, positions: int) -> int:
         """Announces positions that are being answered, and returns the ticket to hand to `audit` with them: they count
@@ -92,6 +103,7 @@ class Recorder:
         with self._wake:
             ticket = next(self._tickets)
             self._expected[ticket] = time.time(), positions
+            self._count()
             return ticket
 
     def audit(self, audited: Sequence[Audited], tickets: Sequence[int] = ()) -> None:
@@ -111,6 +123,7 @@ class Recorder:
                 if idle or self._unwritten >= _PER_WRITE:  # in between the thread only lets them gather
                     self._wake.notify_all()
             self.dropped += lost
+            self._count()
         self._on_waiting(self.waiting, lost)
 
     def close(self, timeout: float = 5.0) -> None:
@@ -168,6 +181,7 @@ class Recorder:
             del self._audited[: len(gathered)]
             self._unwritten -= lost
             self.dropped += lost
+            self._count()
         if lost:
             self._on_waiting(self.waiting, lost)
 
@@ -204,6 +218,7 @@ class Recorder:
         with self._wake:
             self._unwritten -= len(self._tables.popleft())
             self.dropped += lost
+            self._count()
             if not lost and self.failure is not None:
                 self.failure = None
                 log.warning("the audit store can be written again")

@@ -1,0 +1,82 @@
+"""`movemask keys`: makes, lists and deletes API keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from movemask.api.keys import Key, Scope, new_key, read_keys, write_keys
+from movemask.errors import KeysError, SettingsError
+from movemask.settings import Settings
+
+_SCOPES = tuple(scope.value for scope in Scope)
+
+
+def _file_option(command: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--file", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: MOVEMASK_API_KEYS_FILE]"
+    )(command)
+
+
+@click.group()
+def keys() -> None:
+    """Make, list and delete API keys."""
+
+
+@keys.command("new")
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(_SCOPES),
+    multiple=True,
+    default=("policy",),
+    show_default=True,
+    help="What the key may do; may be repeated.",
+)
+@_file_option
+def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
+    """Make a key called NAME, print it, and add its hash to the file.
+
+    The key is shown this once. A running service reads the file again within seconds. The service must be able to read
+    the file, which is made for its owner alone.
+    """
+    file = _chosen(file)
+    known = read_keys(file) if file.exists() else ()
+    if name in {key.name for key in known}:
+        raise KeysError(f"{file}: there is a key named {name}; delete it first, or choose another name")
+    key, text = new_key(name, map(Scope, scopes))
+    write_keys(file, [*known, key])
+    click.echo(f"{key.name} ({', '.join(scopes)}) was added to {file}; its key, which is shown only now:", err=True)
+    click.echo(text)
+
+
+@keys.command("list")
+@_file_option
+def list_keys(file: Path | None) -> None:
+    """List the names and scopes of the keys."""
+    for key in read_keys(_chosen(file)):
+        click.echo(f"{key.name:<24} {' '.join(scope for scope in _SCOPES if Scope(scope) in key.scopes)}")
+
+
+@keys.command("delete")
+@click.argument("name")
+@_file_option
+def delete_key(name: str, file: Path | None) -> None:
+    """Delete the key called NAME from the file; a running service refuses it within seconds."""
+    file = _chosen(file)
+    known = read_keys(file)
+    left: list[Key] = [key for key in known if key.name != name]
+    if len(left) == len(known):
+        raise KeysError(f"{file}: there is no key named {name}; there are {', '.join(key.name for key in known)}")
+    write_keys(file, left)
+    click.echo(f"{name} was deleted from {file}", err=True)
+
+
+def _chosen(file: Path | None) -> Path:
+    chosen = file or Settings.read().api_keys_file
+    if chosen is None:
+        raise SettingsError("name the file of keys with --file or MOVEMASK_API_KEYS_FILE")
+    return chosen

@@ -1,0 +1,55 @@
+"""`movemask positions`: deletes positions that the audit keeps."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from movemask.api.routers.leakage import time_of
+from movemask.cli.options import database_option
+from movemask.errors import InvalidParameter
+from movemask.settings import Settings
+from movemask.store.database import Database
+from movemask.store.writer import delete
+
+
+@click.group()
+def positions() -> None:
+    """Delete positions that the audit keeps."""
+
+
+@positions.command("delete")
+@click.option("--before", metavar="TIME", help="Audited before: 30d, 24h, 2026-01-31, seconds since 1970.")
+@click.option("--model", metavar="NAME", help="Answered by this model.")
+@click.option("--all", "everything", is_flag=True, help="All positions of all models.")
+@click.option("--figures", is_flag=True, help="With --model alone: its figures too.")
+@click.option("--dry-run", is_flag=True, help="Count, and delete nothing.")
+@database_option
+def delete_positions(
+    before: str | None, model: str | None, everything: bool, figures: bool, dry_run: bool, database_url: str | None
+) -> None:
+    """Delete single positions and entries of the lists of the worst, by time, by model or both.
+
+    The service may be running. Figures hold no positions and stay, but with --figures.
+    """
+    if everything == (before is not None or model is not None):
+        raise InvalidParameter("name what to delete: --before, --model or both; or --all")
+    if figures and (model is None or before is not None):
+        raise InvalidParameter("--figures: goes with --model alone, since figures of all time cannot be split")
+    moment = time_of("--before", before, time.time())
+    database = Database(Settings.read(database_url=database_url).database_url)
+    try:
+        database.open()
+        deleted = delete(database, before=moment, model=model, figures=figures, only_count=dry_run)
+    finally:
+        database.close()
+    verb = "would be deleted" if dry_run else "deleted"
+    click.echo(
+        f"{verb}: {deleted.positions} positions, {deleted.worst} of the worst, {deleted.figures} rows of figures"
+    )
+    if deleted.traces:
+        click.echo(
+            "the database is being read, so its write-ahead log could not be emptied; it is written over in time",
+            err=True,
+        )
