@@ -9,13 +9,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Event
 from typing import Any, cast
 
 import uvicorn
+from starlette.types import Message
 
 from movemask import logs
 from movemask.api.acceptor import DRAINING, HANDED, TOLD, TOO_MANY, TOO_MANY_OF_ADDRESS
@@ -148,7 +149,7 @@ async def serve(
     tracker = ConnectionTracker(settings, looked, lambda: server.should_exit)
     config = uvicorn.Config(
         app,
-        lifespan="off",  # entered below, where its errors can be caught; uvicorn would log a traceback
+        lifespan="off",  # run below, where its errors can be caught; uvicorn would log a traceback
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=settings.drain_seconds,
@@ -160,9 +161,10 @@ async def serve(
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
-    async with AsyncExitStack() as stack:
-        stack.callback(logging.shutdown)  # uvicorn ends workers with a signal, which skips logging's own
-        await stack.enter_async_context(app.router.lifespan_context(app))
+    server = uvicorn.Server(config) if channel is None else Handed(config, tracker, channel)
+
+    async def lifespan() -> AsyncGenerator[Message]:
+        yield {"type": "lifespan.startup"}
         # Exempt startup objects from garbage collection, and collect less often: a batch creates ten thousand small
         # objects, none of them in a cycle.
         gc.collect()
@@ -171,7 +173,6 @@ async def serve(
         # A thread that answers a batch hands over to the event loop ten times as often as by default: a single request
         # changes threads four times.
         sys.setswitchinterval(0.0005)
-        server = uvicorn.Server(config) if channel is None else Handed(config, tracker, channel)
         server.should_exit = stopping.is_set()
         watching = asyncio.create_task(tracker.watch())
         with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
@@ -179,3 +180,13 @@ async def serve(
         watching.cancel()
         tracker.close()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
+        yield {"type": "lifespan.shutdown"}
+
+    async def ignore(message: Message) -> None:
+        pass
+
+    try:
+        # As ASGI has it: FastAPI configures OpenTelemetry's exporter, and flushes it, at these messages alone.
+        await app({"type": "lifespan", "asgi": {"version": "3.0"}}, lifespan().__anext__, ignore)
+    finally:
+        logging.shutdown()  # uvicorn ends workers with a signal, which skips logging's own
