@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
@@ -16,19 +17,22 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from movemask import __version__
 from movemask.api import problems
-from movemask.api.admission import AdmissionControl, headers
+from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
 from movemask.api.routers import leakage, operations, page, policy
-from movemask.api.routes import BEARER, known_parameters, operation_id
+from movemask.api.routes import BEARER, PostRoute, known_parameters, operation_id
 from movemask.api.services import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.settings import Settings
 from movemask.tally import Tally
+
+log = logging.getLogger(__name__)
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -44,6 +48,12 @@ _EXPOSED = (
     *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
     *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
 )
+
+#: Bytes of an answer from which on it is compressed, and a length for what is streamed.
+COMPRESSED = 16_384
+_STREAMED = range(COMPRESSED)
+
+Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
@@ -95,8 +105,9 @@ def create_app(
         },
     )
     app.state.metrics = metrics
-    # The busiest routes are looked at first; FastAPI looks at each router of those that it includes twice.
-    app.router.routes[:0] = [*policy.router.posts, *leakage.router.posts]
+    posts = [*policy.router.posts, *leakage.router.posts]
+    app.state.posts = {route.path: route for route in posts}
+    app.router.routes[:0] = posts  # for the documents, and for other methods
     for router in (leakage.router, operations.models_router, operations.keyed_router):
         app.include_router(router, dependencies=[BEARER], responses=problems.documented(401, 403, 429))
     app.include_router(operations.router)
@@ -104,20 +115,57 @@ def create_app(
     if settings.page:
         app.include_router(page.router)
     app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
-    problems.install(app, metrics.problem, headers)
+    problems.install(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
-    app.add_middleware(AdmissionControl, keys=keys, settings=settings, metrics=metrics, tally=tally)
-    if settings.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
+    tracer = get_tracer("movemask", __version__, tracer_provider)
+
+    def stack() -> ASGIApp:
+        """In place of FastAPI's own: our layers for all routes. POST routes are called straight from the last of them,
+        the others through FastAPI's."""
+        others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
+        inner = AdmissionControl(_Posts(app, others), keys, settings, metrics, tally)
+        outer: ASGIApp = RequestLog(inner, metrics=metrics, tracer=tracer)
+        if not settings.cors_origins:
+            return outer
+        return CORSMiddleware(
+            outer,
             allow_origins=settings.cors_origins.split(","),
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
             expose_headers=_EXPOSED,
         )
-    app.add_middleware(GZipMiddleware, minimum_size=16_384, compresslevel=4)
-    app.add_middleware(RequestLog, metrics=metrics, tracer=get_tracer("movemask", __version__, tracer_provider))
+
+    app.build_middleware_stack = stack  # type: ignore[method-assign]
     return app
+
+
+class _Posts:
+    """ASGI app that calls the POST routes by their path, and everything else through FastAPI's layers."""
+
+    def __init__(self, app: FastAPI, others: ASGIApp) -> None:
+        self._posts: dict[str, PostRoute] = app.state.posts
+        self._others = others
+        self._handlers = {kind: cast(Handler, handler) for kind, handler in app.exception_handlers.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._posts.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if route is None:
+            await self._others(scope, receive, send)
+            return
+        scope["route"] = route
+        response: ASGIApp
+        try:
+            response = await route.answer(scope, receive)
+            if len(getattr(response, "body", _STREAMED)) >= COMPRESSED:
+                response = GZipMiddleware(response, minimum_size=COMPRESSED, compresslevel=4)
+        except Exception as error:
+            http = Request(scope, receive)
+            handler = next((self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers), None)
+            assert handler is not None  # there is one for Exception
+            response = await handler(http, error)
+            if handler is self._handlers[Exception]:
+                log.exception("%s %s failed", scope["method"], scope["path"])
+        await response(scope, receive, send)
 
 
 def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]]:

@@ -124,13 +124,8 @@ def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespons
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
 
 
-def install(
-    app: FastAPI, count: Callable[[Problem], None], headers: Callable[[str, str], list[tuple[bytes, bytes]]]
-) -> None:
-    """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each.
-
-    `headers` gives those that the middleware would add to the answer to an unexpected error, which bypasses it.
-    """
+def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
+    """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
 
     async def expected(request: Request, error: Exception) -> JSONResponse:
         asked = f"{request.method} {request.url.path}"
@@ -148,10 +143,7 @@ def install(
         return answer
 
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        answer = answer_to(error, count)  # no middleware sees it
-        answer.raw_headers += headers(request.url.path, request.url.scheme)
-        answer.headers["X-Request-ID"] = request_id.get() or ""
-        return answer
+        return answer_to(error, count)
 
     for kind in (MovemaskError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, expected)

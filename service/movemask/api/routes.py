@@ -149,9 +149,11 @@ class PostRoute(APIRoute):
         return match, {"route": self, "endpoint": self._endpoint, "path_params": {}}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":
-            raise HTTPException(405, headers={"Allow": "POST"})
-        http = Request(scope, receive, send)
+        raise HTTPException(405, headers={"Allow": "POST"})  # POST does not come this way: `create_app`
+
+    async def answer(self, scope: Scope, receive: Receive) -> Response:
+        """The response to a POST; raises the errors that have a problem."""
+        http = Request(scope, receive)
         services: Services = scope["app"].state.services
         settings = services.settings
         limits = self._limits(settings)
@@ -163,8 +165,7 @@ class PostRoute(APIRoute):
         if scope["query_string"]:
             await known_parameters(http)
         context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
-        response = await self._endpoint(request, http, services)
-        await response(scope, receive, send)
+        return await self._endpoint(request, http, services)
 
 
 class Router(APIRouter):
