@@ -36,6 +36,9 @@ from movemask.tally import Tally
 
 R = TypeVar("R")
 
+#: Moves to be played that are as much work as a position.
+_PLIES = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -350,7 +353,8 @@ class Pipeline:
         def written(answer: Answer) -> tuple[bool, R]:
             return answer.evaluated is not None and answer.evaluated.ran > 0, write(answer)
 
-        submission = await self.queue.submit(queries, written, self._client)
+        work = [1 + len(query.moves) / _PLIES for query in queries]
+        submission = await self.queue.submit(queries, written, self._client, work)
         ran = sum(one[0] for one in submission.results if not isinstance(one, MovemaskError))
         self._delivered(self.model.name, submission, ran)
         return [one if isinstance(one, MovemaskError) else one[1] for one in submission.results]

@@ -270,7 +270,7 @@ LOOP.close()
 
 
 def submitted(client: str, size: int) -> Submission:
-    return Submission(range(size), client, int, asyncio.Future(loop=LOOP), 0.0)
+    return Submission(range(size), client, int, asyncio.Future(loop=LOOP), 0.0, range(size + 1))
 
 
 def taken(fair: FairQueue) -> Counter[str]:
@@ -287,8 +287,8 @@ def test_a_short_one_is_in_the_next_batch_however_much_waits() -> None:
         fair.add(submitted(f"large {number}", 1024))
     fair.take(64)
     fair.add(submitted("small", 1))
-    assert fair.before(1) <= SLICE + 1
-    assert fair.before(1000) > 8000
+    assert fair.before(submitted("another", 1)) <= SLICE + 1
+    assert fair.before(submitted("another", 1000)) > 8000
     found = taken(fair)
     assert found["small"] == 1
     assert found.total() <= 1 + SLICE
@@ -312,6 +312,71 @@ def test_clients_take_turns_whatever_they_send() -> None:
         while given["modest"] < size:
             given += taken(fair)
         assert given["greedy"] <= size + 64  # the rest of a batch
+
+
+def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
+    fair = FairQueue()
+    for number in range(4):
+        entry = Submission(range(64), f"long {number}", int, asyncio.Future(loop=LOOP), 0.0, range(0, 65 * 33, 33))
+        fair.add(entry)
+    fair.add(submitted("small", 1))
+    found = taken(fair)
+    assert found["small"] == 1
+    assert found.total() == 2, "one long game beside the small one is a slice, and more"
+    while fair.items:
+        assert taken(fair).total() <= 4, "each client's turn is one long game"
+    assert fair.work == 0
+
+
+def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None:
+    answered_on: list[str] = []
+
+    def quick(items: Sequence[Any], _: Sequence[float]) -> tuple[list[Any], list[Any]]:
+        answered_on.append(threading.current_thread().name)
+        return list(items), list(items)
+
+    followed: list[str] = []
+    queue = Queue(
+        "quick",
+        quick,
+        lambda done: followed.extend([threading.current_thread().name] * len(done)),
+        threads=2,
+        max_batch=8,
+        max_waiting=100,
+    )
+
+    async def story() -> None:
+        for _ in range(3):
+            await ask(queue, [1])
+            await asyncio.to_thread(until, lambda: len(followed) == len(answered_on), "it is followed up")
+        here = threading.current_thread().name
+        assert answered_on[0].startswith("network-"), "how long it takes is not known yet"
+        assert answered_on[1:] == [here, here]
+        await asyncio.gather(*(ask(queue, [number]) for number in range(6)))
+        assert answered_on[3].startswith("network-"), "several are answered together"
+        await ask(queue, range(50))
+        assert answered_on[-1].startswith("network-"), "many would hold everyone up"
+        assert here not in followed
+
+    try:
+        asyncio.run(story())
+    finally:
+        queue.close()
+
+
+def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate: Gate) -> None:
+    queue = Queue("hung", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10)
+
+    async def story() -> None:
+        task = asyncio.create_task(ask(queue, [1]))
+        await begun(gate)
+        await asyncio.to_thread(queue.close)
+        task.cancel()
+
+    try:
+        asyncio.run(story())
+    finally:
+        gate.open.set()
 
 
 def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:

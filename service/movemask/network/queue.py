@@ -2,7 +2,7 @@
 
 There are as many threads as the session has runs at once. A free thread takes its share of the queue and does
 everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
-Nothing is polled, and no batch waits to fill up: a lone item is taken at once.
+Nothing is polled, and no batch waits to fill up. A small submission that comes alone is answered on the event loop.
 
 `FairQueue` says whose turn it is. Small submissions go before large ones, for which a slice of each batch is
 kept nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large
@@ -17,11 +17,14 @@ import asyncio
 import logging
 import threading
 import time
+from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
+from math import inf
 from typing import Any
 
 from movemask.errors import MovemaskError, Overloaded, ShuttingDown
@@ -29,10 +32,10 @@ from movemask.tally import WAITING, Tally
 
 log = logging.getLogger(__name__)
 
-#: Items of a small submission, at most.
+#: Work of a small submission, at most; that of an item is 1 or more.
 SMALL = 8
 
-#: Items that a client gives at one turn, and that large submissions give to a batch while small ones are expected.
+#: Work that a client gives at one turn, and that large submissions give to a batch while small ones are expected.
 SLICE = 8
 
 #: Large submissions are left a slice of a batch however many small ones wait, but of a small batch one in so many.
@@ -47,6 +50,9 @@ _HANGS = 4.0
 #: Seconds that the threads get to end when the queue is closed.
 _CLOSES = 2.0
 
+#: Seconds that the event loop may be held by answering a submission that came alone.
+_AT_ONCE = 0.004
+
 #: What has been answered is followed up when nothing has arrived or run for so long …
 _QUIET = 0.005  # seconds
 #: … or the oldest of it is so old.
@@ -56,7 +62,7 @@ _OLDEST = 0.1  # seconds
 @dataclass(slots=True, eq=False)
 class Submission:
     """Items submitted together: `taken` of them are in batches, `left` are unanswered. `results` are in their order,
-    unless an `error` concerns them all.
+    unless an `error` concerns them all. `work` is what they cost, summed up: that of item i is work[i + 1] - work[i].
 
     `submitted`, `started` and `ended` say, by `time.perf_counter`, when it came, its first batch began and its last
     ended.
@@ -67,6 +73,7 @@ class Submission:
     write: Callable[[Any], Any]
     future: asyncio.Future[None]
     submitted: float
+    work: Sequence[float]
     started: float = 0.0
     ended: float = 0.0
     taken: int = 0
@@ -77,17 +84,27 @@ class Submission:
     def __post_init__(self) -> None:
         self.left, self.results = len(self.items), [None] * len(self.items)
 
+    @property
+    def small(self) -> bool:
+        """Whether it goes before large ones."""
+        return self.work[-1] <= SMALL
+
+    @property
+    def remaining(self) -> float:
+        """The work of the items that are in no batch yet."""
+        return self.work[-1] - self.work[self.taken]
+
 
 #: A submission, its first item in a batch, and how many.
 Part = tuple[Submission, int, int]
 
 
 class _Turns:
-    """Submissions by client; clients take turns, and each client's own come in order."""
+    """Submissions by client; clients take turns, of the same work, and each client's own come in order."""
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, deque[Submission]] = OrderedDict()
-        self.items = 0
+        self.items, self.work = 0, 0.0
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -95,20 +112,25 @@ class _Turns:
     def add(self, entry: Submission) -> None:
         self._clients.setdefault(entry.client, deque()).append(entry)
         self.items += len(entry.items) - entry.taken
+        self.work += entry.remaining
 
-    def take(self, room: int) -> list[Part]:
-        """Up to `room` items: each submission, its first item taken now, and how many."""
-        parts = []
-        while room and self._clients:
+    def take(self, room: float) -> list[Part]:
+        """Up to `room` of work, and one item however much it is: each submission, its first item taken now, and how
+        many."""
+        parts: list[Part] = []
+        while room >= 1 and self._clients:
             client, entries = next(iter(self._clients.items()))
             turn = room if len(self._clients) == 1 else min(room, SLICE)
-            while entries and turn:
+            while entries and turn >= 1:
                 entry = entries[0]
-                size = min(turn, len(entry.items) - entry.taken)
+                before = entry.work[entry.taken]
+                size = max(1, bisect_right(entry.work, before + turn, entry.taken) - 1 - entry.taken)
                 parts.append((entry, entry.taken, size))
                 entry.taken += size
-                turn, room = turn - size, room - size
+                done = entry.work[entry.taken] - before
+                turn, room = turn - done, room - done
                 self.items -= size
+                self.work -= done
                 if entry.taken == len(entry.items):
                     entries.popleft()
             self._clients.move_to_end(client)
@@ -121,6 +143,7 @@ class _Turns:
         if entry in entries:
             entries.remove(entry)
             self.items -= len(entry.items) - entry.taken
+            self.work -= entry.remaining
             if not entries:
                 del self._clients[entry.client]
 
@@ -137,30 +160,35 @@ class FairQueue:
         """Items that wait."""
         return self._small.items + self._large.items
 
-    def before(self, size: int) -> int:
-        """Items that are taken before the last of a submission of `size` that came now."""
-        return self._small.items + (SLICE if size <= SMALL else self._large.items)
+    @property
+    def work(self) -> float:
+        """The work of these."""
+        return self._small.work + self._large.work
+
+    def before(self, entry: Submission) -> float:
+        """The work that is done before the last item of a submission that came now."""
+        return self._small.work + (SLICE if entry.small else self._large.work)
 
     def add(self, entry: Submission) -> None:
         """Adds a submission of which nothing has been taken."""
-        if len(entry.items) <= SMALL:
+        if entry.small:
             self._small.add(entry)
             self._small_came = time.monotonic()
         else:
             self._large.add(entry)
 
-    def take(self, room: int) -> list[Part]:
-        """Up to `room` items for one batch: each submission, its first item taken now, and how many."""
+    def take(self, room: float) -> list[Part]:
+        """Up to `room` of work for one batch: each submission, its first item taken now, and how many."""
         left = min(SLICE, room // _LARGE_SHARE) if self._large.items else 0
         parts = self._small.take(room - left)
-        room -= sum(size for _, _, size in parts)
+        room -= sum(entry.work[first + size] - entry.work[first] for entry, first, size in parts)
         if parts or len(self._large) > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
             room = min(room, SLICE)
         return parts + self._large.take(room)
 
     def remove(self, entry: Submission) -> None:
         """Takes out what is left of a submission: its caller has gone, or it has failed."""
-        (self._small if len(entry.items) <= SMALL else self._large).remove(entry)
+        (self._small if entry.small else self._large).remove(entry)
 
 
 class Queue:
@@ -205,8 +233,9 @@ class Queue:
         self._wake = threading.Condition()
         self._fair = FairQueue()
         self._closing = False
-        self._seconds_per_item = 0.0
-        self._running: dict[str, tuple[float, int]] = {}  # by thread: since when, and how many items
+        self._seconds_per_work = 0.0
+        self._seconds_alone = inf  # for a unit of work of the last submission that was answered alone
+        self._running: dict[str, tuple[float, float]] = {}  # by thread: since when, and how much work
         self._active = 0.0  # when something arrived or ended last
         self._done: list[Any] = []  # batches to follow up
         self._done_items, self._oldest = 0, 0.0  # items in them, and when work on the first began
@@ -229,29 +258,39 @@ class Queue:
         if self._closing or not all(thread.is_alive() for thread in self._threads):
             return f"a thread of model {self.name!r} has stopped"
         now = time.perf_counter()
-        for since, size in list(self._running.values()):
-            if now - since > max(_HANGS, 10 * size * self._seconds_per_item):
+        for since, work in list(self._running.values()):
+            if now - since > max(_HANGS, 10 * work * self._seconds_per_work):
                 return f"the network of model {self.name!r} has been running for {now - since:.0f} s"
         return None
 
-    async def submit(self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "") -> Submission:
+    async def submit(
+        self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "", work: Sequence[float] | None = None
+    ) -> Submission:
         """The results are `write(answer)` for each item, or its error; `write` runs on the thread that answered.
+
+        `work` says what each item costs beside the others, 1 if left out.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
         client disconnected), items that are not in a batch yet are dropped.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = Submission(items, client, write, future, time.perf_counter())
+        summed = range(len(items) + 1) if work is None else [0, *accumulate(work)]
+        entry = Submission(items, client, write, future, time.perf_counter(), summed)
         if not items:
             return entry
         with self._wake:
             if self._closing:
                 raise ShuttingDown("the service is stopping", retry_after=5)
-            self._admit(len(items))
+            self._admit(entry)
+            lone = not self._fair.items and self._idle == len(self._threads)
             self._fair.add(entry)
             self._count()
             self._active = entry.submitted
-            self._wake.notify(min(len(items), self._idle))
+            if lone and entry.small and entry.work[-1] * self._seconds_alone < _AT_ONCE:
+                # What else has come by now is seen first: several are answered together, by a thread.
+                asyncio.get_running_loop().call_soon(self._answer_lone, entry, context=Context())
+            else:
+                self._wake.notify(min(self._fair.items, self._idle))
         try:
             await future
         finally:
@@ -268,13 +307,26 @@ class Queue:
         self._tally.add(WAITING, self._fair.items - self._counted)
         self._counted = self._fair.items
 
-    def _admit(self, size: int) -> None:
-        """Raises Overloaded if a submission of that size would make too many wait, or wait for too long."""
-        waiting, at_a_time = self._fair.items, self._seconds_per_item / len(self._threads)
+    def _answer_lone(self, entry: Submission) -> None:
+        """Answers a submission on the event loop if it still waits alone: changing threads would cost more."""
+        with self._wake:
+            if entry.taken or self._fair.items != len(entry.items) or self._idle < len(self._threads):
+                self._wake.notify(min(self._fair.items, self._idle))
+                return
+            parts = self._taken(len(entry.work))
+        if parts:
+            self._run(parts)
+            with self._wake:
+                self._wake.notify()  # a thread follows it up
+
+    def _admit(self, entry: Submission) -> None:
+        """Raises Overloaded if a submission would make too many wait, or wait for too long."""
+        size = len(entry.items)
+        waiting, at_a_time = self._fair.items, self._seconds_per_work / len(self._threads)
         if not waiting:
             return
-        seconds = (self._fair.before(size) + size) * at_a_time
-        room = self._max_waiting + (self._max_waiting // 8 if size <= SMALL else 0)
+        seconds = (self._fair.before(entry) + entry.work[-1]) * at_a_time
+        room = self._max_waiting + (self._max_waiting // 8 if entry.small else 0)
         if self._tally.total(WAITING) + size > room:
             limit = f"the queue takes {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
@@ -283,7 +335,7 @@ class Queue:
             return
         raise Overloaded(
             f"{waiting} positions wait for model {self.name} already; {limit}",
-            retry_after=max(1, round(waiting * at_a_time)),
+            retry_after=max(1, round(self._fair.work * at_a_time)),
         )
 
     def close(self) -> None:
@@ -318,7 +370,8 @@ class Queue:
         items = [item for entry, first, size in parts for item in entry.items[first : first + size]]
         waited = [entry.started - entry.submitted for entry, _, size in parts for _ in range(size)]
         thread, started = threading.current_thread().name, time.perf_counter()
-        self._running[thread] = started, len(items)
+        work = sum(entry.work[first + size] - entry.work[first] for entry, first, size in parts)
+        self._running[thread] = started, work
         try:
             answers, done = self._worker(items, waited)
         except Exception as error:  # a failing batch must not end the thread
@@ -333,8 +386,10 @@ class Queue:
                 self._done_items += len(items)
         self._active = time.perf_counter()
         # A small batch, whose items take longer, counts for less.
-        weight = 1.0 if not self._seconds_per_item else min(0.5, len(items) / self._max_batch)
-        self._seconds_per_item += weight * ((self._active - started) / len(items) - self._seconds_per_item)
+        weight, seconds = min(0.5, work / self._max_batch), (self._active - started) / work
+        self._seconds_per_work += (weight if self._seconds_per_work else 1.0) * (seconds - self._seconds_per_work)
+        if len(parts) == 1 and parts[0][0].small:
+            self._seconds_alone = seconds
 
     def _due(self, quiet: bool) -> list[Any]:
         """What is to be followed up now, for this thread to do: what all threads have answered, or nothing yet."""
@@ -359,15 +414,19 @@ class Queue:
                     if left <= 0:
                         break
                 self._wake.wait(left)
-            room = min(self._max_batch, -(-self._fair.items // self._idle))  # split evenly among idle threads
+            room = min(self._max_batch, -(-self._fair.work // self._idle))  # split evenly among idle threads
             self._idle -= 1
-            now = time.perf_counter()
-            parts = self._fair.take(room)
-            self._count()
-            for entry, first, _ in parts:
-                if first == 0:
-                    entry.started = now
-            return parts
+            return self._taken(room)
+
+    def _taken(self, room: float) -> list[Part]:
+        """Up to `room` of work for a batch that begins now. The caller has the lock."""
+        now = time.perf_counter()
+        parts = self._fair.take(room)
+        self._count()
+        for entry, first, _ in parts:
+            if first == 0:
+                entry.started = now
+        return parts
 
     def _deliver(self, parts: Sequence[Part], answers: Sequence[Any], failure: Exception | None = None) -> None:
         """Writes the results of each part unless all failed, and wakes each event loop once for all that is over."""
@@ -392,6 +451,9 @@ class Queue:
             entry.ended = time.perf_counter()
             over[entry.future.get_loop()].append(entry.future)
         for loop, futures in over.items():
+            if asyncio._get_running_loop() is loop:  # it is this thread's
+                _resolve(futures)
+                continue
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_resolve, futures)
 
