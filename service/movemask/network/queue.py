@@ -161,6 +161,11 @@ class FairQueue:
         return self._small.items + self._large.items
 
     @property
+    def large(self) -> bool:
+        """Whether a large submission is among them."""
+        return self._large.items > 0
+
+    @property
     def work(self) -> float:
         """The work of these."""
         return self._small.work + self._large.work
@@ -239,7 +244,9 @@ class Queue:
         self._active = 0.0  # when something arrived or ended last
         self._done: list[Any] = []  # batches to follow up
         self._done_items, self._oldest = 0, 0.0  # items in them, and when work on the first began
-        self._idle = threads
+        self._idle, self._busy = threads, 0  # threads without work, and those that answer a batch
+        # A core for each process: small requests that keep two of its threads busy make them wait for Python's lock.
+        self._few = max(1, threads // self._tally.processes)
         self._threads = [
             threading.Thread(target=self._work, name=f"network-{name}-{number}", daemon=True)
             for number in range(threads)
@@ -290,7 +297,7 @@ class Queue:
                 # What else has come by now is seen first: several are answered together, by a thread.
                 asyncio.get_running_loop().call_soon(self._answer_lone, entry, context=Context())
             else:
-                self._wake.notify(min(self._fair.items, self._idle))
+                self._call_threads()
         try:
             await future
         finally:
@@ -311,13 +318,23 @@ class Queue:
         """Answers a submission on the event loop if it still waits alone: changing threads would cost more."""
         with self._wake:
             if entry.taken or self._fair.items != len(entry.items) or self._idle < len(self._threads):
-                self._wake.notify(min(self._fair.items, self._idle))
+                self._call_threads()
                 return
             parts = self._taken(len(entry.work))
         if parts:
             self._run(parts)
             with self._wake:
                 self._wake.notify()  # a thread follows it up
+
+    def _able(self) -> int:
+        """How many idle threads may take what waits now. The caller has the lock."""
+        if self._fair.large or self._fair.work > self._max_batch:
+            return self._idle
+        return max(0, min(self._idle, self._few - self._busy))
+
+    def _call_threads(self) -> None:
+        """Wakes threads for what waits. The caller has the lock."""
+        self._wake.notify(min(self._fair.items, self._able()))
 
     def _admit(self, entry: Submission) -> None:
         """Raises Overloaded if a submission would make too many wait, or wait for too long."""
@@ -354,8 +371,14 @@ class Queue:
             parts = self._next_batch()
             if parts:
                 self._run(parts)
+                with self._wake:
+                    self._busy -= 1
+                    if self._closing:
+                        self._wake.notify_all()
             done = self._due(quiet=not parts)
             if done:
+                with self._wake:
+                    self._call_threads()  # others answer meanwhile
                 try:
                     self._follow_up(done)
                 except Exception:  # a bug; the answers are out, and the thread goes on
@@ -405,7 +428,7 @@ class Queue:
         is closed and empty. The thread counts as busy from then on.
         """
         with self._wake:
-            while not (self._fair.items or self._closing):
+            while not (self._fair.items and self._able()) and not (self._closing and not self._fair.items):
                 left = None
                 if self._done:  # it would slow down a batch that is running
                     busy = self._idle < len(self._threads)
@@ -414,9 +437,14 @@ class Queue:
                     if left <= 0:
                         break
                 self._wake.wait(left)
-            room = min(self._max_batch, -(-self._fair.work // self._idle))  # split evenly among idle threads
+            able = max(1, self._able())
+            room = min(
+                self._max_batch, -(-self._fair.work // able)
+            )  # split evenly among the threads that may take some
             self._idle -= 1
-            return self._taken(room)
+            parts = self._taken(room)
+            self._busy += bool(parts)
+            return parts
 
     def _taken(self, room: float) -> list[Part]:
         """Up to `room` of work for a batch that begins now. The caller has the lock."""
