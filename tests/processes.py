@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,13 +15,15 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from click.testing import CliRunner, Result
 
 from movemask.cli.main import main
 
 ROOT = Path(__file__).parent.parent
+
+T = TypeVar("T")
 
 
 def run(*arguments: object, input: str | bytes | None = None) -> Result:
@@ -68,20 +71,22 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 def served(
     models: Path, *arguments: str, port: int | None = None, program: Sequence[str] = ("-m", "movemask"), **options: Any
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The service, once it answers, and its port; its log is log.txt in the models folder."""
-    port = port or free_port()
-    command = [sys.executable, *program, "serve", "--port", str(port), "--models-dir", str(models), *arguments]
-    with (
-        open(models / "log.txt", "ab") as log,
-        started(command, cwd=models, stderr=log, stdout=log, **options) as process,
-    ):
+    """The service, once it answers, and its port, free if none is given; its log is log.txt in the models folder."""
+    command = [sys.executable, *program, "serve", "--port", str(port or 0), "--models-dir", str(models), *arguments]
+    file = models / "log.txt"
+    with open(file, "ab") as log, started(command, cwd=models, stderr=log, stdout=log, **options) as process:
+        before = log.tell()
 
-        def ready() -> bool:
-            assert process.poll() is None, (models / "log.txt").read_text()
-            return bool(call(port, "/readyz"))
+        def ready() -> int:
+            written = file.read_bytes()[before:]
+            assert process.poll() is None, written.decode()
+            listening = re.search(rb"listening on \S+:(\d+)", written)
+            if not listening:
+                return 0
+            call(int(listening[1]), "/readyz")
+            return int(listening[1])
 
-        until(ready, "the service is ready")
-        yield process, port
+        yield process, until(ready, "the service is ready")
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -98,14 +103,14 @@ def stopped(process: subprocess.Popen[bytes]) -> int:
     return process.wait(30)
 
 
-def until(condition: Callable[[], Any], what: str, seconds: float = 60) -> None:
-    """Waits for a condition, which an OSError, such as of a server that is not up, does not meet; fails by its name if
-    it does not come true."""
+def until(condition: Callable[[], T], what: str, seconds: float = 300) -> T:
+    """Waits for a condition, which an OSError, such as of a server that is not up, does not meet, and returns what it
+    gave; fails by its name if it does not come true, which a busy machine may take long for."""
     end = time.monotonic() + seconds
     while True:
         with suppress(OSError):
-            if condition():
-                return
+            if found := condition():
+                return found
         assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
         time.sleep(0.05)
 

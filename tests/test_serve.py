@@ -173,12 +173,13 @@ def test_a_stop_that_is_asked_for_during_the_start_is_not_lost(models: Path, wor
 
 def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
+        serving(models, 2)
         begun = workers(process.pid)
         assert len(begun) == 2
         process.kill()
         process.wait()
         until(lambda: not any(map(running, begun)), "the workers have ended")
-        with socket.create_server(("127.0.0.1", port)):
+        with until(lambda: socket.create_server(("127.0.0.1", port)), "the port is free"):
             pass
 
 

@@ -90,7 +90,10 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
             ("serve", "--port", "99999"),
             "Error: MOVEMASK_PORT: Input should be less than or equal to 65535, got '99999'",
         ),
-        (("serve", "--database-url", "mysql://x"), "Error: MOVEMASK_DATABASE_URL: 'mysql://x': sqlite:///FILE and"),
+        (
+            ("serve", "--port", "0", "--database-url", "mysql://x"),
+            "Error: MOVEMASK_DATABASE_URL: 'mysql://x': sqlite:///FILE and",
+        ),
     ],
 )
 def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], words: str) -> None:

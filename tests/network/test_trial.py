@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from onnx import TensorProto, helper
 
 from movemask.network.trial import Trial
 from tests.networks import NO_VALUE, ONNX_TOML, Tensor, write_graph, write_judge, write_loop
-from tests.processes import call, served, stopped
+from tests.processes import call, served, stopped, until
 
 
 def write_steps(file: Path, nodes: list[onnx.NodeProto], **constants: ArrayLike) -> None:
@@ -43,7 +42,6 @@ def write_crash(file: Path) -> None:
 def write_hostile(folder: Path) -> dict[str, str]:
     """Models that only a process of their own can try, one that is no network, and what must be told of each."""
     write_crash(folder / "crashes.onnx")
-    write_loop(folder / "endless.onnx")
     huge = [
         helper.make_node("Expand", ["flat", "shape"], ["wide"]),
         helper.make_node("ReduceMax", ["wide", "axis"], ["spoilt"], keepdims=0),
@@ -54,7 +52,6 @@ def write_hostile(folder: Path) -> dict[str, str]:
     os.symlink("/dev/zero", folder / "device.onnx")
     told = {
         "crashes": "ended with SIGFPE",
-        "endless": "has not ended",
         "huge": "allocate",
         "unknown": "Teleport",
         "blind": "the same logits",
@@ -69,7 +66,7 @@ def write_hostile(folder: Path) -> dict[str, str]:
 def test_hostile_networks_are_refused_in_words_while_the_service_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "10")
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")  # which only the endless one of the next test would meet
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "m"
     folder.mkdir()
@@ -80,18 +77,29 @@ def test_hostile_networks_are_refused_in_words_while_the_service_answers(
     with served(folder) as (process, port):
         for file in (tmp_path / "new").iterdir():
             file.rename(folder / file.name)
-        end = time.monotonic() + 120
-        found: dict[str, str] = {}
-        while len(found) < len(told) and time.monotonic() < end:
+
+        def refused() -> dict[str, str] | None:
             assert call(port, "/v1/policy", {"moves": []})["model"]["name"] == "good"
             found = {one["name"]: one["failure"] for one in call(port, "/v1/models")["models"] if "failure" in one}
-            time.sleep(0.2)
+            return found if len(found) == len(told) else None
+
+        found = until(refused, "each has been refused")
+        assert found
         for name, words in told.items():
             assert words in found[name], name
         assert call(port, "/readyz")["status"] == "ready"
         served_models = re.findall(r"^movemask_model_served\{.* (\S+)$", call(port, "/metrics"), re.M)
         assert sorted(served_models) == ["0.0"] * len(told) + ["1.0"]
         assert stopped(process) == 0
+
+
+def test_a_network_that_never_ends_is_refused_after_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "endless.toml").write_text(NO_VALUE)
+    write_loop(tmp_path / "endless.onnx")
+    entry = Trial(2).failed(tmp_path / "endless.toml")
+    assert entry
+    assert entry.failure == "its check has not ended after 2 s"
 
 
 def test_a_network_that_came_through_is_known_and_not_tried_again(
