@@ -56,17 +56,51 @@ def test_a_kustomization_has_all_manifests() -> None:
 def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
     (image,) = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["images"]
     assert image["newTag"] == __version__
-    deployment = (ROOT / "deploy" / "kubernetes" / "deployment.yaml").read_text()
-    assert f"image: {image['name']} " in deployment
-    assert ":latest" not in deployment
+    deployment, *ray = [container["image"] for _, spec in pod_specs() for container in spec["containers"]]
+    assert deployment == image["name"]
+    assert {tag.rpartition(":")[2] for tag in ray} == {__version__}
+    for name, service in compose().items():
+        if "build" not in service:
+            assert re.search(r":v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$", service["image"]), name
+
+
+def compose() -> dict[str, Any]:
+    """The services of docker-compose.yml."""
+    services: dict[str, Any] = read(ROOT / "docker-compose.yml")["services"]
+    return services
+
+
+def test_containers_of_compose_write_nowhere_but_to_volumes_and_within_limits() -> None:
+    for name, service in compose().items():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"]), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["mem_limit"], name
+        assert service["pids_limit"] > 0, name
+
+
+def test_a_scraper_on_kubernetes_has_a_key_and_finds_the_pods() -> None:
+    template = read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]
+    assert "annotations" not in template["metadata"]  # those that follow prometheus.io/scrape send no key
+    monitor = read(ROOT / "deploy" / "kubernetes" / "monitor" / "podmonitor.yaml")["spec"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "movemask-metrics", "key": "key"}
+    assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+    assert template["metadata"]["labels"][monitor["jobLabel"]] == "movemask"  # as the alerts have it
+
+
+def test_clients_behind_the_ingress_are_told_apart() -> None:
+    (_, spec) = pod_specs()[0]
+    variables = {one["name"]: one.get("value") for one in spec["containers"][0]["env"]}
+    assert variables["MOVEMASK_PROXIES"] == "1"
 
 
 def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
-    known, compose = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
-    for file in (compose, *KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
+    known, own = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
+    for file in (own, *KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
         assert set(re.findall(r"\bMOVEMASK_[A-Z_]+", file.read_text())) <= known, file
     present = {str(file.relative_to(ROOT)) for file in (ROOT / "monitoring").rglob("*") if file.is_file()}
-    listed = set(re.findall(r"file: (monitoring/\S+)", compose.read_text()))
+    listed = set(re.findall(r"file: .*?(monitoring/[\w./-]+)", own.read_text()))
     assert present - {"monitoring/alerts.test.yml"} == listed
 
 
@@ -75,9 +109,9 @@ def test_pods_run_without_privileges_and_within_limits() -> None:
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         for container in spec["containers"]:
             assert container["securityContext"]["allowPrivilegeEscalation"] is False, name
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
             assert set(container["resources"]) == {"requests", "limits"}, name
-    (service,) = [spec for name, spec in pod_specs() if name == "deployment.yaml"]
-    assert service["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def test_the_kuberay_manifest_names_the_pinned_ray() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from movemask.api.keys import Scope, new_key
 from movemask.api.telemetry import Metrics
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -50,14 +51,15 @@ def asked(port: int, path: str, **parameters: str) -> Any:
 
 
 @contextmanager
-def prometheus(folder: Path, target: int) -> Iterator[int]:
-    """A Prometheus by the shipped configuration, but that it looks at another port and more often."""
+def prometheus(folder: Path, target: int, key: str) -> Iterator[int]:
+    """A Prometheus by the shipped configuration, but that it looks at another port and more often, with an API key."""
     port = free_port()
     text = (MONITORING / "prometheus.yml").read_text()
     text = text.replace("movemask:8000", f"127.0.0.1:{target}")
     text = re.sub(r"(scrape|evaluation)_interval: \d+s", r"\1_interval: 200ms", text)
     (folder / "prometheus.yml").write_text(text)
     shutil.copy(MONITORING / "alerts.yml", folder)
+    (folder / "metrics-key").write_text(key)
     command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     command.append(f"--web.listen-address=127.0.0.1:{port}")
     with open(folder / "prometheus.log", "wb") as log, started(command, stdout=log, stderr=log):
@@ -69,12 +71,19 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
     write_fake(tmp_path / "m", "plain")
     write_fake(tmp_path / "m", "masked", trained_with_mask=True)
     port = free_port()
-    with prometheus(tmp_path, port) as watching, served(tmp_path / "m", "--audit-share", "1", port=port):
+    keys = new_key("asks", [Scope.POLICY])[1], new_key("scrapes", [Scope.METRICS])[1]
+    settings = ("--audit-share", "1", "--api-keys", f"{keys[0]}:policy,{keys[1]}:metrics")
+    with prometheus(tmp_path, port, keys[1]) as watching, served(tmp_path / "m", *settings, port=port):
         for answered in (8, 16):  # a rate needs two scrapes
             for model in ("plain", "masked"):
                 positions = [{"moves": moves} for moves in ([], ["e2e4"], ["d2d4", "d7d5"])]
-                call(port, "/v1/policy/batch", {"positions": positions, "model": model})
-                call(port, "/v1/policy", {"moves": [], "model": model})
+                call(
+                    port,
+                    "/v1/policy/batch",
+                    {"positions": positions, "model": model},
+                    Authorization=f"Bearer {keys[0]}",
+                )
+                call(port, "/v1/policy", {"moves": [], "model": model}, Authorization=f"Bearer {keys[0]}")
 
             def scraped(count: str = f"sum(movemask_leakage_count{{kind='raw'}}) == {answered}") -> Any:
                 return asked(watching, "query", query=count)["result"]
