@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import distributions
 from pathlib import Path
@@ -54,6 +55,13 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
     names = {file.name for file in (ROOT / "service" / page).iterdir()}
     assert {"index.html", "main.js", "style.css", "pieces.svg"} <= names
     assert {file.name for file in (installed / page).iterdir()} == names
+
+
+def test_every_extra_is_documented_with_what_it_is_for_and_how_large_it_is() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    text = (ROOT / "docs" / "install.md").read_text()
+    assert re.findall(r"^[|] `(\w+)` [|] .{10,} [|] (?:\d+ MB|not measured) [|]$", text, re.M) == list(extras)
+    assert "(docs/install.md)" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.name)
