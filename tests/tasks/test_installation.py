@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from movemask.network.registry import load_registry
 from movemask.settings import Settings
 from tests.conftest import ROOT
-from tests.networks import Tensor, write_fake, write_named
+from tests.networks import Tensor, write_fake, write_judge, write_loop, write_named
 from tests.processes import contents, run
 from tests.weight_files import Made
 
@@ -180,6 +180,32 @@ def fixed(file: Path, batch: int, *, mixes: bool = False) -> Path:
         model.graph.initializer.append(numpy_helper.from_array(np.array(0), "along"))
     onnx.save(model, file)
     return file
+
+
+def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_added(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = contents(folder)
+    write_loop(tmp_path / "endless.onnx")
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "2")
+    refused = run("models", "add", tmp_path / "endless.onnx", "--models-dir", folder)
+    assert (refused.exit_code, contents(folder)) == (1, before)
+    assert refused.output == "Error: endless is not added: its check has not ended after 2 s\n"
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
+    write_judge(tmp_path / "good.onnx")
+    added = run("models", "add", tmp_path / "good.onnx", "--licence", "MIT", "--models-dir", folder)
+    assert added.exit_code == 0, added.output
+    assert "good is added" in added.output
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "0")
+    assert (
+        run("models", "add", tmp_path / "good.onnx", "--licence", "MIT", "--replace", "--models-dir", folder).output
+        == added.output
+    )
+    (tmp_path / "text.onnx").write_text("text")
+    monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
+    refused = run("models", "add", tmp_path / "text.onnx", "--models-dir", folder)
+    assert refused.output == "Error: text.onnx: not an ONNX file, or an empty one\n"
 
 
 def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def add_model(
 
     folder, name = _place(name or file.stem, replace, settings)
     card = {key: value for key, value in (("licence", licence), ("source", source)) if value}
-    _show_installed(installation.add_onnx(file, folder, name, kind, trained_with_mask, card), settings)
+    added = installation.add_onnx(file, folder, name, kind, trained_with_mask, card, settings.trial_seconds)
+    _show_installed(added, settings)
 
 
 def _place(name: str, replace: bool, settings: Settings, option: str = "--name") -> tuple[Path, str]:

@@ -13,9 +13,11 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, NoReturn
 
 import onnxruntime as ort
 import platformdirs
@@ -50,26 +52,10 @@ class Trial:
         with suppress(OSError):
             if known in _tried().read_text().splitlines():
                 return None
-        command = [sys.executable, "-m", __name__, str(file), str(_MEMORY + _PER_BYTE * len(network))]
-        with self._lock:
-            if self._closed:
-                return Entry(file.stem, contract, None, "the service is stopping")
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        with self._process as process:
-            try:
-                found, _ = process.communicate(timeout=self._seconds)
-            except subprocess.TimeoutExpired:
-                return Entry(file.stem, contract, None, f"its check has not ended after {self._seconds:g} s")
-            finally:  # a signal may end this process here
-                process.kill()
-        if process.returncode:
-            ended = f"code {process.returncode}"
-            if process.returncode < 0:
-                ended = signal.Signals(-process.returncode).name
-            return Entry(file.stem, contract, None, f"a process that opened it to check it ended with {ended}")
-        told = json.loads(found.splitlines()[-1])
+        try:
+            told = self.told_by(__name__, str(file), size=len(network))
+        except ModelError as error:
+            return Entry(file.stem, contract, None, str(error))
         if told["failure"] is None:
             with suppress(OSError):  # nowhere to write: it is tried again at the next start
                 _tried().parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +63,31 @@ class Trial:
                     tried.write(f"{known}\n")
             return None
         return Entry(file.stem, contract, None, told["failure"], tuple(Step(**step) for step in told["steps"]))
+
+    def told_by(self, module: str, *arguments: str, size: int) -> dict[str, Any]:
+        """What a module's `main` tells of these arguments in a process of its own, with memory for a network of that
+        size. Raises ModelError if it does not end in time, or ends otherwise."""
+        command = [sys.executable, "-m", module, *arguments, str(_MEMORY + _PER_BYTE * size)]
+        with self._lock:
+            if self._closed:
+                raise ModelError("the service is stopping")
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        with self._process as process:
+            try:
+                found, _ = process.communicate(timeout=self._seconds)
+            except subprocess.TimeoutExpired:
+                raise ModelError(f"its check has not ended after {self._seconds:g} s") from None
+            finally:  # a signal may end this process here
+                process.kill()
+        if process.returncode:
+            ended = f"code {process.returncode}"
+            if process.returncode < 0:
+                ended = signal.Signals(-process.returncode).name
+            raise ModelError(f"a process that opened it to check it ended with {ended}")
+        told: dict[str, Any] = json.loads(found.splitlines()[-1])
+        return told
 
     def close(self) -> None:
         """Ends the trial that is under way; there are no others."""
@@ -91,8 +102,8 @@ def _tried() -> Path:
     return platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
 
 
-def main(file: str, memory: str) -> None:
-    """Tries the model of a TOML file in this process, within so many bytes; writes the result as JSON."""
+def confine(memory: str) -> None:
+    """Limits this process, which tries a network, to so many bytes."""
     with suppress(ImportError):  # Windows has no such limits
         import resource
 
@@ -100,11 +111,20 @@ def main(file: str, memory: str) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):  # where memory ends first, the system is to end this process, and not the service
         Path("/proc/self/oom_score_adj").write_text("1000")
-    entry = load_entry(Path(file), threads=1)
-    result = {"failure": entry.failure, "steps": [asdict(step) for step in entry.steps]}
+
+
+def tell(result: Mapping[str, Any]) -> NoReturn:
+    """Writes the result of this process, and ends it."""
     sys.stdout.write("\n" + json.dumps(result))
     sys.stdout.flush()
     os._exit(0)  # nothing that the network has left behind runs at the end
+
+
+def main(file: str, memory: str) -> None:
+    """Tries the model of a TOML file in this process, within so many bytes; writes the result as JSON."""
+    confine(memory)
+    entry = load_entry(Path(file), threads=1)
+    tell({"failure": entry.failure, "steps": [asdict(step) for step in entry.steps]})
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ unchanged. `models add` of an exported file needs no guess.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +25,7 @@ from google.protobuf.message import DecodeError
 from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_tensor, uses_external_data
 
 from movemask.board.position import Elo, Position
-from movemask.errors import ContractError, ModelError
+from movemask.errors import ContractError, ModelError, MovemaskError
 from movemask.network.check import PROBES
 from movemask.network.contract import Contract
 from movemask.network.files import LARGEST, read_onnx, refuse_external
@@ -31,6 +33,7 @@ from movemask.network.guess import guess
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
+from movemask.network.trial import Trial, confine, tell
 from movemask.tasks.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
 from movemask.tasks.lc0_weights import read_network
 
@@ -72,12 +75,16 @@ def add_onnx(
     kind: str | None = None,
     trained_with_mask: bool | None = None,
     card: Mapping[str, str] = MappingProxyType({}),
+    trial_seconds: float = 0,
 ) -> Installed:
     """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
 
     Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
-    the contract's. Raises ContractError.
+    the contract's. With `trial_seconds`, a process of its own does all this first, for at most so long: the file may
+    crash it, loop without end or ask for all memory. Raises ContractError.
     """
+    if trial_seconds:
+        return _added_after_trial(file, folder, name, (kind, trained_with_mask, dict(card)), trial_seconds)
     raw, notes = read_onnx(file, external=True), []
     try:
         model = onnx.load_model_from_string(raw)
@@ -102,6 +109,33 @@ def add_onnx(
             notes.append(note)
     table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
     return Installed(install(folder, name, raw, table), tuple(notes))
+
+
+def _added_after_trial(file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float) -> Installed:
+    with tempfile.TemporaryDirectory(prefix="movemask-") as staging:
+        arguments = json.dumps([str(file.resolve()), staging, name, *options])
+        size = len(read_onnx(file, external=True))
+        try:
+            told = Trial(seconds).told_by(__name__, arguments, size=size)
+        except ModelError as error:
+            raise ContractError(f"{name} is not added: {error}") from None
+        if told["failure"] is not None:
+            raise ContractError(told["failure"])
+        network = (Path(staging) / f"{name}.onnx").read_bytes()
+        table = tomlkit.parse((Path(staging) / f"{name}.toml").read_text(encoding="utf-8")).unwrap()
+    return Installed(
+        install(folder, name, network, {key: table[key] for key in table if key != "network"}), tuple(told["notes"])
+    )
+
+
+def main(arguments: str, memory: str) -> None:
+    """Adds a network in this process, within so many bytes; writes the notes, or what is wrong, as JSON."""
+    confine(memory)
+    file, folder, *others = json.loads(arguments)
+    try:
+        tell({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
+    except MovemaskError as error:
+        tell({"failure": str(error)})
 
 
 def _taken_in(file: Path, model: onnx.ModelProto) -> int:
@@ -218,3 +252,7 @@ def carried_contract(model: onnx.ModelProto) -> dict[str, Any] | None:
     except tomlkit.exceptions.ParseError as error:
         raise ContractError(f"the contract in the file's metadata is not TOML: {error}") from None
     return table
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
