@@ -191,3 +191,11 @@ def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     assert row["chess960"] is True
     assert "left out: line that is no position: 1" in result.output
     assert "left out: finished game: 1" in result.output
+
+
+def test_progress_of_a_part_of_the_games_has_a_total(tmp_path: Path, models: Path) -> None:
+    (tmp_path / "x.pgn").write_text('1. e4 e5 *\n\n[Event "?"]\n\n' * 100)
+    options = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out", "--jobs", 1, "--kinds", "raw")
+    result = audited(tmp_path / "x.pgn", *options, "--progress", "json", "--limit", 60)
+    lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith('{"file"')]
+    assert [(one["items"], one["total_items"]) for one in lines] == [(40, 60), (60, 60)]

@@ -202,6 +202,23 @@ def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
     assert "take it out of contract.variations" in result.output
 
 
+def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "probes", lambda: probes()[::30])
+    for name in ("first", "masked"):
+        write_fake(tmp_path, name, trained_with_mask=name == "masked")
+    for ending in ("toml", "onnx"):
+        shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"copy.{ending}")
+    result = run("models", "check", "--diagnose", "--models-dir", tmp_path)
+    said = result.stderr.splitlines()
+    assert said[0].startswith("3 networks are diagnosed, in one to two minutes of CPU time each")
+    assert said[1:] == ["diagnosing copy (1 of 3)", "diagnosing masked (3 of 3)"]
+    assert "first: keeps its contract" in result.stdout
+    assert result.stdout.count("the same network as copy, read in the same way") == 1
+    assert result.stdout.count("READ WRONGLY") == 2  # `masked` is the same file by another contract
+
+
 def test_a_network_trained_with_the_mask_is_judged_by_moves_alone(tmp_path: Path) -> None:
     model = open_model(write_fake(tmp_path, trained_with_mask=True), threads=1)
     found = diagnose(model)

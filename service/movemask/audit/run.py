@@ -77,9 +77,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class PartDone:
-    """A finished chunk; `fresh` unless an earlier run finished it, `size` as of the chunk."""
+    """A finished chunk: its games or lines (`items`), its `size`, and `fresh` unless an earlier run finished it."""
 
     key: ChunkKey
+    items: int
     positions: int
     fresh: bool
     size: int
@@ -247,7 +248,7 @@ def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped
     metadata = {_DIGEST: chunk.digest, _LEFT_OUT: left_out, _COUNT: str(positions)}
     with (parts / _part_name(chunk.key)).written() as (system, path):
         pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system)
-    return PartDone(chunk.key, positions, fresh=True, size=chunk.size, skipped=skipped)
+    return PartDone(chunk.key, len(chunk.items), positions, fresh=True, size=chunk.size, skipped=skipped)
 
 
 def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
@@ -258,7 +259,7 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
         return None
     left_out = json.loads(metadata[_LEFT_OUT])
     skipped = Skipped(Counter(left_out["reasons"]), left_out["examples"])
-    return PartDone(chunk.key, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
+    return PartDone(chunk.key, len(chunk.items), int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
 
 
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:

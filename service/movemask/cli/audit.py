@@ -116,14 +116,13 @@ def audit(
     contracts, digests = _networks(names, settings)
     choice = Choice(chosen, threshold, first_ply, every, chess960, Elo(*elo) if elo else None)
     job = running.Job(files, choice, Folder(out), form, limit, keep_going)
-    # With --limit, the share of the bytes is unknown.
-    total = total_bytes(files) if limit is None else None
+    total = total_bytes(files) if limit is None else limit
     with _writing(out):
         if running.begin(job, digests, restart=restart):
             click.echo(f"{out}: resuming an earlier run", err=True)
         with _backend(ray, contracts, jobs, gpus) as backend:
             try:
-                with _progress_on(progress, total) as done:
+                with _progress_on(progress, total, limited=limit is not None) as done:
                     finished = running.make_parts(job, backend, done)
                 table = running.join(job, finished, backend)
                 models = backend.run(summarised, chosen, list(digests), table.absolute())
@@ -213,23 +212,26 @@ def _writing(out: str) -> Iterator[None]:
 
 
 @contextmanager
-def _progress_on(how: str, total: int | None) -> Iterator[Callable[[PartDone], None]]:
-    """Progress on stderr: bytes of the files on disk whose positions are done, and positions per second. A bar is shown
-    only on a terminal."""
+def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Callable[[PartDone], None]]:
+    """Progress on stderr: bytes of the files on disk whose positions are done, or with `limited` games and lines, and
+    positions per second. A bar is shown only on a terminal."""
     from tqdm import tqdm
 
+    unit, name = (" games", "total_items") if limited else ("B", "total_bytes")
     with tqdm(
-        total=total, unit="B", unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
+        total=total, unit=unit, unit_scale=True, disable=None if how == "bar" else True, smoothing=0.1, file=sys.stderr
     ) as bar:
         started, sums = time.monotonic(), Counter[str]()
 
         def done(part: PartDone) -> None:
-            sums.update(positions=part.positions, bytes=part.size, fresh=part.positions * part.fresh)
+            fresh = part.positions * part.fresh
+            sums.update(positions=part.positions, items=part.items, bytes=part.size, fresh=fresh)
             rate = sums["fresh"] / max(time.monotonic() - started, 1e-9)
             if how == "json":
                 line: dict[str, Any] = {"file": part.key.file, "chunk": part.key.number, **sums, "fresh": part.fresh}
-                click.echo(json.dumps(line | {"total_bytes": total, "positions_per_second": rate}), err=True)
-            bar.update(part.size if total is None else min(part.size, total - bar.n))
+                click.echo(json.dumps(line | {name: total, "positions_per_second": rate}), err=True)
+            step = part.items if limited else part.size
+            bar.update(step if total is None else min(step, total - bar.n))
             bar.set_postfix_str(f"{sums['positions']:,} positions, {rate:,.0f}/s")
 
         yield done

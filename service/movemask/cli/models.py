@@ -194,18 +194,31 @@ def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
     """Check NAME, or every model, against its contract.
 
     Exits with 1 if a check fails, or, with --diagnose, if the network is read wrongly: if it is no better than chance,
-    or if another way to read it clearly fits better.
+    or if another way to read it clearly fits better. A diagnosis takes one to two minutes of CPU time for a network of
+    a few megabytes.
     """
     registry = registry_of(settings)
     entries = list(registry) if name is None else [registry.entry(name)]
-    misread = False
-    for entry in entries:
+    misread, diagnosed = False, dict[str, str]()
+    if diagnose and len(entries) > 1:
+        click.echo(
+            f"{len(entries)} networks are diagnosed, in one to two minutes of CPU time each; a NAME diagnoses one",
+            err=True,
+        )
+    for number, entry in enumerate(entries, 1):
         click.echo(f"{entry.name}: {'keeps its contract' if entry.model else 'FAILS and is not served'}")
         for step in entry.steps:
             click.echo(f"  {'ok  ' if step.passed else 'FAIL'} {step.name:<11} {step.found}")
         if not entry.steps:
             click.echo(f"  FAIL {entry.failure}")
         if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
+            same = f"{entry.digest} {entry.contract.model_dump_json(exclude={'network', 'card'})}"
+            if same in diagnosed:
+                click.echo(f"  the same network as {diagnosed[same]}, read in the same way: see there")
+                continue
+            diagnosed[same] = entry.name
+            if len(entries) > 1:
+                click.echo(f"diagnosing {entry.name} ({number} of {len(entries)})", err=True)
             model = entry.model or open_model(
                 settings.model_folders.files(None)[entry.name], settings.threads, provider_named(settings.provider)
             )
