@@ -8,8 +8,10 @@ from pathlib import Path
 
 from markupsafe import escape
 
+from movemask.audit.report import MAIA_1
 from movemask.leakage.kinds import KINDS, MEANINGS
 from tests.audit.audits import GAMES, audited, fens
+from tests.conftest import ROOT
 from tests.networks import write_fake
 
 
@@ -43,6 +45,10 @@ def test_the_report_holds_all_it_shows(tmp_path: Path, models: Path) -> None:
     assert page.tags.count("figure") == 2 * (6 + 3)  # the worst positions of each network, by raw and multiplied
     assert text.count("trained with the mask: raw means nothing") == 1
     assert "raw leakage" in text
+    first = text.split("<h1>Leakage</h1>")[1].split("</p>")[0]
+    assert re.search(
+        r"net puts [\d.]+ % of its probability on illegal moves; masked was trained with the mask, .*; Maia-1", first
+    )
     for kind in KINDS:
         assert f"<dt><code>{kind}</code></dt><dd>{escape(MEANINGS[kind])}</dd>" in text
     zeros = re.findall(
@@ -65,3 +71,8 @@ def test_a_networks_name_is_drawn_as_it_is(tmp_path: Path) -> None:
     plots = "".join(text.split("<svg")[1:4])
     assert "_hidden" in plots
     assert "cost $a^$" in plots
+
+
+def test_what_the_report_says_of_maia_1_is_what_readme_says() -> None:
+    (mean,) = re.findall(r"^[|] maia-1 nearest [|](?:[^|]*[|]){3} ([\d.]+) [|]", (ROOT / "README.md").read_text(), re.M)
+    assert float(mean) == MAIA_1

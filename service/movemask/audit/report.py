@@ -37,6 +37,10 @@ _ABOUT = {
 }
 
 
+#: Mean `raw` leakage of Maia-1, the nearest of seven to the rating, on positions of lichess games: README's table.
+MAIA_1 = 0.00562
+
+
 def page(
     models: Sequence[ModelSummary], job: Job, command: str, skipped: Skipped, thresholds: Sequence[Threshold]
 ) -> str:
@@ -54,6 +58,7 @@ def page(
         skipped=skipped,
         thresholds=thresholds,
         models=models,
+        conclusion=_conclusion(models),
         colours=dict(zip((model.name for model in models), _colours(models), strict=True)),
         meanings=MEANINGS,
         zeros={model.name: _zeros(model) for model in models},
@@ -64,6 +69,17 @@ def page(
         causes=Markup(by_cause(models)),
         boards=[(kind, words, [(model, _boards(model, kind)) for model in models]) for kind, words in shown],
     )
+
+
+def _conclusion(models: Sequence[ModelSummary]) -> str:
+    """What each network puts on illegal moves, beside Maia-1, in a sentence; empty where `raw` is not measured."""
+    parts, means = [], [(model, model.of(RAW).mean) for model in models]
+    for model, mean in means:
+        if mean is not None and model.trained_with_mask:
+            parts.append(f"{model.name} was trained with the mask, so what it puts on illegal moves means nothing")
+        elif mean is not None:
+            parts.append(f"{model.name} puts {_leakage(mean)} of its probability on illegal moves")
+    return "; ".join([*parts, f"Maia-1, on lichess games: {_leakage(MAIA_1)}"]) + "." if parts else ""
 
 
 def _zeros(model: ModelSummary) -> dict[str, float]:
