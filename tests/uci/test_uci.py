@@ -98,6 +98,19 @@ def test_ratings_change_the_answer_and_limited_strength_is_one(
     assert limited != first(SelfElo=1100, OpponentElo=2200) or limited != first(SelfElo=2200)
 
 
+def test_ratings_are_offered_as_the_network_was_trained_and_others_are_told(
+    engine: chess.engine.SimpleEngine, network: Network
+) -> None:
+    offered = engine.options["UCI_Elo"]
+    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-4.toml
+    spoken = subprocess.run(
+        COMMAND, input="setoption name SelfElo value 3200\ngo\n", capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert spoken[0] == "info string movemask-4 does not know the rating 3200: asked as 2600"
+    highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
+    assert f"P: {100 * highest:.2f} %" in spoken[-2]
+
+
 def test_the_opponents_rating_is_taken_from_the_gui(engine: chess.engine.SimpleEngine, network: Network) -> None:
     engine.send_opponent_information(opponent=chess.engine.Opponent(name="A", title=None, rating=1900, is_engine=False))
     board = chess.Board()

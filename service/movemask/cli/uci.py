@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -42,29 +44,50 @@ def uci(
 
     The GUI can set more options; `--elo` and `--temperature` are first values of two of them.
     """
-    names, open_source = (
+    ratings, open_source = (
         _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
     )
+    names = list(ratings)
     if model is not None and model not in names:
         raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
-    options = Options(model or names[0], self_elo=elo, temperature=temperature, names=tuple(sorted(names)))
+    options = Options(
+        model or names[0],
+        self_elo=elo,
+        temperature=temperature,
+        names=tuple(sorted(names)),
+        trained=ratings[model or names[0]],
+    )
     with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
         Engine(open_source, options, sys.stdout).run(lines)
 
 
-def _local(settings: Settings) -> tuple[list[str], Callable[[str | None], Source]]:
-    """The models of the folders, the default first, and how one is opened."""
+#: By name, the default model first, the ratings that it was trained on; and how one is opened.
+_Models = tuple[dict[str, tuple[int, int]], "Callable[[str | None], Source]"]
+
+
+def _local(settings: Settings) -> _Models:
+    """The models of the folders."""
 
     def opened(name: str | None) -> Source:
         from movemask.client.local import load
 
         return load(name, models_dir=settings.models_dir)
 
-    return list(settings.model_folders.ranked(settings.default_model)), opened
+    ranked = settings.model_folders.ranked(settings.default_model)
+    return {name: _trained(file) for name, file in ranked.items()}, opened
 
 
-def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None], Source]]:
-    """The models of a service, the default first, and how one is asked."""
+def _trained(contract: Path) -> tuple[int, int]:
+    """The bounds of `[elo]`, which is read without the checks of contracts: they would delay `uciok`."""
+    try:
+        elo = tomllib.loads(contract.read_text(encoding="utf-8"))["elo"]
+        return max(1, round(elo["minimum"])), min(MAX_RATING, round(elo["maximum"]))
+    except (OSError, ValueError, KeyError, TypeError):  # it has none, or cannot be read, which opening it says
+        return 1, MAX_RATING
+
+
+def _remote(url: str, key: str | None) -> _Models:
+    """The models of a service, whose ratings are not asked for."""
     require("client", "movemask uci --url")
     from movemask.client.http import Client
 
@@ -72,7 +95,7 @@ def _remote(url: str, key: str | None) -> tuple[list[str], Callable[[str | None]
     served = sorted((not model.default, model.name) for model in client.models().models if model.served)
     if not served:
         raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
-    return [name for _, name in served], lambda name: RemoteSource(client, name)
+    return {name: (1, MAX_RATING) for _, name in served}, lambda name: RemoteSource(client, name)
 
 
 class RemoteSource:

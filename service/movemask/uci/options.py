@@ -37,6 +37,7 @@ class Options:
     think_time: bool = _option("Think Time", False)
     book: str = _option("BookFile", "")  # a Polyglot opening book
     names: tuple[str, ...] = ()  # of the models
+    trained: tuple[int, int] = (1, MAX_RATING)  # ratings that the first model was trained on, which UCI_Elo offers
 
     def set(self, name: str, value: str) -> None:
         """Sets an option; ValueError that says what is wrong, which leaves it as it was."""
@@ -70,6 +71,9 @@ class Options:
                 kind = " var ".join([f"combo default {value}", *self.names])
             elif isinstance(value, bool):
                 kind = f"check default {str(value).lower()}"
+            elif option.name == "uci_elo":
+                low, high = self.trained
+                kind = f"spin default {min(max(value, low), high)} min {low} max {high}"
             elif isinstance(value, int):
                 kind = f"spin default {value} min {bounds['least']} max {bounds['most']}"
             else:

@@ -43,6 +43,11 @@ def search(
     if not policy.probabilities:
         return ["info depth 0 score " + ("mate 0" if board.is_check() else "cp 0"), "bestmove (none)"], 0.0
     among, lines = _named(board, go.searchmoves)
+    given = dict(zip(elo or (), policy.elo or (), strict=False))
+    beyond = [(asked, got) for asked, got in given.items() if round(asked) != round(got)]
+    lines += [
+        f"info string {policy.model} does not know the rating {asked:g}: asked as {got:g}" for asked, got in beyond
+    ]
     shown = [move for move in policy.probabilities if among is None or move in among]
     chosen = _of_book(options.book, board, among, seeds)
     if chosen is None:
