@@ -44,6 +44,9 @@ class Game:
 #: Characters of one move's comments from which further ones are dropped.
 _LONGEST_COMMENT = 10_000
 
+#: The PGN standard's last glyph ($255).
+_LAST_GLYPH = 255
+
 #: Characters after which a line of moves is cut behind a comment: python-chess copies the rest of a line for each one.
 _LONGEST_PIECE = 4_096
 
@@ -77,18 +80,18 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
 
 def read_trees(stream: Lines, max_moves: int | None = None) -> Iterator[Parsed]:
     """As `read_games`, each with python-chess's game, which keeps comments, glyphs and variations. The moves of
-    variations count too."""
+    variations count too, and there are no more variations than moves."""
     return _read(stream, _Tree, max_moves)
 
 
 def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterator[Parsed]:
     number = 0
-    moves_left = [math.inf if max_moves is None else max_moves]
+    left = dict.fromkeys(("moves", "variations"), math.inf if max_moves is None else max_moves)
     lines = _GameLines(stream)
     while True:
         lines.text, lines.unread = [], None
         try:
-            parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(moves_left))
+            parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(left))
             if parsed is None:
                 break
             if lines.unread is not None and parsed.next() is not None:
@@ -172,11 +175,11 @@ def _pieces(line: str, inside: bool) -> Iterator[tuple[str, bool]]:
 
 
 class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
-    """Builds a game. Errors are kept in it, not logged; `moves_left` is counted down."""
+    """Builds a game. Errors are kept in it, not logged; the moves and variations `left` are counted down."""
 
-    def __init__(self, moves_left: list[float]) -> None:
+    def __init__(self, left: dict[str, float]) -> None:
         super().__init__()
-        self._moves_left = moves_left
+        self._left = left
 
     def end_headers(self) -> chess.pgn.SkipType | None:
         try:
@@ -192,10 +195,24 @@ class _Tree(chess.pgn.GameBuilder[chess.pgn.Game]):
             super().visit_comment(comment)
 
     def visit_move(self, board: chess.Board, move: chess.Move) -> None:
-        if self._moves_left[0] < 1:
-            raise LimitExceeded("pgn: more moves than are taken at once; send fewer games")
-        self._moves_left[0] -= 1
+        self._count("moves")
         super().visit_move(board, move)
+
+    def begin_variation(self) -> None:
+        """Counts variations, also those without a move: python-chess copies the whole game so far for each."""
+        self._count("variations")
+        super().begin_variation()
+
+    def visit_nag(self, nag: int) -> None:
+        """Refuses a glyph that no standard has: its number may be too long for JSON."""
+        if nag > _LAST_GLYPH:
+            self.handle_error(ValueError(f"${str(nag)[:20]} is not a glyph, which go to ${_LAST_GLYPH}"))
+        super().visit_nag(nag)
+
+    def _count(self, what: str) -> None:
+        if self._left[what] < 1:
+            raise LimitExceeded(f"pgn: more {what} than are taken at once; send fewer games")
+        self._left[what] -= 1
 
     def handle_error(self, error: Exception) -> None:
         self.game.errors.append(error)
@@ -227,7 +244,7 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
     except ValueError as error:
         raise InvalidPgn(f"{name}: {error}") from None
     if type(board) is not chess.Board:
-        raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')!r} is not standard chess or Chess960")
+        raise InvalidPgn(f"{name}: the variant {headers.get('Variant', '?')[:40]!r} is not standard chess or Chess960")
     if not board.is_valid():
         raise InvalidPgn(f"{name}: {board.fen()!r} is not a valid position: {', '.join(status_names(board.status()))}")
     moves = list(parsed.mainline_moves())

@@ -27,11 +27,12 @@ from movemask.tasks.games import (
 #: Games that are read and evaluated together.
 _AT_ONCE = 16
 
-#: Comments of an earlier run, which a new one replaces.
+#: Comments of an earlier run, which a new one replaces. No attempt goes on past where the next may begin, so that any
+#: text is searched in linear time.
 _OURS = re.compile(
-    r"\s*P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^)]*\)(?:, surprise [\d.]+)?"
+    r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
     r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
-    r"|\s*movemask: [^{}]*? nats\."
+    r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
 _REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
 

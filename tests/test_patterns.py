@@ -1,0 +1,158 @@
+"""What everybody would lose to one text: the process, for as long as a pattern searches it.
+
+Every text is the worst of its kind, and what reads it may take this many seconds of CPU time, which a busy machine does
+not stretch. What is quadratic takes minutes or more.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+import movemask
+from movemask import logs
+from movemask.api import keys
+from movemask.api.routers.leakage import time_of
+from movemask.api.schemas.requests import MAX_PGN
+from movemask.board import pgn, position
+from movemask.errors import InvalidParameter
+from movemask.tasks import annotation
+
+SECONDS = 5.0
+MILLION = 1_000_000
+
+#: Files whose patterns meet no client's text, but that of whoever runs the command, or our own.
+OWN = {
+    "api/problems.py",
+    "audit/read.py",
+    "audit/report.py",
+    "audit/run.py",
+    "audit/samples.py",
+    "audit/summary.py",
+    "cli/models.py",
+    "cli/options.py",
+    "cli/predict.py",
+    "network/files.py",
+    "settings.py",
+    "store/database.py",
+}
+
+PATTERN = re.compile(r"\bre\.(compile|sub|match|search|fullmatch|findall|finditer|split)\(")
+
+
+def full(text: str, size: int = MILLION) -> str:
+    """A text again and again."""
+    return (text * (size // len(text) + 1))[:size]
+
+
+def since(text: str) -> None:
+    with suppress(InvalidParameter):
+        time_of("since", text, 0.0)
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < SECONDS
+
+
+#: Each pattern as it is used, and the texts for which it has most to do.
+CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
+    "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
+    "board/pgn.py _UNREAD": (pgn._UNREAD.search, [full("1"), full("_."), full("é")]),
+    "board/pgn.py _OPEN": (lambda text: list(pgn._pieces(text, False)), [full("{}"), full("x"), full(";")]),
+    "board/pgn.py _CLOSE": (lambda text: list(pgn._pieces(text, True)), [full("{"), full("}"), full("x")]),
+    "board/pgn.py _NOT_BLANK": (
+        lambda text: list(pgn._pieces(text, False)),
+        [full("{" + "x" * 4_096 + "}" + " " * 4_096), "{" + "x" * 4_096 + "}" + full(" ")],
+    ),
+    "board/position.py _AS_WRITTEN": (position._AS_WRITTEN.fullmatch, [full("p"), full("1p"), "p w - - " + full("1")]),
+    "tasks/annotation.py _OURS": (
+        lambda text: annotation._joined(text, ""),
+        [
+            full(" "),
+            full("\n"),
+            full("movemask: "),
+            full("movemask: x nats"),
+            full("P "),
+            "P " + full("1"),
+            full("P 1 % (only"),
+            full("P 1 % (1"),
+            "P 1 % (" + full("1"),
+            full("P 1 % (only)"),
+            "P 1 % (only); trap: loses 1 points, made by 1 % at 1" + full(", 1 % at 1"),
+        ],
+    ),
+    "tasks/annotation.py _REASON": (
+        annotation._REASON.fullmatch,
+        [full("{ movemask: pgn: "), "{ movemask: pgn: }" + full(" ") + "x"],
+    ),
+    "api/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
+    "api/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
+    "api/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
+    "api/routers/leakage.py a number": (since, [full("1"), "1." + full("1") + "x"]),
+    "api/routers/leakage.py a duration": (since, [full("1") + "h"]),
+    "api/routers/leakage.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),
+    "logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
+}
+
+
+def test_every_pattern_that_meets_clients_is_here() -> None:
+    root = Path(movemask.__file__).parent
+    found = {path.relative_to(root).as_posix(): len(PATTERN.findall(path.read_text())) for path in root.rglob("*.py")}
+    assert {file: count for file, count in found.items() if count and file not in OWN} == Counter(
+        name.split()[0] for name in CLIENTS
+    )
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_pattern_searches_any_text_in_little_time(name: str) -> None:
+    search, texts = CLIENTS[name]
+    for text in texts:
+        with bounded():
+            search(text)
+
+
+KNIGHTS = "1. Nf3 Nf6 2. Ng1 Ng8 " * 100
+
+
+def filled(before: str, text: str, after: str = " e5 *") -> str:
+    """The longest PGN that is taken."""
+    return before + full(text, MAX_PGN - len(before) - len(after)) + after
+
+
+GAMES = {
+    "a comment of blank lines": filled("1. e4 {", "\n", "} e5 *"),
+    "the beginnings of our comments": filled("1. e4 {", "movemask: ", "} e5 *"),
+    "comments of blanks": filled("1. e4", " {" + " " * 9_999 + "}"),
+    "short comments": filled("1. e4 ", "{four}"),
+    "short comments, a line each": filled("1. e4 ", "{four}\n"),
+    "evaluations without an end": filled("1. e4 {[%eval 0.1]", "[%eval #1", "} e5 *"),
+    "a mate in many moves": filled("1. e4 {[%eval #", "1", "]} e5 *"),
+    "variations without a move": filled(KNIGHTS, "()", " *"),
+    "variations inside each other": filled(KNIGHTS, "(", " *"),
+    "variations that cannot be played": filled(KNIGHTS, "(Ke3)", " *"),
+    "glyphs": filled("1. e4 ", "$" + "1" * 4_299 + " "),
+    "a glyph of 20 digits": "1. e4 $" + "9" * 20 + " *",
+    "headers": filled("", '[A "b"]\n', "\n\n1. e4 *"),
+    "a header of quotes": filled('[A "', '"] ', "\n\n1. e4 *"),
+    "a header of blanks": filled("[A", " ", '"b"]\n\n1. e4 *'),
+    "words that are no moves": filled("1. e4 ", "e"),
+    "blanks": filled("1. e4 ", " "),
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_pgn_is_read_judged_and_written_in_little_time(name: str, client: TestClient) -> None:
+    for include, accept in (([], "application/json"), (["tree"], "application/json"), ([], "application/x-chess-pgn")):
+        with bounded():
+            answer = client.post("/v1/games", json={"pgn": GAMES[name], "include": include}, headers={"Accept": accept})
+        assert answer.status_code in (200, 422), answer.text[:200]
