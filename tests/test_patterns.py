@@ -67,6 +67,10 @@ def bounded() -> Iterator[None]:
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
+    "board/pgn.py _DRAW": (
+        lambda text: pgn._with_draw(text, False),
+        [full("{"), full("{}"), full("\u00bd"), full(";")],
+    ),
     "board/pgn.py _UNREAD": (pgn._UNREAD.search, [full("1"), full("_."), full("é")]),
     "board/pgn.py _OPEN": (lambda text: list(pgn._pieces(text, False)), [full("{}"), full("x"), full(";")]),
     "board/pgn.py _CLOSE": (lambda text: list(pgn._pieces(text, True)), [full("{"), full("}"), full("x")]),

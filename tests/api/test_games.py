@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from movemask.api.schemas.answers import GamesOut
-from tests.api.asking import asked, refused
+from tests.api.asking import asked, refused, sample
 from tests.conftest import Serve
 
 PGN = """[Event "one"]
@@ -81,6 +81,12 @@ def test_what_is_wrong_with_one_game_stays_in_its_place(client: TestClient) -> N
     assert errors[4].startswith("pgn: game 5: ply 2: 0000 is not legal")
     assert len(answer["games"][5]["moves"]) == 6
     assert answer["games"][1]["ignored"] == ["elo", "history"]
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-chess-pgn"])
+def test_a_game_that_is_refused_counts_as_invalid_however_it_is_answered(client: TestClient, accept: str) -> None:
+    client.post("/v1/games", json={"pgn": "1. e4 e5 2. Ke3 *\n\n1. e4 *"}, headers={"Accept": accept})
+    assert sample(client, 'movemask_invalid_total{problem="invalid-pgn"}') == 1
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 1e-300, 3e-307, 1e-308, 5e-324, 1e308])

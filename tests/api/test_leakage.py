@@ -333,14 +333,20 @@ def leaking_policies(codes: Index, logits: Float, indptr: Index, rules: Sequence
     return replace(right, codes=moves)
 
 
-def test_a_leaking_answer_is_withheld_and_counted(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leaking_answer_is_withheld_counted_and_logged(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(pipeline, "policies", leaking_policies)
     answer = client.post("/v1/policy", json={"moves": []})
     refused(answer, 500, "served-leakage")
     assert "e2e4" not in answer.text
     results = client.post("/v1/policy/batch", json={"positions": [{"moves": []}, {"moves": []}]}).json()["results"]
     assert [result["error"]["status"] for result in results] == [500, 500]
-    assert "movemask_served_leakage_total 3.0" in client.get("/metrics").text
+    for accept in ("application/json", "application/x-chess-pgn"):
+        games = client.post("/v1/games", json={"pgn": "1. e4 *\n\n1. d4 *"}, headers={"Accept": accept})
+        assert games.text.count("on illegal moves") == 2
+    assert "movemask_served_leakage_total 7.0" in client.get("/metrics").text
+    assert caplog.text.count("on illegal moves") == 7
     assert client.get("/v1/leakage").json()["models"] == {}
 
 

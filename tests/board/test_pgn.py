@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from movemask.board.pgn import Game, read_games
+from movemask.board.pgn import Game, read_games, read_trees
 from movemask.board.position import Elo
 from movemask.errors import InvalidPgn, MovemaskError
 
@@ -57,6 +57,7 @@ def test_a_game_that_cannot_be_read_costs_only_itself(games: list[str], headers:
         ("1. e4 Nf9 2. Nf6 Nc3 *", "Nf9"),
         ("1. e4\x00 e5 *", "e4\\x00"),
         ("1. e4 {a\nb} e5 (1... Sf6) 2. Nf3 *", "Sf6)"),
+        ("1. d4 d5 2. Dd3 *", "Dd3"),  # German for Qd3
     ],
 )
 def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, word: str) -> None:
@@ -70,10 +71,39 @@ def test_a_word_that_is_no_move_is_named_and_not_passed_over(text: str, word: st
         '\ufeff[White "Sf3"]\n\n1. e4 ; Sf3\n% Sf3\n e5 2. Nf3 *',
         "1.e4 {Sf3 {\n\nSf6} e5 2.Nf3! $14 1/2",
         "1. e4 N d5 2. exd5 e.p. +/- *",
+        "1. e4 D e5 (D) 2. Nf3 \u00bd-\u00bd",
     ],
 )
 def test_comments_and_marks_are_no_moves(text: str) -> None:
     assert shapes(text) == [3]
+
+
+@pytest.mark.parametrize(
+    ("end", "result"),
+    [("\u00bd-\u00bd", "1/2-1/2"), ("{\u00bd-\u00bd} *", "*"), ("{\n\u00bd-\u00bd} \u00bd-\u00bd", "1/2-1/2")],
+)
+def test_a_draw_as_people_write_it_is_the_games_result(end: str, result: str) -> None:
+    ((tree, game),) = read_trees(StringIO(f"1. e4 {end}"))
+    assert isinstance(game, Game)
+    assert game.headers["Result"] == result
+    assert not isinstance(tree, list)
+    assert tree.end().comment.strip() == end.partition("{")[2].partition("}")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("game", "begin"),
+    [
+        ("1. e4 { the best move e5 2. Nf3 *", "{ the best move e5 2. Nf3 *"),
+        ("1. e4 {a} {b} {c\nd} e5 {e\n2. Nf3 *", "{e"),
+        ("1. e4 {a\nb\n2. Nf3 *", "{a"),
+        ("1. e4 ;{\n {" + "x" * 9_000, "{" + "x" * 39),
+        ("{", "{"),
+    ],
+)
+def test_a_comment_that_is_not_closed_is_named_and_swallows_no_game_in_silence(game: str, begin: str) -> None:
+    good, bad = read(f"{GOOD}\n\n{game}\n\n{GOOD}")
+    assert isinstance(good, Game)
+    assert str(bad) == f"pgn: game 2: the comment {begin!r} is not closed, and takes all that follows"
 
 
 @given(st.text('e4N$1{}();%[]\n *"', max_size=60))

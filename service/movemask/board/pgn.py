@@ -55,6 +55,10 @@ _LONGEST_PIECE = 4_096
 _COMMENT = re.compile(r"\{[^}]*(?:\}|$)|;.*")
 _UNREAD = re.compile(r"[^\W\d_]|[\u2654-\u265f\x00-\x08\x0e-\x1f]")
 _MARKS = {"N", "TN", "ep", "e.p."}
+_DIAGRAM = {"D", "(D)"}  # by itself: behind a letter it may belong to a move, as in the German Dd4
+
+#: A comment, or a draw as people write it, which python-chess passes over too.
+_DRAW = re.compile(r"(\{[^}]*(?:\}|$)|;.*)|\u00bd(?:[-\u2013]\u00bd)?")
 
 _OPEN, _CLOSE, _NOT_BLANK = re.compile("[{;]"), re.compile("}"), re.compile(r"\s*\S")
 
@@ -89,11 +93,14 @@ def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterato
     left = dict.fromkeys(("moves", "variations"), math.inf if max_moves is None else max_moves)
     lines = _GameLines(stream)
     while True:
-        lines.text, lines.unread = [], None
+        lines.text, lines.unread, lines.comment = [], None, ""
         try:
             parsed = chess.pgn.read_game(cast(TextIO, lines), Visitor=lambda: builder(left))
             if parsed is None:
                 break
+            if lines.unclosed:
+                why = f"the comment {lines.comment!r} is not closed, and takes all that follows"
+                raise InvalidPgn(f"pgn: game {number + 1}: {why}")
             if lines.unread is not None and parsed.next() is not None:
                 raise InvalidPgn(f"pgn: game {number + 1}: {lines.unread!r} is not a move in SAN")
             found: Parsed = parsed, _game(parsed, number + 1, with_tree=builder is _Tree)
@@ -115,23 +122,33 @@ def _read(stream: Lines, builder: type[_Tree], max_moves: int | None) -> Iterato
 
 class _GameLines:
     """The lines of a PGN, which is all that python-chess reads; knows where the current game ends. Long lines of moves
-    come in pieces."""
+    come in pieces, and a draw in the standard's words."""
 
     def __init__(self, stream: Lines) -> None:
         self.text: list[str] = []  # whatever has been read since it was last emptied
         self.unread: str | None = None  # the first word since then that is no move
+        self.comment = ""  # the beginning of the last brace comment that goes beyond its line or piece
         self._stream = stream
         self._pieces: Iterator[tuple[str, bool]] = iter(())
         self._in_comment = self._ended = False
 
+    @property
+    def unclosed(self) -> bool:
+        """Whether the text has ended in a brace comment."""
+        return self._in_comment and not self.text[-1]
+
     def readline(self) -> str:
         if (found := next(self._pieces, None)) is not None:
-            piece, self._in_comment = found
+            piece, inside = found
+            if inside and (not self._in_comment or "}" in piece):
+                self.comment = piece[piece.index("{", piece.rfind("}") + 1) :].rstrip()[:40]
+            self._in_comment = inside
             return piece
         line = self._stream.readline()
         self.text.append(line)
         self._ended = not line or (line.isspace() and not self._in_comment)
         if self._in_comment or not line.removeprefix("\ufeff").startswith(("[", "%")):
+            line = _with_draw(line, self._in_comment)
             self.unread = self.unread or _unread(line, self._in_comment)
             self._pieces = _pieces(line, self._in_comment)
             return self.readline()
@@ -150,12 +167,18 @@ def ends_in_comment(line: str, inside: bool) -> bool:
     return ends
 
 
+def _with_draw(line: str, inside: bool) -> str:
+    """A line of moves, in which a draw as people write it, comments aside, is `1/2-1/2`."""
+    comment, closed, moves = line.partition("}") if inside else ("", "", line)
+    return comment + closed + _DRAW.sub(lambda found: found[1] or "1/2-1/2", moves)
+
+
 def _unread(line: str, inside: bool) -> str | None:
     """The first word of a line of moves, comments aside, that python-chess would pass over; None if all is well."""
     moves = _COMMENT.sub(" ", line.partition("}")[2] if inside else line)
     for word in moves.split():
         rest = chess.pgn.MOVETEXT_REGEX.sub("", word).lstrip("0123456789.")
-        if rest not in _MARKS and _UNREAD.search(rest):
+        if rest not in _MARKS and word not in _DIAGRAM and _UNREAD.search(rest):
             return word[:40]
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -16,7 +17,7 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.routes import Router, batch_limits, games_limits, position_limits, sweep_limits
-from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, SweepOut
+from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.services import AppServices, Services, while_connected
 from movemask.api.writing import game_out, move_out, policy_out, sweep_out
@@ -26,6 +27,8 @@ from movemask.pipeline import Answer, Pipeline, Query
 from movemask.tasks.annotation import annotated
 from movemask.tasks.games import GameReport, report_games
 from movemask.tasks.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
+
+log = logging.getLogger(__name__)
 
 JSON, NDJSON, PGN = "application/json", "application/x-ndjson", "application/x-chess-pgn"
 
@@ -142,17 +145,21 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     limit = services.settings.max_positions
     async with services.pipeline(request.model, http) as pipeline:
         if PGN in http.headers.get("accept", ""):
-            return Response(await while_connected(http, _annotated(pipeline, request, limit)), media_type=PGN)
+            return Response(await while_connected(http, _annotated(pipeline, request, services)), media_type=PGN)
         trees = "tree" in request.include
         reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
         games = await while_connected(http, reports)
     return await run_in_threadpool(_reports, games, pipeline, services)
 
 
-async def _annotated(pipeline: Pipeline, request: GamesIn, limit: int) -> str:
-    """The games with comments."""
-    games = annotated(pipeline, io.StringIO(request.pgn), request.temperature, max_positions=limit)
-    return "".join([f"{game}\n\n" async for game in games])
+async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services) -> str:
+    """The games with comments; what is wrong with one is counted, as in JSON."""
+    limit, texts = services.settings.max_positions, []
+    async for game in annotated(pipeline, io.StringIO(request.pgn), request.temperature, max_positions=limit):
+        if isinstance(game.report, MovemaskError):
+            _counted(game.report, services)
+        texts.append(f"{game}\n\n")
+    return "".join(texts)
 
 
 def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:
@@ -207,6 +214,13 @@ async def _answer(request: PolicyIn, http: Request, services: Services, write: C
 
 def error_out(error: MovemaskError, services: Services) -> bytes:
     """The JSON of an `ErrorOut`, which takes the place of a failed item; counted in the metrics."""
+    return orjson.dumps({"error": _counted(error, services).model_dump(mode="json", exclude_unset=True)})
+
+
+def _counted(error: MovemaskError, services: Services) -> Problem:
+    """The problem of a failed item, counted in the metrics; a withheld answer is logged, as that of a whole request."""
     problem = problems.problem_of(error)
     services.metrics.problem(problem)
-    return orjson.dumps({"error": problem.model_dump(mode="json", exclude_unset=True)})
+    if problem.name == problems.SERVED_LEAKAGE:
+        log.error("%s: %s", type(error).__name__, error)
+    return problem
