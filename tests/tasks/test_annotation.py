@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
+from contextlib import closing
 from pathlib import Path
 
 import chess
@@ -13,13 +15,18 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
+from movemask.api.writing import game_out, policy_out, sweep_out
 from movemask.board.pgn import Game, read_trees
 from movemask.client.local import Network
 from movemask.errors import InvalidPgn
+from movemask.policy import Normalisation
 from movemask.settings import shipped_models
 from movemask.tasks import annotation
-from movemask.tasks.annotation import Annotated
+from movemask.tasks.annotation import Annotated, annotate
+from movemask.tasks.games import GameReport, reports_of
+from movemask.tasks.sweep import Part, sweep
 from tests.conftest import ROOT, Serve
+from tests.networks import fake_model, pipeline
 from tests.processes import run
 
 GAMES = """[Event "Rated"]
@@ -210,6 +217,25 @@ def test_whatever_was_read_can_be_written(words: list[str]) -> None:
     for tree, game in read_trees(io.StringIO("".join(words))):
         assert isinstance(tree, list) or str(Annotated(tree, InvalidPgn("")))
         assert isinstance(tree, list) == isinstance(game, InvalidPgn)
+
+
+def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """python-chess plays a move and takes it back to name it: whoever reads the board meanwhile gets a wrong FEN."""
+    model = fake_model()
+    with closing(pipeline(model)) as own:
+        ((tree, game),) = read_trees(io.StringIO("1. e4 (1. d4) e5 2. Qh5 Nc6 *"))
+        assert isinstance(game, Game)
+        (report,) = asyncio.run(reports_of(own, [game], 1.0))
+        points = asyncio.run(sweep([Part(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
+    assert isinstance(tree, chess.pgn.Game)
+    assert isinstance(report, GameReport)
+    for move in report.moves:
+        monkeypatch.setattr(move.position.board, "push", None)
+    annotate(tree, report, "fake")
+    assert [move["san"] for move in game_out(report, model)["moves"]] == ["e4", "e5", "Qh5", "Nc6"]
+    swept = [policy_out(answer, []) for answer in points]
+    assert "e5" in [move["san"] for move in sweep_out(swept, points[0].position, san=True)["moves"]]
+    assert "e5" in [move["san"] for move in policy_out(points[0], ["san"])["moves"]]
 
 
 def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:

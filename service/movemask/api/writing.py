@@ -87,7 +87,7 @@ def _played(report: MoveReport, model: Model) -> Json:
         "ply": report.ply,
         "turn": position.turn,
         "uci": report.move.uci(),
-        "san": position.board.san(report.move),
+        "san": position.sans([report.move])[0],
         "probability": report.probability,
         "rank": report.rank,
         "surprise": report.surprise,
@@ -162,10 +162,10 @@ def _moves(answer: Answer, include: Sequence[Include], only: int | None = None) 
     codes, probabilities = codes[span], probabilities[span]
     moves: list[Json]
     if "san" in include:
-        board = answer.position.board
+        named = moves_of(codes)
         moves = [
-            {"uci": move.uci(), "san": board.san(move), "probability": p}
-            for move, p in zip(moves_of(codes), probabilities, strict=True)
+            {"uci": move.uci(), "san": san, "probability": p}
+            for move, san, p in zip(named, answer.position.sans(named), probabilities, strict=True)
         ]
     else:
         moves = [{"uci": name, "probability": p} for name, p in zip(uci_of(codes), probabilities, strict=True)]
@@ -181,8 +181,7 @@ def _leakage(raw: float | None, multiplied: float, model: Model) -> Json:
 
 
 def sweep_out(points: Sequence[Json], position: Position, *, san: bool) -> Json:
-    """The JSON of a `SweepOut` from the `policy_out` of each point, which it takes apart. Plays moves on the position's
-    board and takes them back, so nothing else may use it."""
+    """The JSON of a `SweepOut` from the `policy_out` of each point, which it takes apart."""
     lines: dict[str, list[float]] = {}
     for number, point in enumerate(points):
         for move in point.pop("moves"):
@@ -190,7 +189,7 @@ def sweep_out(points: Sequence[Json], position: Position, *, san: bool) -> Json:
     ranked = sorted(lines, key=lambda uci: -sum(lines[uci]))
     moves: list[Json] = [{"uci": uci, "probabilities": lines[uci]} for uci in ranked]
     if san:
-        for move in moves:
-            move["san"] = position.board.san(chess.Move.from_uci(move["uci"]))
+        for move, name in zip(moves, position.sans(map(chess.Move.from_uci, ranked)), strict=True):
+            move["san"] = name
     wheres = [{name: point.pop(name) for name in Where.model_fields if name in point} for point in points]
     return {**wheres[0], "points": points, "moves": moves}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -126,6 +126,11 @@ class Position:
         if self._fen is None:
             self._fen = self.board.fen(en_passant="fen")
         return self._fen
+
+    def sans(self, moves: Iterable[chess.Move]) -> list[str]:
+        """Legal moves in SAN. They are played and taken back on a copy of the board, which other threads may read."""
+        board = self._board.copy(stack=False)
+        return [board.san(move) for move in moves]
 
     @property
     def chess960(self) -> bool:

@@ -112,7 +112,9 @@ def _joined(there: str, ours: str) -> str:
 def _comment(move: MoveReport) -> str:
     if move.legal == 1:
         return "P 100 % (only move)"
-    first = f"; {move.position.board.san(move.best)} {100 * move.best_probability:.1f} %" if move.rank > 1 else ""
+    first = ""
+    if move.rank > 1:
+        first = f"; {move.position.sans([move.best])[0]} {100 * move.best_probability:.1f} %"
     place = f"{_ordinal(move.rank)} of {move.legal}" if move.rank > 1 else "first choice"
     return f"P {_percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(move)}"
 

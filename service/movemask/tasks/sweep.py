@@ -72,8 +72,8 @@ async def sweep(
 ) -> list[R]:
     """`write(answer)` for every rating of every part, in order. Each network gets its ratings as one submission.
 
-    `write` runs on several threads at once, and the answers share their position: it must not play moves on its board,
-    as `board.san` does. Raises the first error of a point, and errors of the model and the queue.
+    `write` runs on several threads at once, and the answers share their position. Raises the first error of a point,
+    and errors of the model and the queue.
     """
 
     async def points_of(part: Part) -> Sequence[R | MovemaskError]:
