@@ -19,7 +19,8 @@ import tomlkit
 from movemask.board.position import Elo, Position
 from movemask.network.model import Model
 from movemask.pipeline import evaluate_positions
-from movemask.quantisation.comparison import RATINGS, commonest, curves
+from movemask.tasks.diagnosis import commonest
+from movemask.tasks.sweep import RATINGS, curves
 from training.config import load_run
 from training.measure import Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples

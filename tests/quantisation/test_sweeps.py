@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from movemask.board.moves import moves_of
 from movemask.network.registry import open_model
 from movemask.numeric.ragged import Float
-from movemask.quantisation.comparison import RATINGS, SEEN_LARGEST, SEEN_MEAN, Apart, apart, commonest, curves
+from movemask.quantisation.comparison import SEEN_LARGEST, SEEN_MEAN, Apart, apart
 from movemask.settings import shipped_models
+from movemask.tasks.diagnosis import commonest
+from movemask.tasks.sweep import RATINGS, curves
 from tests.ground_truth import DATA
 from tests.networks import fake_model
 

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,6 @@ from movemask.tasks import calibration, diagnosis
 from movemask.tasks.diagnosis import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from movemask.quantisation.comparison import Judgement, Limits
     from movemask.quantisation.run import Quantised
     from movemask.tasks.installation import Installed
 
@@ -153,33 +151,44 @@ def quantize_model(
     """Write NAME as 8-bit integers, calibrated on the positions of FILEs and judged on others of them.
 
     FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz; without any, the probes that
-    ship are taken. Layers stay in float as far as the limits ask for it. Refused past the limits: a mean KL divergence
-    of 0.005, flips of the first move in 5 % of the positions and 0.5 % of those where it led by a tenth, a human-move
-    accuracy lower by 0.3 points, or no gain in speed. Said, but not refused: where people can see the rounding, in
-    the policies along the ratings.
+    ship are taken. Refused if it is no faster, or clearly past a limit: a mean KL divergence of 0.005, flips of the
+    first move in 5 % of the positions and 0.5 % of those where it led by a tenth, human moves less likely by 0.005
+    nats. What chance could explain is said, with the number of games that would tell. So is where people can see the
+    rounding, in the policies along the ratings.
     """
     require("import", "movemask models quantize")
     from movemask.quantisation import positions, run
-    from movemask.quantisation.comparison import Limits
     from movemask.tasks import installation
 
     folder, target = _place(new_name or f"{name}-int8", replace, settings, "--as")
     contract = _contract(name, settings)
     model = Registry({name: load_entry(contract, 1)}, name).get(name)
-    file = network_file(contract, model.contract)
-    limits, weights = Limits(), run.weights_for(int(bits) if bits else None)
-    click.echo(weights.reason)
-    known = positions.sets(model, files)
-    show_skipped(known.skipped.reasons, known.skipped.examples)
-    result = run.quantised(model, file, known, weights, limits, partial(click.echo, err=True), last)
-    click.echo(quantisation_table(result, limits))
-    excess = result.excess(limits)
-    if excess and not force:
-        raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
-    table = run.contract_of(contract, model.digest, result, known, weights, limits)
-    entry = installation.install(folder, target, result.onnx, table)
-    notes = [f"kept past the limits: {one}" for one in excess]
-    if result.swept.seen:
+    weight_bits, why = run.weights_for(int(bits) if bits else None)
+    kept = folder / f".{target}-refused.onnx"
+    asked = run.asked_of(contract, model, files, weight_bits, last)
+    found = run.refused(kept, asked) if force else None
+    if found:
+        click.echo(f"the network that was refused, from {kept}: nothing that it was made from has changed")
+        network, table = found
+    else:
+        click.echo(why)
+        known = positions.sets(model, files)
+        show_skipped(known.skipped.reasons, known.skipped.examples)
+        file = network_file(contract, model.contract)
+        result = run.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)
+        click.echo(quantisation_table(result))
+        network = result.onnx
+        table = run.contract_of(
+            contract, model.digest, result, known, asked=asked, weights=why, weight_bits=weight_bits
+        )
+        if (excess := result.excess()) and not force:
+            run.keep_refused(kept, network, table)
+            raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
+    card = table["card"]["quantised"]
+    entry = installation.install(folder, target, network, table)
+    kept.unlink(missing_ok=True)
+    notes = [*(f"kept past the limit: {one}" for one in card["exceeded"]), *card["unsure"]]
+    if card["seen"]:
         notes.append(
             f"people can see the rounding: keep {name} as the default, and take {target} where speed is worth it"
         )
@@ -367,45 +376,24 @@ def _finding_row(finding: Finding) -> str:
     return f"  {finding.name:<40} {finding.positions:>9} {finding.z:>6.1f} {figures}  {verdict}"
 
 
-def quantisation_table(result: Quantised, limits: Limits) -> str:
+def quantisation_table(result: Quantised) -> str:
     """What a quantised network loses and gains, beside the limits."""
-    from movemask.quantisation.comparison import SEEN_LARGEST, SEEN_MEAN  # imported here because it imports onnx
+    from movemask.quantisation.comparison import FIGURES, SEEN_LARGEST, SEEN_MEAN  # imported here: it imports onnx
 
-    found, speed = result.judgement, result.speed
-    rows = [("", "original", "integers", "limit"), *_judged_rows(found, limits)]
-    rows.append(("µs a position", f"{speed.before:.0f}", f"{speed.after:.0f}", f"{speed.ratio:.2f} x the speed"))
-    if result.bare is not None:
-        rows += [("from bare FENs, without history", "", "", ""), *_judged_rows(result.bare, limits)]
-    swept = result.swept
-    rows += [
-        (f"along the ratings, in {swept.positions} positions", "", "", ""),
-        ("largest change of a probability", "", f"{swept.largest:.3f}", f"{SEEN_LARGEST:g}, past it seen"),
-        ("mean change", "", f"{swept.mean:.4f}", f"{SEEN_MEAN:g}, past it seen"),
-    ]
-    known = f", {found.played:,} with the move played" if found.played else ", moves played are not known"
-    floats = f"; in float: {', '.join(result.floats)}" if result.floats else ""
-    lines = [f"{found.positions:,} positions{known}; calibrated on {result.calibrated:,} others"]
-    lines.append(f"{len(result.integers)} layers in 8-bit integers{floats}")
-    lines += [f"{row[0]:<34} {row[1]:>9} {row[2]:>9}  {row[3]}".rstrip() for row in rows]
+    lines = [f"{len(result.integers)} layers in 8-bit integers, {len(result.floats)} large ones in float"]
+    for way, judged in result.judgements.items():
+        played = judged.means["lost"].positions if "lost" in judged.means else 0
+        lines.append(f"{way}{judged.positions:,} positions, {played:,} with the move played")
+        for key, mean in judged.means.items():
+            name, form, limit = FIGURES[key]
+            figure = f"  {name:<46} {format(mean.value, form):>8} ± {mean.error:{form.strip('+')}}"
+            lines.append(figure + (f", limit {limit:{form}}" if limit is not None else ""))
+        lines.append(f"  {'largest change of a probability':<46} {judged.largest:>8.4f}")
+    if result.swept:
+        found = result.swept
+        lines.append(f"along the ratings, in {found.positions} positions")
+        lines.append(f"  {'largest change of a probability':<46} {found.largest:>8.4f}, seen past {SEEN_LARGEST:g}")
+        lines.append(f"  {'mean change':<46} {found.mean:>8.4f}, seen past {SEEN_MEAN:g}")
+    speed = result.speed
+    lines.append(f"µs a position: {speed.before:.0f} before, {speed.after:.0f} after, {speed.ratio:.2f} x the speed")
     return "\n".join(lines)
-
-
-def _judged_rows(found: Judgement, limits: Limits) -> Iterator[tuple[str, str, str, str]]:
-    from movemask.quantisation.comparison import CLEAR_LEAD  # imported here because it imports onnx
-
-    yield "mean KL from the original, nats", "", f"{found.kl:.4f}", f"{limits.kl:g}"
-    yield "top-move flips", "", _share(found.flips), _share(limits.flips)
-    clear = f"  where the first move led by {CLEAR_LEAD:g}"
-    yield clear, "", _share(found.clear_flips), _share(limits.clear_flips)
-    yield "largest change of a probability", "", f"{found.largest:.3f}", ""
-    if found.accuracy_before is not None and found.accuracy_after is not None:
-        before, after = _share(found.accuracy_before), _share(found.accuracy_after)
-        error = f" (standard error {100 * (found.accuracy_error or 0):.2f})"
-        yield "human-move accuracy", before, after, f"-{100 * limits.accuracy:g} points{error}"
-    yield "raw leakage, mean", f"{found.raw_before:.3g}", f"{found.raw_after:.3g}", ""
-    if found.value is not None:
-        yield "expected score, mean change", "", f"{found.value:.4f}", ""
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.2f} %"

@@ -1,7 +1,4 @@
-"""The positions that a network is quantised with: to calibrate on, to choose layers by, and to judge by.
-
-The three sets share no position, and no game where games are known.
-"""
+"""The positions that a network is quantised with: two sets that share no position, and no game where they are known."""
 
 from __future__ import annotations
 
@@ -20,16 +17,14 @@ from movemask.errors import SourceError
 from movemask.network.model import Model
 from movemask.tasks.diagnosis import FILE, probes
 
-#: Positions wanted of each set. Judging takes the most, so that the noise of accuracy is well below its limit.
-CALIBRATION, SEARCH, JUDGED = 1024, 4096, 16384
-#: Of the search's positions, those that rank the layers.
-RANKING = 1024
+#: Positions wanted of each set. No more are judged than it takes to decide.
+CALIBRATION, JUDGED = 512, 65536
 #: Fewest positions that are calibrated and judged with.
 LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
 
 _GAMES = 4000  # read at most
 _PER_GAME = 32  # plies kept of a game while the files are read
-_SHARES = (1, 2, 3)  # of the games or lines, for the three sets
+_EVERY = 5  # of so many games or lines, one is calibrated on
 _AT_ONCE = 256  # positions that are tried with the network's vocabulary
 _SEED = 15
 
@@ -55,12 +50,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The three sets, where they come from, and what of the sources was left out."""
+    """The two sets, what they come from (so many `games` or lines), and what was left out."""
 
     calibration: Sequence[Known]
-    search: Sequence[Known]
     judged: Sequence[Known]
     source: str
+    games: int
     skipped: Skipped = field(default_factory=Skipped)
 
 
@@ -75,23 +70,14 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
     else:
         groups, source = [[Known(p.position, p.elo, p.played)] for p in probes()], f"the shipped probes ({FILE})"
     random.Random(_SEED).shuffle(groups)
-    parts: tuple[list[list[Known]], ...] = ([], [], [])
-    turns = [place for place, share in enumerate(_SHARES) for _ in range(share)]
-    for number, group in enumerate(groups):
-        parts[turns[number % len(turns)]].append(group)
     seen: set[str] = set()
-    chosen = [
-        _distinct(model, _drawn(part), wanted, seen)
-        for part, wanted in zip(parts, (CALIBRATION, SEARCH, JUDGED), strict=True)
-    ]
-    calibration, search, judged = chosen
-    for name, found, least in (("calibrate on", calibration, LEAST_CALIBRATION), ("judge by", judged, LEAST_JUDGED)):
+    calibration = _distinct(model, _drawn(groups[::_EVERY]), CALIBRATION, seen)
+    judged = _distinct(model, _drawn([group for i, group in enumerate(groups) if i % _EVERY]), JUDGED, seen)
+    for aim, found, least in (("calibrate on", calibration, LEAST_CALIBRATION), ("judge by", judged, LEAST_JUDGED)):
         if len(found) < least:
-            raise SourceError(
-                f"{source}: {len(found)} positions to {name} are too few, at least {least} are needed; give more "
-                "games or positions"
-            )
-    return Sets(calibration, search, judged, source, skipped)
+            few = f"{source}: {len(found)} positions to {aim} are too few, at least {least} are needed"
+            raise SourceError(f"{few}; give more games or positions")
+    return Sets(calibration, judged, source, len(groups), skipped)
 
 
 def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Known]]:

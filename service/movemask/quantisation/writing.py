@@ -1,178 +1,144 @@
-"""Rounds the weights of layers, and writes a network with some of them as 8-bit integers by onnxruntime's quantiser.
+"""Writes a network with 8-bit integers, by onnxruntime's static quantiser.
 
-Weights are rounded so that a layer's outputs change least, not the weights themselves. Columns are rounded one after
-the other, and the error of each is made up for by those still to come, as far as the layer's inputs are correlated.
-Source: GPTQ, Frantar et al. (2022), arXiv:2210.17323, after Hassibi & Stork, "Second order derivatives for network
-pruning" (1993). The mean of the error that is left goes into the bias: "bias correction", Nagel et al., "Data-free
-quantization through weight equalization and bias correction" (2019), arXiv:1906.04721.
+The quantiser is told which layers to take. Static integers alone can be served: the scales of dynamic ones
+(`DynamicQuantizeLinear`) are those of a whole batch, so that an answer would depend on the others of its batch.
 """
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnx import helper
+from onnxruntime.quantization import QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
 
+from movemask.errors import ContractError
 from movemask.network.model import Array
-from movemask.numeric.ragged import Float
-from movemask.quantisation.network import CalibrationStats, Layer, LayeredNetwork, Moments, activated
 
-_DAMPING = 0.01  # of the mean variance, added to every input's: directions that calibration hardly saw stay put
-
-
-@dataclass(frozen=True, slots=True)
-class Rounded:
-    """Weights `[M, K]` that are whole multiples of `scales` `[M]`, and what the bias `[M]` must be raised by."""
-
-    weights: Float
-    scales: Float
-    bias: Float
+_LEAST = 1024  # weights; to convert what goes into a smaller layer costs more than it saves
+#: Whole numbers from 0 to 255 stay what they are. By the largest value, such as lc0's clock, the scale would be 0.4.
+_EXACT: dict[str, Any] = {"scale": np.array(1, np.float32), "zero_point": np.array(0, np.uint8)}
 
 
-def rounded(weights: Float, moments: Moments, largest: int) -> Rounded:
-    """Weights `[M, K]` rounded to at most `largest` steps up and down, a scale for each row."""
-    tops = np.abs(weights).max(axis=1)
-    scales = np.where(tops > 0, tops, 1.0) / largest
-    covariance = moments.covariance
-    variances = np.diag(covariance)
-    order = np.argsort(-variances)  # the inputs that matter most first, while most others can still make up for them
-    damped = covariance + np.eye(len(covariance)) * (_DAMPING * variances.mean() + 1e-12)
-    inverse = np.linalg.inv(damped[np.ix_(order, order)])
-    factor = np.linalg.cholesky((inverse + inverse.T) / 2).T
-    left = weights[:, order].astype(np.float64)
-    found = np.empty_like(left)
-    for column in range(left.shape[1]):
-        found[:, column] = np.clip(np.round(left[:, column] / scales), -largest, largest) * scales
-        error = (left[:, column] - found[:, column]) / factor[column, column]
-        left[:, column:] -= np.outer(error, factor[column, column:])
-    result = np.empty_like(found)
-    result[:, order] = found
-    return Rounded(result, scales, (weights - result) @ moments.mean)
+def quantise(
+    file: Path,
+    target: Path,
+    outputs: Sequence[str],
+    batches: Sequence[Mapping[str, Array]],
+    reduced: bool,
+    last: int | None,
+) -> tuple[list[str], list[str]]:
+    """Writes the network of `file` with integers to `target`, and returns the layers in integers and those in float.
+
+    Integers are the layers that each of the `outputs`, the logits and the value, depends on: a head is a small part of
+    the work, and rounding shows most there. Their ranges are those of the `batches`. `reduced` weights have 7 bits;
+    `last` takes only so many of the last layers, since what is rounded early is carried through all that follows.
+
+    Raises ContractError for a network that has integers already, or nothing to make integers of.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = Path(folder) / "prepared.onnx"
+        try:
+            quant_pre_process(str(file), str(prepared), skip_symbolic_shape=True)
+        except Exception as error:  # onnxruntime's and onnx's share no base
+            raise ContractError(f"{file.name}: cannot be prepared: {str(error).splitlines()[0][:300]}") from None
+        model = onnx.load(str(prepared))
+        graph = model.graph
+        already = sorted({node.op_type for node in graph.node if "Quant" in node.op_type or "Integer" in node.op_type})
+        if already:
+            raise ContractError(f"{file.name}: is quantised already: it has {', '.join(already)}")
+        for number, node in enumerate(graph.node):
+            node.name = node.name or f"{node.op_type}_{number}"
+        layers = _layers(graph)
+        chosen = _trunk(graph, layers, outputs)[-(last or 0) :]
+        if not chosen:
+            raise ContractError(f"{file.name}: has no large layer with constant float weights before its heads")
+        relus = [node.name for node in graph.node if node.op_type == "Relu"]  # joined with a convolution before it
+        own = _with_own_inputs(graph, chosen)
+        exact = {own[name]: [_EXACT] for name in own if name in batches[0] and _whole([one[name] for one in batches])}
+        onnx.save(model, str(prepared))
+        quantize_static(
+            str(prepared),
+            str(target),
+            SimpleNamespace(get_next=partial(next, iter(batches), None)),
+            per_channel=True,
+            reduce_range=reduced,
+            weight_type=QuantType.QInt8,
+            activation_type=QuantType.QUInt8,
+            op_types_to_quantize=["Conv", "MatMul", "Relu"],
+            nodes_to_quantize=[*chosen, *relus],
+            extra_options={
+                "OpTypesToExcludeOutputQuantization": ["MatMul"],  # its kernel writes floats as fast
+                "TensorQuantOverrides": exact,
+            },
+        )
+    return chosen, [name for name in layers if name not in chosen]
 
 
-_STEPS = 255  # of an activation's range
+def _layers(graph: onnx.GraphProto) -> dict[str, str]:
+    """The outputs of convolutions and matrix products with constant float weights, and not too few, by name.
+
+    Products for one vector a position, such as squeeze-and-excitation's, are `Gemm` by now, and too small to count.
+    """
+    constants = {tensor.name for tensor in graph.initializer}
+    ranks = {
+        tensor.name: len(tensor.dims)
+        for tensor in graph.initializer
+        if tensor.data_type == onnx.TensorProto.FLOAT and np.prod(tensor.dims) >= _LEAST
+    }
+    return {
+        node.name: node.output[0]
+        for node in graph.node
+        if node.op_type in ("Conv", "MatMul") and node.input[0] not in constants and node.input[1] in ranks
+        if node.op_type == "Conv" or ranks[node.input[1]] == 2
+    }
 
 
-class Writer:
-    """Writes variants of one network, whose layers are rounded once."""
-
-    def __init__(
-        self,
-        network: LayeredNetwork,
-        stats: CalibrationStats,
-        rounded: Mapping[str, Rounded],
-        feeds: Mapping[str, Array],
-    ) -> None:
-        self._network, self._stats, self._rounded = network, stats, rounded
-        self._feeds = feeds
-        self._after = activated(network.model.graph)
-
-    def write(self, layers: Collection[Layer], file: Path) -> None:
-        """Writes the network with these layers, at least one, as integers."""
-        names = {layer.name for layer in layers}
-        joined = {self._after[layer.output] for layer in layers if layer.output in self._after}
-        relus = [node.name for node in self._network.model.graph.node if joined & set(node.output)]
-        with tempfile.TemporaryDirectory() as folder, _quiet():
-            plain = Path(folder) / "plain.onnx"
-            onnx.save(self._with_rounded(layers), str(plain))
-            quantize_static(
-                str(plain),
-                str(file),
-                # Every range is given below; the quantiser asks for calibration data all the same.
-                _Once(self._feeds),
-                quant_format=QuantFormat.QDQ,
-                per_channel=True,
-                weight_type=QuantType.QInt8,
-                activation_type=QuantType.QUInt8,
-                op_types_to_quantize=["Conv", "MatMul", "Gemm", "Relu"],
-                nodes_to_quantize=[*names, *relus],
-                extra_options={"TensorQuantOverrides": self._overrides(layers)},
-            )
-        model = onnx.load(str(file))
-        _keep_floats(model.graph, names, joined | {layer.output for layer in layers})
-        onnx.save(model, str(file))
-
-    def _with_rounded(self, layers: Collection[Layer]) -> onnx.ModelProto:
-        model = onnx.ModelProto()
-        model.CopyFrom(self._network.model)
-        tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-        for layer in layers:
-            found = self._rounded[layer.name]
-            weights = layer.tensor(found.weights, self._network.shape(layer))
-            tensors[layer.weight].CopyFrom(numpy_helper.from_array(weights, layer.weight))
-            if layer.bias is not None:
-                bias = (self._network.constants[layer.bias] + found.bias).astype(np.float32)
-                tensors[layer.bias].CopyFrom(numpy_helper.from_array(bias, layer.bias))
-        return model
-
-    def _overrides(self, layers: Collection[Layer]) -> dict[str, list[dict[str, Any]]]:
-        """Scale and zero point of every tensor that becomes integers."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for layer in layers:
-            found[layer.weight] = [
-                {
-                    "scale": np.array(scale, dtype=np.float32),
-                    "zero_point": np.array(0, dtype=np.int8),
-                    "quant_type": QuantType.QInt8,
-                    "axis": layer.axis,
-                }
-                for scale in self._rounded[layer.name].scales
-            ]
-            for name in (layer.input, self._after.get(layer.output, layer.output)):
-                scale, zero = self._scale(name)
-                found[name] = [
-                    {"scale": np.array(scale, dtype=np.float32), "zero_point": np.array(zero, dtype=np.uint8)}
-                ]
-        return found
-
-    def _scale(self, name: str) -> tuple[float, int]:
-        """Scale and zero point of an activation. Planes of whole numbers stay exactly what they are."""
-        if name in self._stats.whole:
-            return 1.0, 0
-        low, high = self._stats.ranges[name]
-        scale = (high - low) / _STEPS or 1.0
-        return scale, round(-low / scale)
-
-
-def _keep_floats(graph: onnx.GraphProto, layers: Collection[str], integers: Collection[str]) -> None:
-    """Lets what stays in float read the float tensors: the quantiser gives it those that went through 8 bits, so that
-    a residual stream would lose a little in every block."""
+def _trunk(graph: onnx.GraphProto, layers: Mapping[str, str], outputs: Sequence[str]) -> list[str]:
+    """The layers that all outputs depend on; where there are none, or one output, all that lead to it but the last."""
     makers = {name: node for node in graph.node for name in node.output}
+
+    def behind(output: str) -> set[str]:
+        wanted, waiting = set[str](), [output]
+        while waiting:
+            name = waiting.pop()
+            if name in makers and name not in wanted:
+                wanted.add(name)
+                waiting += makers[name].input
+        return wanted
+
+    first, *others = (behind(output) for output in outputs)
+    shared = [name for name, made in layers.items() if all(made in one for one in (first, *others))]
+    return shared if others and shared else [name for name, made in layers.items() if made in first][:-1]
+
+
+def _with_own_inputs(graph: onnx.GraphProto, layers: Collection[str]) -> dict[str, str]:
+    """Lets the layers read through an `Identity`, and returns its output by its input.
+
+    The quantiser rounds a tensor for all that read it, so that a residual stream would lose a little in every block.
+    onnxruntime removes the node.
+    """
+    own: dict[str, str] = {}
+    nodes = []
     for node in graph.node:
-        if node.name in layers or node.op_type in ("QuantizeLinear", "DequantizeLinear"):
-            continue
-        for place, name in enumerate(node.input):
-            maker = makers.get(name)
-            if maker is None or maker.op_type != "DequantizeLinear" or maker.input[0] not in makers:
-                continue
-            original = makers[maker.input[0]].input[0]
-            if original not in integers:
-                node.input[place] = original
+        if node.name in layers:
+            name = node.input[0]
+            if name not in own:
+                own[name] = f"{name}/own"
+                nodes.append(helper.make_node("Identity", [name], [own[name]], name=own[name]))
+            node.input[0] = own[name]
+        nodes.append(node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return own
 
 
-class _Once(CalibrationDataReader):  # type: ignore[misc]
-    def __init__(self, feeds: Mapping[str, Array]) -> None:
-        self._parts: Iterator[Mapping[str, Array]] = iter([feeds])
-
-    def get_next(self) -> Mapping[str, Array] | None:
-        return next(self._parts, None)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the quantiser's warnings, which advise what has been done already."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
+def _whole(batches: Sequence[Array]) -> bool:
+    return all((values == np.clip(np.round(values), 0, 255)).all() for values in batches)

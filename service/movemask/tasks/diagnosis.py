@@ -72,6 +72,12 @@ def probes() -> tuple[Probe, ...]:
     return tuple(_probe(json.loads(line)) for line in gzip.decompress(packed).splitlines())
 
 
+def commonest(count: int) -> list[Position]:
+    """The commonest positions of the probes' openings, commonest first, each with the moves that led there."""
+    openings = [probe for probe in probes() if probe.group == "opening"]
+    return [probe.position for probe in sorted(openings, key=lambda probe: -sum(probe.played.values()))[:count]]
+
+
 def _probe(row: dict[str, Any]) -> Probe:
     played = {chess.Move.from_uci(uci): count for uci, count in row["played"].items()}
     elo = Elo(*map(float, row["elo"])) if row.get("elo") else None

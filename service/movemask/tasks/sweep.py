@@ -13,13 +13,17 @@ import numpy as np
 from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
 from movemask.network.contract import Contract
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.network.model import Model
+from movemask.numeric.ragged import Float
+from movemask.numeric.softmax import softmax
+from movemask.pipeline import Answer, Pipeline, Query, evaluate_positions
 from movemask.policy import Normalisation
 
 R = TypeVar("R")
 
 #: First, last and step of the ratings of a sweep that names none, as far as the network knows them.
 FIRST, LAST, STEP = 800, 2500, 100
+RATINGS = range(FIRST, LAST + 1, STEP)
 
 
 class Vary(Enum):
@@ -87,3 +91,10 @@ async def sweep(
                 raise outcome
             points.append(outcome)
     return points
+
+
+def curves(model: Model, positions: Sequence[Position]) -> list[Float]:
+    """The policy of each position by rating, `[ratings, moves]`, both players' rating the same. Raises a ModelError."""
+    elos = [Elo(rating, rating) for rating in RATINGS]
+    swept = (evaluate_positions(model, [position] * len(elos), elos) for position in positions)
+    return [softmax(one.unmasked.legal, one.batch.indptr).astype(np.float64).reshape(len(elos), -1) for one in swept]
