@@ -199,7 +199,9 @@ def test_a_shipped_network_is_quantised_into_the_users_own_folder(own_models: Pa
         shutil.rmtree(own_models, ignore_errors=True)
 
 
-def written(folder: Path, nodes: list[onnx.NodeProto], last: int | None = None, **arrays: tuple[int, ...]) -> Written:
+def written(
+    folder: Path, nodes: list[onnx.NodeProto], arrays: dict[str, tuple[int, ...]], last: int | None = None
+) -> Written:
     """The layers of a network with random weights that was written as integers, its answers before and after."""
     rng = np.random.default_rng(0)
     shapes = {name: shape for name, shape in arrays.items() if name not in ("x", "logits", "value")}
@@ -237,11 +239,11 @@ def attention() -> list[onnx.NodeProto]:
 
 
 WEIGHTS = {"q": (64, 64), "k": (64, 64), "v": (64, 64), "up": (64, 128), "down": (128, 64), "tiny": (64, 5)}
-SHAPES = {**WEIGHTS, "off": (64, 100), "x": (8, 64), "logits": (8, 5), "value": (8, 100)}
+SHAPES: dict[str, tuple[int, ...]] = {**WEIGHTS, "off": (64, 100), "x": (8, 64), "logits": (8, 5), "value": (8, 100)}
 
 
 def test_a_transformers_products_with_weights_are_integers_and_its_heads_and_stream_stay_float(tmp_path: Path) -> None:
-    (integers, floats), before, after = written(tmp_path, attention(), **SHAPES)
+    (integers, floats), before, after = written(tmp_path, attention(), SHAPES)
     assert integers == ["query", "key", "values", "up", "down"]
     assert floats == ["value"]  # the policy is too small to be asked
     for one, other in zip(before, after, strict=True):
@@ -255,13 +257,13 @@ def test_a_transformers_products_with_weights_are_integers_and_its_heads_and_str
 
 
 def test_the_last_layers_alone_can_be_integers(tmp_path: Path) -> None:
-    (integers, floats), _, _ = written(tmp_path, attention(), 2, **SHAPES)
+    (integers, floats), _, _ = written(tmp_path, attention(), SHAPES, 2)
     assert integers == ["up", "down"]
     assert floats == ["query", "key", "values", "value"]
 
 
 def test_a_quantised_network_answers_alone_as_in_any_batch(tmp_path: Path) -> None:
-    written(tmp_path, attention(), **SHAPES)
+    written(tmp_path, attention(), SHAPES)
     session = OnnxSession(tmp_path / "q.onnx", 1)
     x = np.random.default_rng(1).normal(size=(16, 8, 64)).astype(np.float32)
     x[1:] *= 3  # dynamic integers would take their scale from these

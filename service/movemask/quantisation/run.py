@@ -121,7 +121,8 @@ SWEPT = 100  # of the commonest positions, and as many from later in games
 def _swept(model: Model, other: Model, known: Sequence[Known]) -> Apart:
     """How far the two are apart along the ratings, in the commonest positions and in as many others."""
     common = commonest(SWEPT)
-    later = [one for one in known[: 3 * SWEPT] if one.position.fen not in {each.fen for each in common}][:SWEPT]
+    openings = {position.fen for position in common}
+    later = [one for one in known[: 3 * SWEPT] if one.position.fen not in openings][:SWEPT]
     positions = [*common, *(one.position for one in _both_ways(model, later))]
     return apart(curves(model, positions), curves(other, positions))
 
@@ -132,7 +133,7 @@ def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **m
     table.pop("network", None)
     card = table.pop("card", {})
     figures = {"judged_bare" if way else "judged": asdict(one) for way, one in result.judgements.items()}
-    figures |= {"swept": asdict(result.swept)} if result.swept else {}
+    swept = {"swept": asdict(result.swept)} if result.swept else {}
     found = {
         "from": original.stem,
         "from_digest": digest,
@@ -145,7 +146,7 @@ def contract_of(original: Path, digest: str, result: Quantised, known: Sets, **m
         "exceeded": result.excess(),
         "unsure": result.unsure(known),
         "seen": result.swept is not None and result.swept.seen,
-        **_rounded({**figures, "speed": asdict(result.speed)}),
+        **_rounded({**figures, **swept, "speed": asdict(result.speed)}),
         "speed_what": f"microseconds a position, batch of {BATCH}, one thread, both networks in turn",
     }
     new = {"source": f"{original.stem} as 8-bit integers, by movemask models quantize", "quantised": found}
@@ -164,8 +165,7 @@ def asked_of(contract: Path, model: Model, files: Sequence[str], *options: objec
     again = all(map(os.path.isfile, files))
     stats = [(os.path.abspath(file), os.stat(file)) for file in files] if again else []
     sources = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats] or uuid.uuid4().hex * (not again)
-    versions = movemask.__version__, onnxruntime.__version__
-    asked = repr((versions, model.digest, contract.read_bytes(), sources, options))
+    asked = repr((movemask.__version__, onnxruntime.__version__, model.digest, contract.read_bytes(), sources, options))
     return "sha256:" + hashlib.sha256(asked.encode()).hexdigest()
 
 
