@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,17 @@ def test_what_a_client_sends_cannot_make_a_line_of_its_own() -> None:
     assert "\n" not in line
     assert line.isprintable()
     assert json.loads(JsonFormatter().format(record("a\nb")))["message"] == "a\nb"
+
+
+def test_a_line_of_a_traceback_is_no_line_of_the_log() -> None:
+    try:
+        raise ValueError(f"x\n{'2026-10-17T12:00:00.000Z'} INFO    access: GET /forged 200\r\x1b[2J\u2028")
+    except ValueError:
+        text = TextFormatter().format(record("a fault", exc_info=sys.exc_info()))
+    first, *rest = text.split("\n")
+    assert first.endswith("x: a fault")
+    assert all(line.startswith("    ") and line.isprintable() for line in rest)
+    assert "forged" in text
 
 
 def test_a_reader_that_does_not_read_holds_up_nobody_and_what_it_missed_is_counted() -> None:

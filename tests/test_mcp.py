@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from movemask.settings import shipped_models
-from tests.processes import call, environment, served, until
+from tests.api.asking import refused
+from tests.conftest import Serve
+from tests.processes import call, environment, served, stopped, until
+from tests.test_logs import TIME
 
 SCHOLARS_MATE = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0"
+SENT = {"Content-Type": "application/json", "Accept": "application/json"}
 KEY = "a-key-of-thirty-two-characters-or-more"
 
 
@@ -23,6 +30,19 @@ async def told(client: Client, tool: str, **arguments: Any) -> Any:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
     return result.structured_content
+
+
+def message(method: str, **params: Any) -> bytes:
+    """A request of the protocol; NaN and the like as Python writes them."""
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
+
+def posted(url: str, method: str, **headers: str) -> httpx2.Response:
+    return httpx2.post(url, content=message(method), headers=SENT | headers)
+
+
+def called(tool: str, **arguments: Any) -> bytes:
+    return message("tools/call", name=tool, arguments=arguments)
 
 
 @pytest.mark.anyio
@@ -69,7 +89,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
 async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path) -> None:
     for file in shipped_models().iterdir():
         (tmp_path / file.name).symlink_to(file)
-    options = ("--mcp", "true", "--api-keys", KEY, "--client-rate", "1", "--client-burst", "20")
+    options = ("--mcp", "true", "--api-keys", KEY, "--client-rate", "0.01", "--client-burst", "30")
     with served(tmp_path, *options) as (_, port):
         url = f"http://127.0.0.1:{port}/mcp"
         assert httpx2.post(url, json={}).status_code == 401
@@ -80,5 +100,75 @@ async def test_a_services_tools_want_its_keys_and_keep_its_limits(tmp_path: Path
             limited = await client.call_tool("sweep", {})
             assert limited.is_error
             assert "rate limit exceeded: 18 positions" in limited.content[0].text  # type: ignore[union-attr]
-        audited = lambda: call(port, "/v1/leakage", authorization=f"Bearer {KEY}")["models"]  # noqa: E731
-        until(audited, "the tools' positions are in the audit")
+        for _ in range(30):  # what asks for no position counts too
+            answer = posted(f"http://127.0.0.1:{port}/mcp", "ping", Authorization=f"Bearer {KEY}")
+        refused(answer, 429, "rate-limited")
+        counted = 'movemask_leakage_count{kind="raw"'
+        key = f"Bearer {KEY}"
+        until(lambda: counted in call(port, "/metrics", authorization=key), "the tools' positions are in the audit")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        called("sweep", ratings=[[]] * 1_300_000),
+        called("sweep", ratings=["x"] * 1_000_000),
+        called("policy", moves=[0] * 1_000_000),
+        called("audit", policy={f"{number:08}": "x" for number in range(250_000)}),
+        called("policy", **{"x" * 1_000_000: 0}),
+        called("x" * 3_000_000),
+        called("game", pgn="1. e4 *" * 1_000_000),
+        message("initialize", clientInfo={"icons": [0] * 1_000_000}),
+        b"[" * 1_000_000,
+        b'"' + b'\\"' * 1_500_000,
+    ],
+)
+def test_rubbish_is_refused_in_a_line_and_with_little_memory(serve: Serve, body: bytes) -> None:
+    client = serve(mcp=True)
+    client.post("/mcp", content=message("ping"), headers=SENT)  # what is made once is made now
+    tracemalloc.start()
+    try:
+        answer = client.post("/mcp", content=body, headers=SENT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code in (400, 413, 422) or answer.json()["result"]["isError"]
+    assert len(answer.content) < 2_000
+    assert peak < 20 * len(body) + 2**20
+
+
+def test_a_tool_takes_what_its_route_takes(serve: Serve) -> None:
+    client = serve(mcp=True)
+    long = "1. e4 " + "{[%clk 0:03:00], [[}" * 20_000 + " *" + "\n\n1. e5 *" * 500
+    answer = client.post("/mcp", content=called("game", pgn=long), headers=SENT).json()["result"]
+    assert len(answer["structuredContent"]["games"]) == 1
+    assert answer["structuredContent"]["errors"][-1] == "and 490 more"
+    policy = {f"a1{number:06}": -0.1234567890123456e-300 for number in range(8_192)}
+    answer = client.post("/mcp", content=called("audit", policy=policy), headers=SENT).json()["result"]
+    assert answer["content"][0]["text"].startswith("policy")
+
+
+def test_a_tools_positions_in_flight_are_its_own_alone(serve: Serve) -> None:
+    client = serve(shipped_models(), mcp=True, client_in_flight=4)
+    answer = client.post("/mcp", content=called("sweep"), headers=SENT).json()["result"]
+    assert len(answer["structuredContent"]["ratings"]) == 18  # one that is alone is let through whatever its size
+
+
+def test_nothing_that_a_client_sends_makes_a_log_line_of_its_own(models: Path) -> None:
+    forged = "x\n2026-10-17T12:00:00.000Z INFO    access: GET /forged 200" + "\r" * 100_000
+    with served(models, "--mcp", "true", "--log-level", "debug") as (process, port):
+        for body in (
+            message("prompts/get", name=forged),
+            message("resources/read", uri=forged),
+            message("completion/complete", ref={"type": "ref/prompt", "name": forged}, argument={"name": forged}),
+            message(forged),
+            called(forged),
+            called("policy", fen=forged),
+            called("policy", **{forged: 1}),
+        ):
+            httpx2.post(f"http://127.0.0.1:{port}/mcp", content=body, headers=SENT)
+        assert stopped(process) == 0
+    log = (models / "log.txt").read_text()
+    assert all(re.match(rf"{TIME} [A-Z]+ +[\w.]+: ", line) for line in log.split("\n")[:-1])
+    assert "/forged 200" not in log
+    assert len(log) < 20_000

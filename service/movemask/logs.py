@@ -57,14 +57,18 @@ def access(
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback."""
+    """`2026-01-31T12:00:00.123Z INFO    name: message [request id]`, followed by any traceback, indented: what a client
+    sent cannot begin a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{rfc3339(record.created)} {record.levelname:<7} {_name(record)}: {_printable(record.getMessage())}"
         current_id = request_id.get() if record.name != _access.name else None
         if current_id is not None:
             line += f" [{current_id}]"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if record.exc_info:
+            for part in self.formatException(record.exc_info).split("\n"):
+                line += f"\n    {_printable(part)}"
+        return line
 
 
 class JsonFormatter(logging.Formatter):

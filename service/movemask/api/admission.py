@@ -27,9 +27,8 @@ from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tall
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
 
-#: Paths that do not count against a client's rate: probes, the page, whose files are in memory, and /mcp, whose tools'
-#: requests count.
-_FREE = PROBES | {"/", "/mcp"}
+#: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
+_FREE = PROBES | {"/"}
 _FREE_FILES = "/page/"
 
 #: Clients that are remembered before those with a full bucket are forgotten.
@@ -128,6 +127,7 @@ class RateLimit:
         """Ends a request: its positions are no longer in flight."""
         if context.taken:
             self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.taken)
+            context.taken = 0
 
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
         """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
@@ -301,6 +301,8 @@ class AdmissionControl:
             if self._rate and path not in _FREE and not path.startswith(_FREE_FILES):
                 limited, context.take = True, partial(self._rate.take, context)
                 context.take(1)
+                if path == "/mcp":  # only its tool's request has positions in flight
+                    self._rate.release(context)
             if path not in PROBES:
                 self._in_flight.make_room(context)
         except MovemaskError as error:

@@ -24,7 +24,7 @@ from movemask.api import problems
 from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
 from movemask.api.routers import leakage, operations, page, policy
-from movemask.api.routes import BEARER, PostRoute, known_parameters, operation_id
+from movemask.api.routes import BEARER, Bounded, PostRoute, known_parameters, mcp_limits, operation_id
 from movemask.api.services import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
@@ -178,7 +178,7 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
     from movemask.mcp import mcp_server
 
     def client(context: Any) -> httpx2.AsyncClient:
-        caller = context.request_context.request.client
+        caller = context.request.client
         transport = httpx2.ASGITransport(app=app, client=tuple(caller) if caller else ("", 0))
         return httpx2.AsyncClient(base_url="http://127.0.0.1", transport=transport)
 
@@ -187,7 +187,8 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
     trusted = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     served = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=trusted)
     (route,) = (one for one in served.routes if isinstance(one, Route))
-    app.router.routes.append(Route("/mcp", route.endpoint, methods=["POST"]))  # no stream that a client might keep open
+    # No GET, whose stream a client might keep open.
+    app.router.routes.append(Route("/mcp", Bounded(route.endpoint, mcp_limits), methods=["POST"]))
     return server.session_manager.run
 
 

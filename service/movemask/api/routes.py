@@ -8,10 +8,12 @@ counted first, so that a hostile body is refused before it is validated.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar, get_type_hints
 
 from anyio import to_thread
@@ -22,7 +24,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
 from movemask.api.problems import ProblemError, shown
@@ -51,11 +53,14 @@ _NAME = 256  # bytes of a model's name, or of a rating
 _ESCAPED = 6  # bytes of a character as \uXXXX
 _VALUES = 64  # values, containers and fields of one request or position, with room to spare
 
+#: A string, or what is counted outside strings. In linear time: a string that does not end goes to the body's end.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,{\[]', re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
     """The most that a body may hold: bytes, values (counted by commas, which are bytes too), containers (counted by
-    brackets, those in strings included) and fields of one object."""
+    brackets) and fields of one object."""
 
     size: int
     values: int | None = None
@@ -81,14 +86,19 @@ def sweep_limits(settings: Settings) -> BodyLimits:
 
 
 def games_limits(settings: Settings) -> BodyLimits:
-    """Limits for a PGN with every character escaped. Its own commas and brackets count: with clock times in comments,
-    one character in ten."""
-    return BodyLimits(_FIELDS + _ESCAPED * MAX_PGN, values=MAX_PGN // 4, containers=MAX_PGN // 4)
+    """Limits for a PGN with every character escaped."""
+    return BodyLimits(_FIELDS + _ESCAPED * MAX_PGN, values=_VALUES)
 
 
 def audit_limits(settings: Settings) -> BodyLimits:
     """Limits for a number per slot."""
     return BodyLimits(position_limits(settings).size + _NUMBER * MAX_SLOTS, fields=MAX_SLOTS)
+
+
+def mcp_limits(settings: Settings) -> BodyLimits:
+    """Limits for a call of any tool."""
+    values = MAX_SLOTS + settings.max_moves + settings.max_positions + _VALUES
+    return BodyLimits(_FIELDS + max(games_limits(settings).size, audit_limits(settings).size), values, fields=MAX_SLOTS)
 
 
 def operation_id(route: APIRoute) -> str:
@@ -157,7 +167,7 @@ class PostRoute(APIRoute):
         services: Services = scope["app"].state.services
         settings = services.settings
         limits = self._limits(settings)
-        body = await _read(http, min(limits.size, settings.max_body_bytes), settings)
+        body = await _read(http, limits, settings)
         if len(body) <= _SMALL:
             request = parsed(body, self._body, limits, settings)
         else:
@@ -166,6 +176,25 @@ class PostRoute(APIRoute):
             await known_parameters(http)
         context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
         return await self._endpoint(request, http, services)
+
+
+class Bounded:
+    """An ASGI app that gets bodies within `limits` alone, as `PostRoute`'s endpoints do."""
+
+    def __init__(self, app: ASGIApp, limits: Callable[[Settings], BodyLimits]) -> None:
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        services: Services = scope["app"].state.services
+        limits = self._limits(services.settings)
+        body = await _read(Request(scope, receive), limits, services.settings)
+        await to_thread.run_sync(_decoded, body, limits, limiter=services.parsing)
+        messages: list[Message] = [{"type": "http.request", "body": body}]
+
+        async def read() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, read, send)
 
 
 class Router(APIRouter):
@@ -185,9 +214,10 @@ class Router(APIRouter):
         return declare
 
 
-async def _read(http: Request, limit: int, settings: Settings) -> bytes:
+async def _read(http: Request, limits: BodyLimits, settings: Settings) -> bytes:
     """The body. Raises ProblemError for one that is not sent as JSON (415) or is larger than its route's limit (413),
     of which no more is read."""
+    limit = min(limits.size, settings.max_body_bytes)
     media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
     if (coding := http.headers.get("content-encoding", "identity").strip().lower()) != "identity":
         fault = f"Content-Encoding is {problems.shown(coding)!r}; send the body as it is"
@@ -217,25 +247,31 @@ def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
 def parsed(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) -> M:
     """The validated body. Raises ProblemError for invalid JSON or a body that does not fit the model, LimitExceeded
     for too many items. Only the first error of each list is reported."""
-    _count("values", body.count(b","), limits.size if limits.values is None else limits.values)
-    _count("objects and arrays", body.count(b"{") + body.count(b"["), limits.containers)
-    if not body:
-        raise problems.invalid_field("body", "is missing")
     try:
-        return model.model_validate(_decoded(body, limits.fields), context=settings)
+        return model.model_validate(_decoded(body, limits), context=settings)
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False)
         raise problems.invalid_request(details) from None
 
 
-def _count(what: str, count: int, most: int) -> None:
+def _count(body: bytes, characters: bytes, what: str, most: int) -> None:
+    """Raises LimitExceeded for more than so many of these characters, which do not count within strings."""
+    count = sum(map(body.count, characters))
+    if count > most and b"\0" not in body:  # not UTF-16 or UTF-32, whose strings end elsewhere
+        outside = (token for token in _TOKEN.finditer(body) if body[token.start()] in characters)
+        count = sum(1 for _ in islice(outside, most + 1))
     if count > most:
-        raise LimitExceeded(f"body: {count} {what}, at most {most} are taken; send fewer at once")
+        raise LimitExceeded(f"body: more than {most} {what}; send fewer at once")
 
 
-def _decoded(body: bytes, fields: int) -> Any:
+def _decoded(body: bytes, limits: BodyLimits) -> Any:
+    """The JSON of a body; raises ProblemError, and LimitExceeded before it is read if it holds too much."""
+    _count(body, b",", "values", limits.size if limits.values is None else limits.values)
+    _count(body, b"{[", "objects and arrays", limits.containers)
+    if not body:
+        raise problems.invalid_field("body", "is missing")
     try:
-        return json.loads(body, object_pairs_hook=partial(_object, fields))
+        return json.loads(body, object_pairs_hook=partial(_object, limits.fields))
     except json.JSONDecodeError as error:
         fault = f"{error.msg} at character {error.pos}"
     except RecursionError:

@@ -34,13 +34,16 @@ def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
 
 async def _served(url: str | None, key: str | None, settings: Settings) -> None:
     import httpx2
+    from mcp.server.stdio import stdio_server
 
     from movemask.mcp import mcp_server
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with _in_process(settings) if url is None else nullcontext() as transport:
         options: dict[str, Any] = {"base_url": url or "http://127.0.0.1", "headers": headers, "transport": transport}
-        await mcp_server(lambda _: httpx2.AsyncClient(**options, timeout=60)).run_stdio_async()
+        server = mcp_server(lambda _: httpx2.AsyncClient(**options, timeout=60))
+        async with stdio_server() as streams:
+            await server.run(streams[0], streams[1], server.create_initialization_options())
 
 
 @asynccontextmanager
