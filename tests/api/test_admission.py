@@ -140,6 +140,37 @@ def test_an_invalid_request_counts_as_one_position(serve: Serve, body: bytes) ->
     assert set(found[:3]) <= {400, 422}
 
 
+def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serve) -> None:
+    key = "a-key-of-some-length-and-more"
+    client = serve(client_rate=0.01, client_burst=3, api_keys=key)
+
+    def ask(path: str, **headers: str) -> int:
+        return client.get(path, headers=headers).status_code
+
+    wrong = [
+        ask(path, Authorization=f"Bearer guess-{number}") for number in range(3) for path in ("/v1/models", "/metrics")
+    ]
+    assert wrong == [401, 401, 401, 429, 429, 429]
+    assert ask("/v1/models") == 429  # nor without a key
+    assert ask("/livez") == 200
+    assert ask("/v1/models", Authorization=f"Bearer {key}") == 200
+
+
+def test_a_client_who_is_refused_and_forgotten_is_no_error() -> None:
+    now = 0.0
+    limit = RateLimit(1, 1, 0, clock=lambda: now)
+    first, slow = asking("slow"), asking("slow")
+    limit.take(first, 1)
+    limit.release(first)
+    with pytest.raises(RateLimited):
+        limit.take(slow, 1)  # it reads why slowly
+    now = 10.0
+    for number in range(10_001):
+        limit.take(asking(f"other {number}"), 0)
+    limit.release(slow)
+    limit.take(slow, 1)
+
+
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, 0, Tally(), clock=lambda: now)

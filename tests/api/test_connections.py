@@ -287,6 +287,29 @@ def test_a_request_of_http_1_1_needs_one_host(head: bytes, status: bytes) -> Non
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"GET /\r\n\r\n", b"505"),
+        (b"GET / HTTP/0.9\r\nHost: h\r\n\r\n", b"505"),
+        (b"GET / HTTP/2.0\r\nHost: h\r\n\r\n", b"505"),
+        (b"GET / HTTP/1.0\r\nConnection: close\r\n\r\n", b"200"),
+        (b"GET / HTTP/1.7\r\nHost: h\r\n\r\n", b"400"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+        *(
+            (b"POST / HTTP/1.1\r\nHost: h\r\n%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n" % coding, b"501")
+            for coding in (
+                b"Transfer-Encoding: gzip, chunked",
+                b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
+                b"transfer-encoding: identity, chunked",
+            )
+        ),
+    ],
+)
+def test_what_is_not_http_1_or_coded_twice_is_refused(raw: bytes, status: bytes) -> None:
+    assert answered(echo, raw).split(b" ")[1] == status
+
+
 def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
     """A thousand of them wrote 740 MB."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import chess
@@ -61,6 +62,24 @@ def test_every_parameter_that_is_documented_is_taken(client: TestClient) -> None
         if names:
             answer = client.get(path, params={name: values[name] for name in names})
             assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 20, "9" * 12, "9" * 18, "-1", "0", "1e400", "9" * 5_000, "9" * 9 + "w"])
+def test_no_number_however_large_is_an_error_of_the_service(client: TestClient, number: str) -> None:
+    client.post("/v1/policy", json={"moves": []})
+    for path, found in create_app().openapi()["paths"].items():
+        for one in found.get("get", {}).get("parameters", []):
+            if one["in"] == "query":
+                for form in ("json", "csv") if path == "/v1/leakage/positions" else ("",):
+                    query = {one["name"]: number, "format": form} if form else {one["name"]: number}
+                    answer = client.get(path, params=query)
+                    assert answer.status_code in (200, 404, 422), (path, query, answer.text)
+    assert client.get("/v1/leakage/positions?format=csv&limit=" + "1" + "0" * 20).status_code == 422
+    for name in ("temperature", "alpha", "top_k", "top_p", "min_p", "elo"):
+        if re.fullmatch("-?[0-9]+", number):
+            body = f'{{"moves": [], "normalizer": "entmax", "{name}": {number}}}'
+            answer = client.post("/v1/policy", content=body, headers={"Content-Type": "application/json"})
+            assert answer.status_code in (200, 400, 422), answer.text
 
 
 @pytest.mark.parametrize("path", ["/v1/policy", "/v1/move", "/v1/policy/batch"])

@@ -250,8 +250,8 @@ class AdmissionControl:
     """ASGI middleware: 400 for a host that is not trusted, 401 and 403 by the client's key, 429 when it exceeds its
     rate, and 503 when too many bytes are in flight; adds the security and RateLimit headers to every answer.
 
-    A request counts as one position before its body is read, valid or not; its route takes the others once they are
-    known. A lone request is always let through, and so are the probes.
+    A request counts as one position before its body is read, valid or not, with or without a key; its route takes the
+    others once they are known. A lone request is always let through, and so are the probes.
     """
 
     def __init__(self, app: ASGIApp, keys: Keys | None, settings: Settings, metrics: Metrics, tally: Tally) -> None:
@@ -297,12 +297,18 @@ class AdmissionControl:
 
         try:
             self._check_host(scope)
-            authenticate(scope, context, self._keys)
-            if self._rate and path not in _FREE and not path.startswith(_FREE_FILES):
-                limited, context.take = True, partial(self._rate.take, context)
-                context.take(1)
-                if path == "/mcp":  # only its tool's request has positions in flight
-                    self._rate.release(context)
+            free = path in _FREE or path.startswith(_FREE_FILES)
+            try:
+                authenticate(scope, context, self._keys)
+            except ProblemError:
+                free = False  # nobody guesses keys for nothing
+                raise
+            finally:
+                if self._rate and not free:
+                    limited, context.take = True, partial(self._rate.take, context)
+                    context.take(1)
+            if path == "/mcp":  # only its tool's request has positions in flight
+                self._rate.release(context)
             if path not in PROBES:
                 self._in_flight.make_room(context)
         except MovemaskError as error:
@@ -311,8 +317,7 @@ class AdmissionControl:
             await self._app(scope, counted, send_in_pieces)
         finally:
             self._in_flight.release(context)
-            if limited:
-                self._rate.release(context)
+            self._rate.release(context)
 
     def _check_host(self, scope: Scope) -> None:
         """Raises ProblemError for a host that is not trusted. Probes are asked by address."""

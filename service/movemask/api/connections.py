@@ -115,9 +115,16 @@ class Connection(HttpToolsProtocol):
             self._refuse_head()
             raise _Refused
         self._pending = 0
+        version = self.parser.get_http_version()
         hosts = sum(name == b"host" for name, _ in self.headers)
-        if hosts > 1 or (not hosts and self.parser.get_http_version() == "1.1"):
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if version not in ("1.0", "1.1"):
+            self._refuse("505 HTTP Version Not Supported", "The service speaks HTTP/1.1.")
+        elif hosts > 1 or (not hosts and version == "1.1"):
             self._refuse("400 Bad Request", "The request needs one Host header.")
+        elif codings not in ([], [b"chunked"]):  # the parser would hand on what another coding made
+            self._refuse("501 Not Implemented", "Of transfer codings, the service knows chunked alone.")
+        if self._deaf:
             raise _Refused
         self._wait(self._tracker.settings.body_seconds)
         super().on_headers_complete()

@@ -60,6 +60,8 @@ _COLUMNS = (*_PLAIN, *KINDS, *(f"cause_{cause.value}" for cause in Cause), "ille
 #: What an `AuditedOut` has of a stored position.
 _STORED = tuple(name for name in AuditedOut.model_fields if name != "time_utc")
 
+_MOST = 10**9  # positions that can be asked for
+
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -167,7 +169,9 @@ async def positions(
     request: Request,
     services: AppServices,
     which: Which,
-    limit: Annotated[int | None, Query(ge=1, description="Most positions; in JSON 100, and 1,000 at most.")] = None,
+    limit: Annotated[
+        int | None, Query(ge=1, le=_MOST, description="Most positions; in JSON 100, and 1,000 at most.")
+    ] = None,
     cursor: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="`next` of the page before.")] = None,
     format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Wins over Accept.")] = None,
     accept: Annotated[str, Header(description="The type of the answer.")] = "application/json",
