@@ -1,7 +1,7 @@
 """Where the microseconds of a batch go, step by step, as a Markdown table: `python -m benchmarks.steps`.
 
 Positions of random games by a model (the shipped one), in batches of 256 and alone, one thread, no HTTP. The second
-table is what is done once the replies are out. Steps of `evaluation` and `pipeline` in their order.
+table is what is done once the replies are out. Steps of `pipeline` in their order.
 """
 
 from __future__ import annotations

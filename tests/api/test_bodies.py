@@ -104,16 +104,51 @@ def test_what_a_route_may_need_is_taken_however_it_is_written(client: TestClient
     ("path", "body", "field"),
     [
         ("/v1/policy", '{"fen": "startpos", "fen": "8/8/8/8/8/8/8/8 w - - 0 1"}', "fen"),
-        ("/v1/move", '{"moves": [], "elo": {"self": 1, "opponent": 2, "self": 3}}', "self"),
-        ("/v1/policy/batch", '{"positions": [{"moves": [], "moves": ["e2e4"]}]}', "moves"),
+        ("/v1/move", '{"moves": [], "elo": {"self": 1, "opponent": 2, "self": 3}}', "elo.self"),
+        ("/v1/policy/batch", '{"positions": [{"moves": []}], "elo": 1, "elo": 1}', "elo"),
+        ("/v1/policy/batch", '{"positions": [], "positions": [{"moves": []}]}', "positions"),
+        ("/v1/policy", '{"fen": "startpos", "temperature": 1, "temperature": 1}', "temperature"),
+        ("/v1/policy", '{"fen": "startpos", "elo": 1500, "elo": 1500}', "elo"),
         ("/v1/games", '{"pgn": "1. e4 *", "pgn": "1. d4 *"}', "pgn"),
-        ("/v1/audit", '{"policy": {"e2e4": 0.5, "e2e4": 0.4}}', "e2e4"),
+        ("/v1/audit", '{"policy": {"e2e4": 0.5, "e2e4": 0.4}}', "policy.e2e4"),
         ("/v1/audit", '{"fen": null, "policy": {"e2e4": 1}, "\\u0066en": null}', "fen"),
     ],
 )
 def test_a_field_that_is_given_twice_is_named(client: TestClient, path: str, body: str, field: str) -> None:
     answer = client.post(path, content=body.encode(), headers=JSON)
     assert (answer.status_code, answer.json()["detail"]) == (422, f"{field}: is given twice")
+
+
+def test_a_field_that_a_position_gives_twice_is_that_positions_error(client: TestClient) -> None:
+    items = '{"moves": []}, {"moves": [], "moves": ["e2e4"]}, {"moves": [], "elo": {"self": 1, "self": 1}}'
+    answer = client.post("/v1/policy/batch", content=f'{{"positions": [{items}]}}', headers=JSON)
+    good, twice, within = answer.json()["results"]
+    assert good["status"] == "ongoing"
+    assert twice["error"]["errors"] == [{"field": "moves", "message": "is given twice"}]
+    assert within["error"]["errors"][0] == {"field": "elo.self", "message": "is given twice"}
+
+
+ONE = {"fen": "startpos"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "fields"),
+    [
+        ("/v1/policy/sweep", {**ONE, "models": ["fake"], "vary": "both"}, ["vary"]),
+        ("/v1/policy/sweep", {**ONE, "elo": 1500}, ["elo"]),
+        ("/v1/audit", {**ONE, "policy": {"e2e4": 1}, "vocabulary": "lc0-1858"}, ["vocabulary"]),
+        ("/v1/audit", {**ONE, "logits": [0.0]}, ["vocabulary"]),
+        ("/v1/audit", {**ONE, "logits": [0.0], "policy": {"e2e4": 1}}, ["policy"]),
+        ("/v1/audit", {**ONE, "logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_takes_rook"}, ["castling"]),
+        ("/v1/audit", ONE, ["body"]),  # any of three would do
+        ("/v1/policy", [], ["body"]),
+        ("/v1/move", {**ONE, "seed": 1}, ["seed"]),
+    ],
+)
+def test_the_field_at_fault_is_named_and_once(client: TestClient, path: str, body: Any, fields: list[str]) -> None:
+    problem = client.post(path, json=body).json()
+    assert [error["field"] for error in problem["errors"]] == fields
+    assert problem["detail"].count(f"{fields[0]}:") == 1
 
 
 def test_depth_is_bounded(client: TestClient) -> None:

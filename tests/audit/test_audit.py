@@ -81,7 +81,7 @@ def held_to(summary: dict[str, Any], expected: dict[str, NDArray[np.float64]]) -
 def test_the_figures_of_our_network_are_an_independent_calculations(tmp_path: Path) -> None:
     positions = fens(150)
     (tmp_path / "x.fen").write_text("\n".join(positions))
-    audited(tmp_path / "x.fen", "--model", "movemask-4", "--elo", 1500, 1500, "--out", tmp_path / "out")
+    audited("--elo", 1500, tmp_path / "x.fen", "--model", "movemask-4", "--out", tmp_path / "out")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     model = open_model(shipped_models() / "movemask-4.toml", 1)
     table = pq.read_table(tmp_path / "out" / "positions.parquet")

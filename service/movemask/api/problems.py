@@ -51,6 +51,9 @@ STATUSES: dict[str, HTTPStatus] = {
 #: What a database says may name its host, port and user, which are for the log alone.
 AUDIT_UNWRITABLE = "the audit cannot be written now; the service's log says why"
 
+#: The value of a field that a body gives twice: no field takes it, so its error has its path.
+REPEATED = object()
+
 _LONGEST_INPUT = 80
 _MOST_ERRORS = 20
 
@@ -159,6 +162,8 @@ def _field(location: Sequence[Any]) -> str:
 
 def _message(error: Any) -> str:
     """pydantic's message with the offending input, shortened."""
+    if error.get("input") is REPEATED:
+        return "is given twice"
     if error["type"] == "missing":
         return "is missing"
     if error["type"] == "extra_forbidden":

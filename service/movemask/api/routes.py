@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -282,14 +283,11 @@ def _decoded(body: bytes, limits: BodyLimits) -> Any:
 
 
 def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object with at most `most` fields. A repeated field is refused, since either value might be meant."""
+    """A JSON object with at most `most` fields. A repeated field is `REPEATED`, since either value might be meant."""
     if len(pairs) > most:
         raise LimitExceeded(f"body: an object of {len(pairs)} fields, at most {most} are taken")
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        seen: set[str] = set()
-        for name, _ in pairs:
-            if name in seen:
-                raise problems.invalid_field(name, "is given twice")
-            seen.add(name)
+        counts = Counter(name for name, _ in pairs)
+        fields |= {name: problems.REPEATED for name, count in counts.items() if count > 1}
     return fields

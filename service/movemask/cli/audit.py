@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from movemask import __version__
-from movemask.cli.options import RATING, models_dir_option, show_skipped
+from movemask.cli.options import RATING, RatingsCommand, models_dir_option, show_skipped
 from movemask.errors import AuditError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 EXCEEDED = 3
 
 
-@click.command(epilog=f"Kinds: {', '.join(KINDS)}.")
+@click.command(cls=RatingsCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
 @click.option("--out", default="audit", show_default=True, help="Folder for the results, or the URI of one.")
 @click.option("--format", "form", type=click.Choice(["pgn", "fen"]), help="[default: by the files' name and content]")
 @click.option("--chess960", is_flag=True, help="Read FENs as Chess960; a PGN says so itself.")
-@click.option("--elo", type=RATING, nargs=2, metavar="SELF OPPONENT", help="Ratings for positions without their own.")
+@click.option("--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings for positions without their own.")
 @click.option(
     "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="First ply of a game to take."
 )

@@ -231,9 +231,10 @@ class SweepIn(PositionIn):
         if self.models is not None:
             for name in ("model", "ratings", "vary"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name}: goes without models, which take the place of ratings")
+                    raise problems.invalid_field(name, "goes without models, which take the place of ratings")
         if self.vary in (None, "both") and self.elo is not None and self.models is None:
-            raise ValueError("elo: gives the rating that stays; it goes with vary 'self' or 'opponent', or with models")
+            fault = "gives the rating that stays; it goes with vary 'self' or 'opponent', or with models"
+            raise problems.invalid_field("elo", fault)
         return self
 
 
@@ -265,13 +266,12 @@ class AuditIn(PlacedIn):
     def _one_form(self) -> AuditIn:
         forms = [name for name in ("logits", "probabilities", "policy") if getattr(self, name) is not None]
         if len(forms) != 1:
-            raise ValueError(
-                f"give exactly one of logits, probabilities and policy, not {' and '.join(forms) or 'none'}"
-            )
+            fault = f"give exactly one of logits, probabilities and policy, not {' and '.join(forms) or 'none'}"
+            raise problems.invalid_field(forms[-1] if forms else "body", fault)
         if (self.vocabulary is None) != (forms == ["policy"]):
-            raise ValueError("vocabulary: goes with logits and probabilities, and is needed there")
+            raise problems.invalid_field("vocabulary", "goes with logits and probabilities, and is needed there")
         if self.castling is not None and forms != ["policy"]:
-            raise ValueError("castling: goes with policy; a vocabulary has its own form")
+            raise problems.invalid_field("castling", "goes with policy; a vocabulary has its own form")
         return self
 
 
