@@ -158,7 +158,7 @@ def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serv
 
 def test_a_client_who_is_refused_and_forgotten_is_no_error() -> None:
     now = 0.0
-    limit = RateLimit(1, 1, 0, clock=lambda: now)
+    limit = RateLimit(1, 1, 0, Tally(), clock=lambda: now)
     first, slow = asking("slow"), asking("slow")
     limit.take(first, 1)
     limit.release(first)
