@@ -47,6 +47,7 @@ class Tally:
         descriptor = -1 if table is None else table if isinstance(table, int) else table.fileno()
         memory = mmap.mmap(descriptor, size)
         self._key = bytes(memory[:_KEY])
+        self.name = self._key.hex() if table is not None else ""  # of the service, the same in all its processes
         self._cells = memoryview(memory)[_KEY:].cast("d")
         self.processes, self._column, self._lock = processes, column, threading.Lock()
 

@@ -114,3 +114,22 @@ def test_a_network_that_came_through_is_known_and_not_tried_again(
     write_judge(tmp_path / "good.onnx", for_white=True)
     with pytest.raises(FileNotFoundError):
         Trial(60).failed(tmp_path / "good.toml")
+
+
+def test_a_network_that_failed_is_not_tried_again_by_the_same_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_loop(tmp_path / "endless.onnx")
+    file = tmp_path / "endless.toml"
+    file.write_text(NO_VALUE)
+    first = Trial(3, "service").failed(file)
+    assert first is not None
+    with monkeypatch.context() as nowhere:
+        nowhere.setattr(sys, "executable", str(tmp_path / "nowhere"))
+        assert Trial(3, "service").failed(file) == first
+        with pytest.raises(FileNotFoundError):  # a new start tries it anew
+            Trial(3, "another").failed(file)
+        file.write_text(NO_VALUE + "\n# changed\n")
+        with pytest.raises(FileNotFoundError):
+            Trial(3, "service").failed(file)

@@ -135,7 +135,7 @@ def running_services(
         )
 
     try:
-        serving = Serving(settings, start, metrics.models)
+        serving = Serving(settings, start, metrics.models, tally.name)
         yield Services(
             settings,
             serving,

@@ -47,6 +47,7 @@ class Serving:
     ----------
     start : makes the pipeline of a model
     on_change : called with the registry, at first and whenever it changes
+    service : what its processes have in common, if there are several (`Trial`)
     """
 
     def __init__(
@@ -54,10 +55,11 @@ class Serving:
         settings: Settings,
         start: Callable[[Model], Pipeline],
         on_change: Callable[[Registry], None] = lambda registry: None,
+        service: str = "",
     ) -> None:
         self._folders, self._default, self._start = settings.model_folders, settings.default_model, start
         self._threads, self._provider = settings.threads, provider_named(settings.provider)
-        self._trial = Trial(settings.trial_seconds) if settings.trial_seconds else None
+        self._trial = Trial(settings.trial_seconds, service) if settings.trial_seconds else None
         self._on_change = on_change
         self._stop = threading.Event()
         self._lock = threading.RLock()

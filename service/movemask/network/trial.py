@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,10 +33,14 @@ _MEMORY, _PER_BYTE = 4 << 30, 8
 
 
 class Trial:
-    """Tries the networks of one process, one at a time, each for at most `seconds`."""
+    """Tries the networks of one process, one at a time, each for at most `seconds`.
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    The processes of a service, which have the same name for it in `service`, try each network once between them, and
+    know of one another's failures too.
+    """
+
+    def __init__(self, seconds: float, service: str = "") -> None:
+        self._seconds, self._service = seconds, service
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
@@ -49,18 +53,20 @@ class Trial:
         except ModelError:
             return None  # whoever opens it says what is wrong
         known = f"{hashlib.sha256(network).hexdigest()} {ort.__version__}"
-        with suppress(OSError):
-            if known in _tried().read_text().splitlines():
+        failed = f"{hashlib.sha256(file.read_bytes()).hexdigest()} {known} {self._service}"
+        with _one_at_a_time():
+            lines = _lines()
+            if known in lines:
                 return None
-        try:
-            told = self.told_by(__name__, str(file), size=len(network))
-        except ModelError as error:
-            return Entry(file.stem, contract, None, str(error))
+            if self._service and failed in lines:
+                told = json.loads(lines[lines.index(failed) + 1])
+            else:
+                try:
+                    told = self.told_by(__name__, str(file), size=len(network))
+                except ModelError as error:
+                    told = {"failure": str(error), "steps": []}
+                _remember(known if told["failure"] is None else f"{failed}\n{json.dumps(told)}")
         if told["failure"] is None:
-            with suppress(OSError):  # nowhere to write: it is tried again at the next start
-                _tried().parent.mkdir(parents=True, exist_ok=True)
-                with open(_tried(), "a") as tried:
-                    tried.write(f"{known}\n")
             return None
         return Entry(file.stem, contract, None, told["failure"], tuple(Step(**step) for step in told["steps"]))
 
@@ -98,8 +104,32 @@ class Trial:
 
 
 def _tried() -> Path:
-    """The file of the networks that came through on this machine, each with its onnxruntime."""
+    """The file of the networks that came through on this machine, each with its onnxruntime. After the line of one that
+    failed in a service comes what was wrong."""
     return platformdirs.user_cache_path("movemask", appauthor=False) / "networks-tried"
+
+
+def _lines() -> list[str]:
+    with suppress(OSError):
+        return _tried().read_text().splitlines()
+    return []
+
+
+def _remember(text: str) -> None:
+    with suppress(OSError), open(_tried(), "a") as tried:  # nowhere to write: it is tried again at the next start
+        tried.write(f"{text}\n")
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Keeps other processes from trying networks meanwhile, where files can be locked; a lock ends with its process."""
+    with ExitStack() as stack:
+        with suppress(ImportError, OSError):  # Windows; nowhere to write
+            import fcntl
+
+            _tried().parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context(open(_tried().with_suffix(".lock"), "w")), fcntl.LOCK_EX)
+        yield
 
 
 def confine(memory: str) -> None:
