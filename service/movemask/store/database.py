@@ -65,8 +65,8 @@ class Database:
                 parsed.set(drivername="postgresql+psycopg"),
                 paramstyle="format",  # parameters by place, as in SQLite
                 pool_pre_ping=True,  # a server that came back is a new server
-                pool_size=2,
-                max_overflow=6,
+                pool_size=2,  # the recorder and two readers: there may be many processes
+                max_overflow=1,
                 connect_args={"connect_timeout": _CONNECT_SECONDS, "options": options, "application_name": "movemask"},
             )
         else:
