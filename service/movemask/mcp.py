@@ -50,18 +50,13 @@ Top = Annotated[int, Field(ge=1, le=218, description="Most moves that are listed
 Pgn = Annotated[str, Field(description="A game as PGN, or several; their headers may give both ratings.")]
 Shares = Annotated[dict[str, Number], Field(description="Moves in UCI and their probabilities, 0 to 1.")]
 
-
 _MOVES = [{"san": "string", "percent": "number"}]
 _PLAYER = {
     "moves": "integer",
     "likeliest_percent": "number: how many of the moves were the likeliest ones",
     "typical_percent": "number?: the geometric mean of the moves' probabilities",
 }
-_SURPRISING = {
-    "move": "string: with its number, such as 12...Nf6; the least likely comes first",
-    "percent": "number",
-    "place": "integer: 1 if it was the likeliest move",
-}
+_SURPRISING = {"move": "string: such as 12...Nf6", "percent": "number", "place": "integer: 1 if it was the likeliest"}
 _GAME = {
     **{"white": "string", "black": "string", "result": "string"},
     **{"white_moves": (_PLAYER, "null"), "black_moves": (_PLAYER, "null"), "surprising": [_SURPRISING]},
@@ -161,13 +156,12 @@ def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Aske
     """Checks the probabilities that another model gives to moves: how much is on illegal ones, and why."""
 
     def answer(found: Any) -> Json:
-        illegal = [
-            {"uci": one["uci"], "percent": percent(one["probability"]), "why": one["cause"]} for one in found["illegal"]
-        ]
+        illegal = [(one["uci"], percent(one["probability"]), one["cause"]) for one in found["illegal"]]
         return {
             **{"side_to_move": found["turn"], "legal_moves": found["legal_moves"]},
             "illegal_percent": percent(found["kinds"]["given"]["leaked"]),
-            **{"illegal": illegal, "missing": found["missing"]},
+            "illegal": [{"uci": uci, "percent": share, "why": cause} for uci, share, cause in illegal],
+            "missing": found["missing"],
             "mistakes": [one["detail"] for one in found["patterns"]],
         }
 
