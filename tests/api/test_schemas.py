@@ -53,6 +53,9 @@ def test_policies_moves_and_items_of_a_batch(client: TestClient, asked: dict[str
     answer = client.post("/v1/policy", json=asked)
     assert answer.status_code == 200, answer.text
     held_to(PolicyOut, answer.json())
+    looked = client.post("/v1/policy", json={**asked, "include": [*asked.get("include", []), "forecast"]}).json()
+    held_to(PolicyOut, looked)
+    assert ("forecast" in looked) == ("value" in looked)
     for method in ({"method": "greedy"}, {"method": "sample"}, {"method": "sample", "seed": 3}):
         held_to(MoveChosenOut, client.post("/v1/move", json={**asked, **method}).json())
     own = {name: asked[name] for name in ("fen", "moves", "chess960", "elo") if name in asked}
@@ -74,6 +77,7 @@ def test_games(client: TestClient) -> None:
     judged = client.post("/v1/games", json={"pgn": pgn}).json()
     assert ["error" in game for game in judged["games"]] == [False, True, False]
     held_to(GamesOut, judged)
+    held_to(GamesOut, client.post("/v1/games", json={"pgn": pgn, "include": ["forecast"]}).json())
     held_to(GamesOut, client.post("/v1/games", json={"pgn": "1. e5 *"}).json())
 
 

@@ -91,6 +91,14 @@ def test_a_line_knows_what_python_chess_finds_by_taking_moves_back(keep: int | N
         assert along.occurrences() == alone.occurrences()
         if keep is None:
             assert along.history() == alone.history()
+        if ply and (keep is None or ply == line.plies):
+            after = Position.along(line, ply - 1).after(board.move_stack[ply - 1])
+            assert (after.fen, after.history_key) == (alone.fen, alone.history_key)
+            (newest, *older), (expected, *others) = after.history(5), alone.history(5)
+            assert older == others
+            assert newest[:2] == expected[:2]
+            if expected.earlier is None or ply - expected.earlier < 5:
+                assert newest == expected
 
 
 def test_positions_of_one_game_share_it() -> None:

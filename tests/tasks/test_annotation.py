@@ -25,6 +25,7 @@ from movemask.tasks import annotation
 from movemask.tasks.annotation import Annotated, annotate
 from movemask.tasks.games import GameReport, reports_of
 from movemask.tasks.sweep import Part, sweep
+from tests.api.asking import asked
 from tests.conftest import ROOT, Serve
 from tests.networks import fake_model, pipeline
 from tests.processes import run
@@ -217,6 +218,36 @@ def test_whatever_was_read_can_be_written(words: list[str]) -> None:
     for tree, game in read_trees(io.StringIO("".join(words))):
         assert isinstance(tree, list) or str(Annotated(tree, InvalidPgn("")))
         assert isinstance(tree, list) == isinstance(game, InvalidPgn)
+
+
+def test_a_forecast_looks_at_the_replies_and_the_value_stays_the_networks(shipped: TestClient) -> None:
+    """White mates on d8, or Black takes it all on d5: what the network thinks of the position alone sees neither."""
+    fen, elo = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1", {"self": 2200, "opponent": 2200}
+    plain = asked(shipped, fen=fen, elo=elo)
+    told = asked(shipped, fen=fen, elo=elo, include=["forecast"])
+    assert "forecast" not in plain
+    assert told["value"] == plain["value"]
+    after = [asked(shipped, fen=fen, moves=[move["uci"]], elo=elo) for move in plain["moves"][:3]]
+    weights = [move["probability"] for move in plain["moves"][:3]]
+    for name, other in (("win", "loss"), ("draw", "draw"), ("loss", "win")):
+        values = [0.0 if one["status"] == "checkmate" else one["value"][other] for one in after]
+        values = [
+            float(name == "win") if one["status"] == "checkmate" else v for one, v in zip(after, values, strict=True)
+        ]
+        rest = (1 - sum(weights)) * plain["value"][name]  # what is not looked at
+        mean = rest + sum(weight * value for weight, value in zip(weights, values, strict=True))
+        assert told["forecast"][name] == pytest.approx(mean, abs=1e-4)
+    assert told["forecast"]["win"] > plain["value"]["win"] + 0.1
+    pgn = f'[SetUp "1"]\n[FEN "{fen}"]\n[WhiteElo "2200"]\n\n1. Rd2 Qxd2 *'
+    moves = asked(shipped, "/v1/games", pgn=pgn, include=["forecast"])["games"][0]["moves"]
+    assert moves[0]["forecast"]["score"] == pytest.approx(told["forecast"]["score"], abs=1e-4)
+    assert "forecast" not in asked(shipped, "/v1/games", pgn=pgn)["games"][0]["moves"][0]
+    written = shipped.post("/v1/games", json={"pgn": pgn}, headers={"Accept": "application/x-chess-pgn"}).text
+    assert "1. Rd2 $6" in written  # the queen was to be had
+    mate = asked(shipped, fen="6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1", elo=2200, include=["forecast"])
+    assert mate["forecast"]["win"] > 0.9
+    over = asked(shipped, fen="7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", include=["forecast"])
+    assert "forecast" not in over
 
 
 def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

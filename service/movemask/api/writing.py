@@ -93,6 +93,7 @@ def _played(report: MoveReport, model: Model) -> Json:
         "surprise": report.surprise,
         "leakage": _leakage(report.raw, report.multiplied, model),
         "value": report.value and report.value._asdict(),
+        "forecast": report.forecast and report.forecast._asdict(),
         "lost": report.lost,
         "mark": report.mark,
         "by_rating": [{"rating": rating, "probability": p} for rating, p in report.by_rating.items()] or None,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
+from copy import copy
 from enum import Enum
 
 import chess
+
+#: Positions that a line which was left for another move keeps.
+_RECENT = 8
 
 
 class SamePosition(Enum):
@@ -60,6 +64,18 @@ class Line:
         self._digests.append(_digest(self._digests[-1] + move.uci().encode()))
         self._remember()
 
+    def followed(self, ply: int, move: chess.Move) -> Line:
+        """This ended line up to a ply, and any legal move there. It recurs to positions that are kept."""
+        line = copy(self)
+        kept = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
+        line._keep, line._boards = None, [self.board(place) for place in kept]
+        line._digests, line._earlier = self._digests[: ply + 1], self._earlier[: ply + 1]
+        line._distinct = dict(self._distinct)
+        line._since_zeroing = {_key(board): place for place, board in zip(kept, line._boards, strict=True)}
+        line.last = line._boards[-1].copy(stack=False)
+        line.play(move)
+        return line.ended()
+
     def ended(self) -> Line:
         """The line itself, which drops what it needs only to play on."""
         self._since_zeroing.clear()
@@ -94,10 +110,7 @@ class Line:
 
     def _remember(self) -> None:
         board, ply = self.last, self.plies
-        key = (
-            *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
-            *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
-        )
+        key = _key(board)
         self._earlier.append(self._since_zeroing.get(key))
         self._since_zeroing[key] = ply
         # Pawn moves are zeroing: only the first position after one, or of the game, has an en-passant square.
@@ -107,6 +120,14 @@ class Line:
                 self._distinct[ply].add(SamePosition.BY_LC0)
             if board.has_legal_en_passant():
                 self._distinct[ply].add(SamePosition.BY_LAWS)
+
+
+def _key(board: chess.Board) -> Hashable:
+    """Equal for positions that differ in their en-passant square at most."""
+    return (
+        *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
+        *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
+    )
 
 
 def _digest(data: bytes) -> bytes:

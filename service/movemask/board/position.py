@@ -127,6 +127,11 @@ class Position:
             self._fen = self.board.fen(en_passant="fen")
         return self._fen
 
+    def after(self, move: chess.Move) -> Position:
+        """The position after a legal move, with the history that the network is shown."""
+        line = (self.line or Line(self._board)).followed(self._ply, move)
+        return Position.along(line, line.plies)
+
     def sans(self, moves: Iterable[chess.Move]) -> list[str]:
         """Legal moves in SAN. They are played and taken back on a copy of the board, which other threads may read."""
         board = self._board.copy(stack=False)

@@ -39,7 +39,7 @@ class PolicyOptions(RuleOptions, total=False):
 
     model: str | None
     elo: Ratings | None
-    include: Sequence[Include]
+    include: Sequence[Include | Literal["forecast"]]
     chess960: bool
 
 
@@ -75,6 +75,7 @@ class GamesOptions(TypedDict, total=False):
 
     model: str | None
     temperature: Temperature | None
+    include: Sequence[Literal["tree", "forecast"]]
 
 
 class AuditOptions(PlayedFrom, total=False):

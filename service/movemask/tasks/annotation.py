@@ -13,6 +13,7 @@ import chess.pgn
 from movemask.board.pgn import Lines, read_trees
 from movemask.errors import MovemaskError
 from movemask.pipeline import Pipeline
+from movemask.tasks.forecast import value_after
 from movemask.tasks.games import (
     FEW_FIND,
     HOLDS,
@@ -21,6 +22,7 @@ from movemask.tasks.games import (
     GameReport,
     MoveReport,
     SideReport,
+    foreseen,
     reports_of,
 )
 
@@ -45,8 +47,8 @@ _MARKS = (
 _JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most
 
 
-#: Moves of at most this probability get `?!` if the mover's expected score, 0 to 1, is then lower by FALL or more. The
-#: score is the network's; without one, no move gets a glyph.
+#: Moves of at most this probability get `?!` if the mover's expected score, 0 to 1, is then lower by FALL or more. Both
+#: scores are forecasts, which look at the likeliest moves; a network without a value gives no glyph.
 RARE, FALL = 0.02, 0.1
 _GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
 
@@ -81,6 +83,7 @@ async def annotated(
     name = pipeline.model.name
     while part := await asyncio.to_thread(list, islice(trees, _AT_ONCE)):
         reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
+        reports = await foreseen(pipeline, reports, _judges)
         for (tree, _), report in zip(part, reports, strict=True):
             if isinstance(tree, chess.pgn.Game):
                 await asyncio.to_thread(annotate, tree, report, name)
@@ -138,19 +141,19 @@ def _ordinal(number: int) -> str:
 
 def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
-    if move.legal == 1 or move.value is None or move.probability > RARE:
+    if not _rare(move) or move.forecast is None:
         return False
-    after = _score_after(move, following)
-    return after is not None and move.value.score - after >= FALL
+    after = value_after(move.position.after(move.move).board, following and following.forecast)
+    return after is not None and move.forecast.score - after.score >= FALL
 
 
-def _score_after(move: MoveReport, following: MoveReport | None) -> float | None:
-    """The mover's expected score after the move; None after the last move of a game that is not over."""
-    if following is not None:
-        return None if following.value is None else 1 - following.value.score
-    board = move.position.board.copy()
-    board.push(move.move)
-    return 1.0 if board.is_checkmate() else 0.5 if board.is_game_over() else None
+def _rare(move: MoveReport) -> bool:
+    return move.legal > 1 and move.probability <= RARE
+
+
+def _judges(report: GameReport, place: int) -> bool:
+    """Whether a glyph depends on the forecast before a move: that of this move, or of the one before it."""
+    return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
 
 
 def _summary(side: SideReport) -> str:

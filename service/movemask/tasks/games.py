@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Literal
@@ -19,6 +19,7 @@ from movemask.errors import MovemaskError
 from movemask.numeric import losses
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Normalisation, Value
+from movemask.tasks.forecast import Outlook, forecasts
 from movemask.tasks.sweep import usual_ratings
 
 Mark = Literal["trap", "mistake", "gem"]
@@ -67,7 +68,9 @@ class MoveReport:
     elo: Elo | None  # as passed to the network
     ignored: tuple[str, ...]
     chances: tuple[float, float] | None  # the mover's expected score before and after, by the PGN's [%eval]
+    outlook: Outlook
     by_rating: Mapping[float, float] = field(default_factory=dict)  # of a mistake: its probability at these ratings
+    forecast: Value | None = None  # `value` by one ply more, where it was asked for
 
     @property
     def lost(self) -> float | None:
@@ -186,6 +189,30 @@ async def _swept(
     return [found.get(id(move), move) for move in moves]
 
 
+async def foreseen(
+    pipeline: Pipeline,
+    reports: Sequence[GameReport | MovemaskError],
+    wanted: Callable[[GameReport, int], bool] = lambda report, place: True,
+) -> list[GameReport | MovemaskError]:
+    """The reports with a `forecast` of each move, or of those at the places `wanted`; the error of one in place of its
+    game. Raises errors of the model and the queue."""
+    games = [report for report in reports if isinstance(report, GameReport)]
+    chosen = [move for report in games for place, move in enumerate(report.moves) if wanted(report, place)]
+    values = await forecasts(pipeline, [move.outlook for move in chosen])
+    found = {id(move): value for move, value in zip(chosen, values, strict=True)}
+
+    def seen(report: GameReport) -> GameReport | MovemaskError:
+        moves = []
+        for move in report.moves:
+            value = found.get(id(move))
+            if isinstance(value, MovemaskError):
+                return value
+            moves.append(replace(move, forecast=value))
+        return replace(report, moves=tuple(moves))
+
+    return [seen(report) if isinstance(report, GameReport) else report for report in reports]
+
+
 def _elo_of(ply: Ply, elo: tuple[float, float] | None) -> Elo | None:
     """The ratings of the mover and its opponent."""
     if elo is None:
@@ -216,6 +243,7 @@ def _report(answer: Answer) -> MoveReport:
         elo=answer.elo,
         ignored=answer.ignored,
         chances=query.chances,
+        outlook=Outlook.of(answer),
     )
 
 

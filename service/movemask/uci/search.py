@@ -15,6 +15,7 @@ import chess.polyglot
 from movemask.board.moves import read_move
 from movemask.board.position import Position
 from movemask.client.policy import Policy, Value
+from movemask.tasks.forecast import value_after
 from movemask.think_time import think_time
 from movemask.uci.commands import MOST_FAULTS, Go
 from movemask.uci.options import Options
@@ -112,11 +113,8 @@ def _score(value: Value | None, after: Policy | None, wdl: bool) -> str:
     itself, several have each the value of the position after its move. Centipawns are by lc0's formula
     (`src/mcts/search.cc`, score type `centipawn`)."""
     mate = after is not None and after.board.is_checkmate()
-    if mate:
-        value = Value(1, 0, 0, 1)
-    elif after is not None:
-        drawn = after.board.is_game_over()
-        value = Value(0, 1, 0, 0.5) if drawn else after.value and after.value.flipped()
+    if after is not None:
+        value = value_after(after.board, after.value)
     if value is None:
         return ""
     centipawns = round(90 * math.tan(1.5637541897 * (2 * min(max(value.score, 0.0), 1.0) - 1)))

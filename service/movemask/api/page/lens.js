@@ -25,7 +25,7 @@ export const CAUSES = {
 
 /** The answer with illegal moves: of the chosen model, or of another. */
 export const lensAnswer = (turn, model) =>
-  remembered("v1/policy", { ...position(), elo: elo(turn), include: ["san", "illegal"], ...(model ? { model } : {}) });
+  remembered("v1/policy", { ...position(), elo: elo(turn), include: ["san", "forecast", "illegal"], ...(model ? { model } : {}) });
 
 /** Legal moves blue, illegal ones red and labelled, the heaviest of each square. */
 export function lensArrows(answer, labelled = true) {

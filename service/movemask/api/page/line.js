@@ -71,9 +71,9 @@ export function scores() {
 }
 
 /** White's expected score, 0 to 1, by an answer or a report; undefined if the network forecasts none. */
-export function whiteScore({ value, turn }) {
-  if (!value) return undefined;
-  return turn === "white" ? value.score : 1 - value.score;
+export function whiteScore({ value, forecast = value, turn }) {
+  if (!forecast) return undefined;
+  return turn === "white" ? forecast.score : 1 - forecast.score;
 }
 
 /** Asks the service for the reports that are missing; true if there were any. */
@@ -81,13 +81,13 @@ export async function complete() {
   const nodes = game().along(state.moves);
   if (!nodes.length || (nodes.every((node) => reportOf(node).rank) && nodes.at(-1).ends?.of === setting())) return false;
   const of = setting(), moves = state.moves.join();
-  const last = { ...position(state.moves), ...named(), elo: elo(turn(state.moves.length)), include: ["san"] };
+  const last = { ...position(state.moves), ...named(), elo: elo(turn(state.moves.length)), include: ["san", "forecast"] };
   const end = remembered("v1/policy", last);
   const headers = { WhiteElo: Math.round(state.white), BlackElo: Math.round(state.black) };
   if (state.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: state.fen });
   if (state.chess960) headers.Variant = "Chess960";
   const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
-  const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${state.moves.join(" ")} *\n`, ...named() })).games;
+  const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${state.moves.join(" ")} *\n`, ...named(), include: ["forecast"] })).games;
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const answer = await end;
   if (of !== setting() || moves !== state.moves.join()) return false;

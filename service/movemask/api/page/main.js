@@ -51,7 +51,7 @@ async function answered(current) {
     if (state.view === "leakage") return await dashboard.follow(report);
     const answer = state.view === "lens"
       ? await lensAnswer(turn(), state.model)
-      : await remembered("v1/policy", { ...position(), ...named(), elo: elo(turn()), include: ["san"] });
+      : await remembered("v1/policy", { ...position(), ...named(), elo: elo(turn()), include: ["san", "forecast"] });
     if (!current()) return;
     performance.mark("answered");
     show(answer);

@@ -42,7 +42,7 @@ export function showBars(root, moves, { onMove, onLight, next }) {
 /** The forecast for White, Black and a draw as a bar whose White part is on White's side. The number is the leader's
  * expected score in percent, at its end. No answer, no bar. */
 export function showValue(root, answer, flip) {
-  const value = answer?.value ?? ENDED[answer && resultOf(answer)];
+  const value = answer?.forecast ?? answer?.value ?? ENDED[answer && resultOf(answer)];
   root.replaceChildren();
   root.classList.toggle("flipped", flip);
   if (!value) {

@@ -18,14 +18,15 @@ from fastapi.responses import StreamingResponse
 from movemask.api import problems
 from movemask.api.routes import Router, batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
-from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, PolicyIn, PositionIn, SweepIn, query_of
+from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.services import AppServices, Services, while_connected
 from movemask.api.writing import game_out, move_out, policy_out, sweep_out
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.tasks.annotation import annotated
-from movemask.tasks.games import GameReport, report_games
+from movemask.tasks.forecast import LOOKED_AT, Outlook, forecasts
+from movemask.tasks.games import GameReport, foreseen, report_games
 from movemask.tasks.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
 
 log = logging.getLogger(__name__)
@@ -39,16 +40,34 @@ _STREAMED_TOGETHER = 64
 _CHARACTERS = 8
 
 router = Router(tags=["policy"])
+
+
+def _looked_at(request: PolicyIn | GamesIn) -> int:
+    """Positions that each one's forecast needs."""
+    return LOOKED_AT if "forecast" in request.include else 0
+
+
 _post = partial(router.post, statuses=(404, 502, 503))
 
 
-@_post("/v1/policy", summary="The move distribution of a position", response_model=PolicyOut, limits=position_limits)
+@_post(
+    "/v1/policy",
+    summary="The move distribution of a position",
+    response_model=PolicyOut,
+    limits=position_limits,
+    positions=lambda request: 1 + _looked_at(request),
+)
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
     """The move distribution of a position: every bit of probability on legal moves, most probable first.
 
     Without a legal move the answer has `status` `checkmate` or `stalemate` and no moves.
     """
-    return await _answer(request, http, services, lambda answer: orjson.dumps(policy_out(answer, request.include)))
+    include = [one for one in request.include if one != "forecast"]
+    if len(include) == len(request.include):
+        return await _answer(request, http, services, lambda answer: orjson.dumps(policy_out(answer, include)))
+    query = query_of(request)
+    async with services.pipeline(request.model, http) as pipeline:
+        return Response(await while_connected(http, _with_forecast(query, include, pipeline)), media_type=JSON)
 
 
 @_post("/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, limits=position_limits)
@@ -130,7 +149,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     summary="How probable the moves of whole games were",
     response_model=GamesOut,
     limits=games_limits,
-    positions=lambda request: 1 + len(request.pgn) // _CHARACTERS,
+    positions=lambda request: (1 + len(request.pgn) // _CHARACTERS) * (1 + _looked_at(request)),
     responses={
         200: {"content": {PGN: {"schema": {"type": "string"}}}, "description": "Reports on the games, or a PGN."}
     },
@@ -146,10 +165,27 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     async with services.pipeline(request.model, http) as pipeline:
         if PGN in http.headers.get("accept", ""):
             return Response(await while_connected(http, _annotated(pipeline, request, services)), media_type=PGN)
-        trees = "tree" in request.include
-        reports = report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
-        games = await while_connected(http, reports)
+        games = await while_connected(http, _reported(pipeline, request, limit))
     return await run_in_threadpool(_reports, games, pipeline, services)
+
+
+async def _reported(pipeline: Pipeline, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
+    """The reports on the games, with what is to be included."""
+    trees = "tree" in request.include
+    reports = await report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
+    return await foreseen(pipeline, reports) if "forecast" in request.include else reports
+
+
+async def _with_forecast(query: Query, include: Sequence[Include], pipeline: Pipeline) -> bytes:
+    """The JSON of a `PolicyOut` with its forecast; raises the position's error."""
+    (outcome,) = await pipeline.evaluate([query], lambda answer: (policy_out(answer, include), Outlook.of(answer)))
+    if isinstance(outcome, MovemaskError):
+        raise outcome
+    out, outlook = outcome
+    (value,) = await forecasts(pipeline, [outlook])
+    if isinstance(value, MovemaskError):
+        raise value
+    return orjson.dumps(out if value is None else {**out, "forecast": value._asdict()})
 
 
 async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services) -> str:
@@ -202,7 +238,7 @@ def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | Mo
         return error
 
 
-async def _answer(request: PolicyIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
+async def _answer(request: OneIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
     """The response to one position; raises its error."""
     query = query_of(request)
     async with services.pipeline(request.model, http) as pipeline:

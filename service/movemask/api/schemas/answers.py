@@ -14,6 +14,8 @@ TrainedWithMask = Annotated[
     bool, Field(description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing.")
 ]
 
+FORECAST = "On request: `value` by one ply more, with the network's values after the three likeliest moves."
+
 TYPE_PREFIX = "urn:movemask:problem:"
 
 
@@ -152,6 +154,7 @@ class PolicyOut(PointOut, Where):
     """The move distribution of a position."""
 
     moves: list[MoveOut] = Field(description="The legal moves that the filters keep, most probable first.")
+    forecast: ValueOut | None = Field(None, description=FORECAST)
 
 
 class MoveChosenOut(PointOut, Where):
@@ -202,6 +205,7 @@ class PlayedOut(BaseModel):
     rank: int = Field(description="Place of the move among the legal moves; 1 is the network's first choice.")
     surprise: float | None = Field(description="-log p, in nats, even where p underflows to 0; null on overflow.")
     value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
+    forecast: ValueOut | None = Field(None, description=FORECAST)
     leakage: LeakageOut = Field(description="What illegal moves would have got from a wrong mask.")
     lost: float | None = Field(None, description="What it loses of the mover's expected score, 0 to 1.")
     mark: Literal["trap", "mistake", "gem"] | None = Field(

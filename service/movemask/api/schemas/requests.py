@@ -139,11 +139,21 @@ class PositionIn(PlacedIn, RuleIn):
     elo: Ratings | None = _ELO
 
 
-class PolicyIn(PositionIn):
-    """A request for one position."""
+class OneIn(PositionIn):
+    """Base class of requests for one position."""
 
     model: str | None = _MODEL
-    include: Includes = _INCLUDE
+
+
+class PolicyIn(OneIn):
+    """A request for one position."""
+
+    include: list[Include | Literal["forecast"]] = Field(
+        _EMPTY,
+        fail_fast=True,
+        max_length=16,
+        description="As in a batch; and `forecast`, for which the network runs on three more positions.",
+    )
 
 
 class ClockIn(In):
@@ -153,9 +163,10 @@ class ClockIn(In):
     increment: float = Field(0, ge=0, le=LONGEST, description="Seconds that each move gains.")
 
 
-class MoveIn(PolicyIn):
+class MoveIn(OneIn):
     """A request for one move."""
 
+    include: Includes = _INCLUDE
     method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by its probability.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="With `sample`: the same seed, the same move. No unit.")
     clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think with this clock.")
@@ -200,7 +211,11 @@ class GamesIn(In):
     )
     model: str | None = _MODEL
     temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` takes the contract's.")
-    include: list[Literal["tree"]] = Field(_EMPTY, max_length=1, description="`tree`: comments and variations too.")
+    include: list[Literal["tree", "forecast"]] = Field(
+        _EMPTY,
+        max_length=2,
+        description="`tree`: comments and variations too. `forecast`: of each move, as of a policy.",
+    )
 
 
 SweptRatings = Annotated[
