@@ -48,48 +48,42 @@ class Data:
 
 @dataclass(frozen=True, config=STRICT)
 class Network:
-    """The residual tower over the 64 squares."""
+    """The transformer over the 64 squares."""
 
-    width: Positive = 64  # filters
-    depth: Positive = 5  # residual blocks
+    width: Positive = 256
+    layers: Positive = 4
+    heads: Positive = 8
+    hidden: Positive = 512
+    activation: Literal["relu", "gelu"] = "relu"
 
 
 @dataclass(frozen=True, config=STRICT)
 class Teaching:
-    """The targets that a teacher gives (`training.teacher`), and how much they weigh beside the move played."""
+    """What the network learns from, and how much each part weighs."""
 
-    folder: Path = Path("runs/targets")  # runs that learn from the same targets share it
-    bare: Share = 0.5  # of the positions that the network sees without the last moves
-    asked: Share = 0.15  # of the positions, in a pass of the teacher; some more often: `training.teacher`
-    passes: Positive = 3  # none asks about the positions of another
-    threshold: Annotated[float, Field(ge=0.0001, lt=0.1)] = 0.002  # slots that the teacher gives less are left out
-    processes: Positive = 2
-    weight: Share = 0.9  # of the teacher in the policy's loss; the move played has the rest
-    rules_weight: Annotated[float, Field(ge=0)] = (
-        0.0  # of -ln of what the legal slots have together, added to the loss …
-    )
-    rules_share: Share = 0.25  # … of such a share of each batch, for their legal moves have to be found
+    teacher: Path = Path("../shared/maia3/maia3-5m.onnx")
+    matched: tuple[int, ...] = (2, 4, 6, 8)  # after so many of the teacher's layers its state is that of each of ours
+    apart: int = 51_200  # positions at the start in which each layer learns alone, on the teacher's own states
+    states_weight: float = 1.0  # of the mean relative squared difference of the states
+    bare: Share = 0.5  # of the positions that both see without the game before them
+    played_weight: Share = 0.1  # of the move that was played; the teacher's policy has the rest
+    rules_weight: Annotated[float, Field(ge=0)] = 1.0  # of -ln of what the legal slots have together
+    value_weight: float = 0.2
 
 
 @dataclass(frozen=True, config=STRICT)
 class Training:
-    """How long, how fast and towards what."""
+    """How long and how fast."""
 
-    positions: Positive = 3_600_000
-    batch: Positive = 512
-    legality_weight: Share = 1.0  # of the loss that teaches the rules: 1 is plain cross-entropy, 0 the masked one
-    value_weight: float = 0.2
-    optimizer: Literal["muon", "adamw"] = "muon"
-    learning_rate: float = 0.02  # of Muon's matrices; AdamW's parameters take `adamw_rate`
-    adamw_rate: float = 2e-3
-    weight_decay: float = 1e-4
-    warm_up: Share = 0.02  # of all steps
-    decay: Share = 0.4  # of all steps, at the end, down to zero
+    positions: Positive = 20_000_000
+    batch: Positive = 64
+    learning_rate: float = 2e-3  # of Muon's matrices and of AdamW's parameters alike
+    weight_decay: float = 0.01
+    warm_up: int = 100  # steps
+    threads: Positive = 1  # of the network; the teacher takes another
     checkpoint_seconds: Positive = 120
-    validate_positions: Positive = 500_000  # between two validations
-    start: Path | None = None  # checkpoint of a smaller network, whose weights this one begins with
+    validate_positions: Positive = 100_000  # between two validations
     compile: bool = False
-    mask_processes: Positive = 1  # that find the legal moves, where legality_weight is not 1
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -100,7 +94,7 @@ class Run:
     seed: int = 20261121
     data: Data = Field(default_factory=Data)
     network: Network = Field(default_factory=Network)
-    teaching: Teaching | None = None  # without it the moves that were played are all there is
+    teaching: Teaching = Field(default_factory=Teaching)
     training: Training = Field(default_factory=Training)
 
 

@@ -1,4 +1,4 @@
-"""Positions of a split, in memory and bit-packed, and seeded batches of them that can be taken up anywhere."""
+"""Positions of a split, in memory and bit-packed, game by game, and a seeded order of them that can be taken up anywhere."""
 
 from __future__ import annotations
 
@@ -10,139 +10,89 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from training.config import Data, Teaching
-from training.replay import Positions, replay
-from training.shards import SYSTEMS, Shard, ShardError, read_shard
-from training.targets import Targets, TargetsError, digest_of, joined, read_targets
+from movemask.board.boards import unpacked
+from training.config import Data
+from training.replay import BITBOARDS, PIECES, replay
+from training.shards import SYSTEMS, ShardError, read_shard
 
 TO_MOVE_RESULT = np.array([[0, 1, 2, -1], [2, 1, 0, -1]], dtype=np.int8)  # by (Black to move, White's result)
+HISTORY = 8  # positions that the network sees
+RATING_BAND = 100  # ratings in a band, from LOWEST to HIGHEST, for drawing positions
+LOWEST, HIGHEST = 600, 2600
+PHASES = (9, 15, 21, 27)  # pieces on the board, above which another phase begins
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """`N` positions; about 140 bytes each, and 45 for a teacher's targets."""
+    """`N` positions in the order they were played, one game after another; about 135 bytes each."""
 
-    positions: Positions
+    bitboards: NDArray[np.uint64]  # [N, 15], seen by the side to move: `training.replay`
+    ply: NDArray[np.uint16]  # Black is to move where it is odd
+    slot: NDArray[np.int16]  # of the move that was played
     elo_self: NDArray[np.int16]  # brought to lichess's scale
     elo_opponent: NDArray[np.int16]
     result: NDArray[np.int8]  # 0 win, 1 draw, 2 loss for the side to move, -1 unknown
     many_players: NDArray[np.bool_]
     skipped: Counter[str]  # files that could not be read, by reason
-    targets: Targets | None = None  # of these positions, in their order
 
     def __len__(self) -> int:
-        return len(self.positions.slot)
+        return len(self.slot)
+
+    def tokens(self, rows: NDArray[np.int64], bare: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        """uint8 `[B, 64, 99]`, what the network takes; of `bare` rows the game before the position is left out."""
+        back = np.minimum(np.arange(HISTORY)[::-1], self.ply[rows].astype(np.int64)[:, None])
+        earlier = rows[:, None] - np.where(bare[:, None], 0, back)  # [B, 8], oldest first
+        of_pieces = self.bitboards[earlier, :PIECES].reshape(len(rows), HISTORY * PIECES)
+        bits = np.concatenate([of_pieces, self.bitboards[rows, PIECES:]], axis=1)
+        return unpacked(bits).reshape(*bits.shape, 64).transpose(0, 2, 1)
 
 
-def load(data: Data, split: str, seed: int, teaching: Teaching | None = None) -> Dataset:
-    """All positions of a split that the run trains on; files that cannot be read are skipped and counted.
-
-    With `teaching` those that a teacher was asked about, as far as its targets are there.
-    """
+def load(data: Data, split: str) -> Dataset:
+    """All positions of a split in which a move was played; files that cannot be read are skipped and counted."""
     files = sorted(data.folder.glob(f"{split}-*.shard"))
     if not files:
         raise SystemExit(f"{data.folder}: no shards of the split {split!r}; python -m training.data makes them")
-    parts: list[Dataset] = []
+    parts: list[tuple[NDArray[np.generic], ...]] = []
     skipped: Counter[str] = Counter()
     for file in tqdm(files, unit=" shards", desc=split, leave=False):
         try:
-            if teaching is None:
-                parts.append(_expanded(file, data, seed))
-            else:
-                parts += _taught(file, data, teaching, skipped)
+            parts.append(_arrays(file, data))
         except ShardError as error:
             skipped[str(error)] += 1
-    if not parts and teaching is not None:
-        raise SystemExit(f"{teaching.folder}: no targets of these shards; python -m training.teacher makes them")
     if not parts:
         raise SystemExit(f"{data.folder}: none of the {len(files)} shards of {split!r} can be read")
-    return _joined(parts, skipped)
+    return Dataset(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)), skipped)  # type: ignore[arg-type]
 
 
-class Order:
-    """Which positions each step sees: every epoch is a new order of all `size`, decided by the seed alone."""
-
-    def __init__(self, size: int, batch: int, seed: int) -> None:
-        if size < batch:
-            raise SystemExit(f"{size} positions are fewer than a batch of {batch}")
-        self._size, self._batch, self._seed = size, batch, seed
-        self._epoch, self._shuffled = -1, np.empty(0, dtype=np.int64)
-
-    def indices(self, step: int) -> NDArray[np.int64]:
-        """int64 `[batch]` of batch `step`; fast as long as steps do not go back and forth between epochs."""
-        epoch, within = divmod(step, self._size // self._batch)
-        if epoch != self._epoch:
-            self._epoch = epoch
-            self._shuffled = np.random.default_rng((self._seed, epoch)).permutation(self._size)
-        return self._shuffled[within * self._batch : (within + 1) * self._batch]
-
-
-def trained_on(found: Positions, data: Data, draw: np.random.Generator) -> NDArray[np.bool_]:
-    """Which positions of a shard a run trains on: of the opening only some, for they repeat from game to game."""
-    return np.asarray((found.ply >= data.opening_plies) | (draw.random(len(found.slot)) < data.opening_share))
-
-
-def ratings_of(
-    positions: Positions, games: NDArray[np.void], data: Data
-) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
-    """Those of the side to move and of the other, brought to lichess's scale, `[N]`; `games` are the shard's."""
-    of_each = games[positions.game]
-    shift = np.array([data.to_lichess[system] for system in SYSTEMS], dtype=np.int16)[of_each["system"]]  # type: ignore[index]
-    white, black = of_each["white_elo"] + shift, of_each["black_elo"] + shift
-    mover = np.where(positions.black, black, white).astype(np.int16)
-    return mover, np.where(positions.black, white, black).astype(np.int16)
-
-
-def _expanded(file: Path, data: Data, seed: int) -> Dataset:
+def _arrays(file: Path, data: Data) -> tuple[NDArray[np.generic], ...]:
     shard = read_shard(file)
     found = replay(shard)
-    number = int(file.stem.rpartition("-")[2])
-    kept = np.flatnonzero(trained_on(found, data, np.random.default_rng((seed, number))))
-    return _rows(shard, found, kept, data, None)
-
-
-def _taught(file: Path, data: Data, teaching: Teaching, skipped: Counter[str]) -> list[Dataset]:
-    """The positions of a shard that there are targets for, one part for each of their files."""
-    found = sorted(teaching.folder.glob(f"{file.stem}.*.targets"))
-    if not found:
-        return []
-    shard, digest, parts = read_shard(file), digest_of(file), []
-    positions = replay(shard)
-    for name in found:
-        try:
-            targets = read_targets(name)
-        except TargetsError as error:
-            skipped[str(error)] += 1
-            continue
-        if targets.about["shard"] != digest:
-            raise SystemExit(f"{name}: made from another {file.name}: make the targets again")
-        parts.append(_rows(shard, positions, targets.rows.astype(np.int64), data, targets))
-    return parts
-
-
-def _rows(shard: Shard, found: Positions, rows: NDArray[np.int64], data: Data, targets: Targets | None) -> Dataset:
-    positions = Positions(*(getattr(found, field)[rows] for field in ("bitboards", "halfmove", "ply", "slot", "game")))
-    games = shard.games[positions.game]
-    return Dataset(
-        positions,
-        *ratings_of(positions, shard.games, data),
-        TO_MOVE_RESULT[positions.black.astype(np.intp), games["result"]],
+    by_game = np.lexsort((found.ply, found.game))
+    games, black = shard.games[found.game[by_game]], found.black[by_game]
+    shift = np.array([data.to_lichess[system] for system in SYSTEMS], dtype=np.int16)[games["system"]]  # type: ignore[index]
+    white, other = games["white_elo"] + shift, games["black_elo"] + shift
+    return (
+        found.bitboards[by_game, :BITBOARDS],
+        found.ply[by_game],
+        found.slot[by_game],
+        np.where(black, other, white).astype(np.int16),
+        np.where(black, white, other).astype(np.int16),
+        TO_MOVE_RESULT[black.astype(np.intp), games["result"]],
         games["many_players"],
-        Counter(),
-        targets,
     )
 
 
-def _joined(parts: list[Dataset], skipped: Counter[str]) -> Dataset:
-    fields = ("bitboards", "halfmove", "ply", "slot", "game")
-    positions = Positions(*(np.concatenate([getattr(part.positions, name) for part in parts]) for name in fields))
-    targets = [part.targets for part in parts if part.targets is not None]
-    return Dataset(
-        positions,
-        np.concatenate([part.elo_self for part in parts]),
-        np.concatenate([part.elo_opponent for part in parts]),
-        np.concatenate([part.result for part in parts]),
-        np.concatenate([part.many_players for part in parts]),
-        skipped,
-        joined(targets) if targets else None,
-    )
+def order(dataset: Dataset, data: Data, seed: int) -> NDArray[np.int64]:
+    """All rows, `[N]`, in the order in which a run sees them: rare ratings and phases of the game come early and often,
+    openings seldom, and no row twice (weighted sampling without replacement: Efraimidis and Spirakis 2006).
+
+    A position's weight is one over the square root of how many share its band of ratings and its phase, which is half
+    way between games as they are and all bands alike.
+    """
+    band = (np.clip(dataset.elo_self, LOWEST, HIGHEST) - LOWEST) // RATING_BAND
+    pieces = np.bitwise_count(np.bitwise_or.reduce(dataset.bitboards[:, :PIECES], axis=1))
+    group = band.astype(np.int64) * (len(PHASES) + 1) + np.digitize(pieces, PHASES)
+    weight = np.bincount(group)[group] ** -0.5
+    weight[dataset.ply < data.opening_plies] *= data.opening_share
+    key = np.random.default_rng(seed).standard_exponential(len(dataset)) / weight
+    return np.argsort(key, kind="stable")

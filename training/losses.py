@@ -1,4 +1,4 @@
-"""What the network is trained towards."""
+"""What the network is trained towards; all in nats, means over `B` positions."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from training.maia3 import Lesson
 
-def policy_loss(logits: Tensor, slot: Tensor, legal: Tensor | None, legality_weight: float = 1.0) -> Tensor:
-    """Mean loss in nats of `logits` `[B, A]` at the slot that was played `[B]`.
 
-    Cross-entropy over all slots is the sum of two: that over the legal slots, and -ln of the probability that all legal
-    slots have together, which teaches the rules. `legality_weight` is the weight of the second. At 1 it is plain
-    cross-entropy, and `legal` is not needed; at 0 the masked one: the network never learns the rules, and what it
-    would leak says nothing about it.
-    """
-    if legality_weight == 1 or legal is None:
-        return functional.cross_entropy(logits, slot)
-    masked = logits.masked_fill(~legal, -torch.inf)
-    loss = functional.cross_entropy(masked, slot)
-    if legality_weight:
-        loss = loss + legality_weight * rules_loss(logits, legal)
-    return loss
+def taught_loss(logits: Tensor, lesson: Lesson, legal: Tensor) -> Tensor:
+    """KL divergence of the policies over the legal slots, `[B, A]` each, from the teacher's."""
+    expected = lesson.logits.masked_fill(~legal, -torch.inf).log_softmax(1).masked_fill(~legal, 0.0)
+    own = logits.masked_fill(~legal, -torch.inf).log_softmax(1).masked_fill(~legal, 0.0)
+    return (expected.exp() * legal * (expected - own)).sum(1).mean()
+
+
+def played_loss(logits: Tensor, slot: Tensor, legal: Tensor) -> Tensor:
+    """Cross-entropy over the legal slots at the slot that was played `[B]`."""
+    return functional.cross_entropy(logits.masked_fill(~legal, -torch.inf), slot)
 
 
 def rules_loss(logits: Tensor, legal: Tensor) -> Tensor:
-    """Mean of -ln of the probability that all `legal` slots `[B, A]` have together, in nats: 0 where nothing leaks."""
-    masked = logits.masked_fill(~legal, -torch.inf)
-    return (logits.logsumexp(1) - masked.logsumexp(1)).mean()
+    """-ln of the probability that all `legal` slots `[B, A]` have together: 0 where nothing leaks."""
+    return (logits.logsumexp(1) - logits.masked_fill(~legal, -torch.inf).logsumexp(1)).mean()
 
 
-def taught_loss(logits: Tensor, slot: Tensor, taught_slots: Tensor, taught: Tensor, share: float) -> Tensor:
-    """Mean cross-entropy of `logits` `[B, A]` over all slots, from what a teacher gives to `taught_slots` `[B, K]`,
-    mixed with the slot that was played `[B]`; `share` of it is the teacher's.
-
-    The teacher gives illegal slots little and slots that are left out nothing: that teaches the rules.
-    """
-    expected = (taught * logits.gather(1, taught_slots)).sum(1)
-    played = logits.gather(1, slot[:, None])[:, 0]
-    return (logits.logsumexp(1) - share * expected - (1 - share) * played).mean()
+def value_loss(value: Tensor, lesson: Lesson) -> Tensor:
+    """KL divergence of win, draw and loss, logits `[B, 3]`, from the teacher's."""
+    expected = lesson.value.log_softmax(1)
+    return (expected.exp() * (expected - value.log_softmax(1))).sum(1).mean()
 
 
-def value_loss(value: Tensor, result: Tensor) -> Tensor:
-    """Mean cross-entropy of win/draw/loss logits `[B, 3]` at the result `[B]`, where it is known (not -1)."""
+def outcome_loss(value: Tensor, result: Tensor) -> Tensor:
+    """Cross-entropy of win, draw and loss, logits `[B, 3]`, at the result `[B]`, where it is known (not -1)."""
     total = functional.cross_entropy(value, result, ignore_index=-1, reduction="sum")
     return total / (result >= 0).sum().clamp(min=1)
+
+
+def states_loss(own: list[Tensor], expected: list[Tensor]) -> Tensor:
+    """Mean over the states `[B, 64, D]` of their squared difference, relative to the square of the teacher's."""
+    differences = [
+        (mine.float() - theirs.float()).square().mean() / theirs.float().square().mean()
+        for mine, theirs in zip(own, expected, strict=True)
+    ]
+    return torch.stack(differences).mean()

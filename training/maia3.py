@@ -1,101 +1,101 @@
-"""Maia-3's ONNX file → a models folder: `python -m training.maia3 maia3-5m.onnx FOLDER`
+"""The teacher: Maia-3 with 5 million parameters, its ONNX file read into the same module as the student.
 
-`maia3-5m`, in floats and with a contract, is measured beside ours. `maia3-5m.teacher.onnx`, in dynamic 8-bit integers,
-is the teacher: on 640 positions KL 0.0010 from the floats at half the time. Its integers depend on what else is in the
-batch, so the service would refuse it. The file given takes one position at a time and whole ratings; here the batch is
-free and ratings come as floats, as the service sends them.
+Maia-3 (AGPL-3.0, github.com/CSSLab/maia3) takes eight positions and both ratings. It was trained with the mask, and
+knows no castling rights and no en passant; the student learns from it over the legal moves alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import hashlib
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
-import tomlkit
-from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization import QuantType, quantize_dynamic
+import torch
+from onnx import numpy_helper
+from torch import Tensor
 
-TEACHER = "maia3-5m.teacher.onnx"
-RATINGS = ("self_elo", "oppo_elo")
+from movemask.encoding.vocabularies import vocabulary
+from training import config
+from training.network import PIECES, RATING, Network
+
 LICENCE = "AGPL-3.0"
 SOURCE = "Maia-3 with 5 million parameters, UofTCSSLab/Maia3-5M, github.com/CSSLab/maia3"
+SHAPE = config.Network(width=256, layers=8, heads=8, hidden=512, activation="gelu")
+RATINGS = (600.0, 2600.0)  # seen in its training
+OUR_KING = 5  # the plane of the newest position
+
+_CASTLINGS = [(vocabulary("movemask-1880").names().index(a), vocabulary("movemask-1880").names().index(b))
+              for a, b in (("e1h1", "e1g1"), ("e1a1", "e1c1"))]  # as the student writes them, as the teacher does
 
 
-def prepare(file: Path, folder: Path) -> None:
-    """Writes both networks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    floats = folder / "maia3-5m.onnx"
-    network = onnx.load(str(file))
-    free_batch(network)
-    onnx.save(network, str(floats))
-    floats.with_suffix(".toml").write_text(_contract(floats))
-    quantize_dynamic(
-        str(floats),
-        str(folder / TEACHER),
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-        op_types_to_quantize=["MatMul"],
+@dataclass(frozen=True)
+class Lesson:
+    """What the teacher holds of `B` positions."""
+
+    states: list[Tensor]  # [B, 64, D] before its first layer and after each of its eight
+    logits: Tensor  # float32 [B, A] in the student's slots; of illegal ones they mean nothing
+    value: Tensor  # float32 [B, 3] win, draw, loss, logits
+
+
+class Teacher:
+    """Maia-3 from its ONNX file, on a device, in bfloat16 where the device is quick with it."""
+
+    def __init__(self, file: Path, device: str = "cpu") -> None:
+        self.network = read(file).to(device).eval()
+
+    @torch.no_grad()
+    def lesson(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor, legal: Tensor) -> Lesson:
+        """tokens `[B, 64, F]` of which it reads the pieces, Elo `[B]`, legal bool `[B, A]`."""
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
+            states = self.network.states(tokens, elo_self.clamp(*RATINGS), elo_opponent.clamp(*RATINGS))
+            logits, value = self.network.head(states[-1])
+        logits = logits.float()
+        at_home = tokens[:, 4, PIECES - 12 + OUR_KING] > 0
+        for ours, theirs in _CASTLINGS:  # king takes rook is legal for a king on e1 only where it castles
+            castles = at_home & legal[:, ours]
+            logits[:, ours] = torch.where(castles, logits[:, theirs], logits[:, ours])
+        return Lesson(states, logits, value.float())
+
+
+def read(file: Path) -> Network:
+    """The network of the ONNX file: logits equal to 2e-5, slots as the student writes them."""
+    graph = onnx.load(str(file)).graph
+    known = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in graph.initializer}
+    matrices = iter(
+        known[node.input[1]].float().t()
+        for node in graph.node
+        if node.op_type == "MatMul" and node.input[1] in known and known[node.input[1]].ndim == 2
     )
-
-
-def free_batch(network: onnx.ModelProto) -> None:
-    """Frees the batch dimension of 1, which Reshape nodes hold too, and makes the ratings floats."""
-    graph = network.graph
-    shapes = {node.input[1] for node in graph.node if node.op_type == "Reshape"}
-    for tensor in _constants(graph):
-        if tensor.name not in shapes:
-            continue
-        shape = numpy_helper.to_array(tensor).copy()
-        if shape.size and shape[0] == 1 and -1 not in shape:
-            shape[0] = -1
-            tensor.CopyFrom(numpy_helper.from_array(shape, tensor.name))
-    for value in (*graph.input, *graph.output):
-        value.type.tensor_type.shape.dim[0].dim_param = "batch"
-    del graph.value_info[:]  # shapes of a batch of 1
-    for value in graph.input:
-        if value.name in RATINGS:
-            whole = f"{value.name}_whole"
-            for node in graph.node:
-                node.input[:] = [whole if name == value.name else name for name in node.input]
-            value.type.tensor_type.elem_type = TensorProto.FLOAT
-            graph.node.insert(0, helper.make_node("Cast", [value.name], [whole], to=TensorProto.INT64))
-
-
-def _constants(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
-    found = list(graph.initializer)
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            node.attribute[0].t.name = node.output[0]
-            found.append(node.attribute[0].t)
-    return found
-
-
-def _contract(file: Path) -> str:
-    return tomlkit.dumps(
-        {
-            "network": {"file": file.name, "digest": "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()},
-            "contract": {"planes": "maia3-tokens-96", "vocabulary": "maia3-4352", "trained_with_mask": False},
-            "inputs": {"planes": "tokens", "elo_self": RATINGS[0], "elo_opponent": RATINGS[1]},
-            "outputs": {
-                "logits": "logits_move",
-                "value": {"name": "logits_value", "order": "loss_draw_win", "softmaxed": False},
-            },
-            "elo": {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"},
-            "card": {"source": SOURCE, "licence": LICENCE},
-        }
-    )
-
-
-def main() -> None:
-    """The command."""
-    parser = argparse.ArgumentParser(description="Maia-3's ONNX file -> a models folder that serves it")
-    parser.add_argument("file", type=Path, help="maia3-5m.onnx, with its weights beside it")
-    parser.add_argument("folder", type=Path)
-    arguments = parser.parse_args()
-    prepare(arguments.file, arguments.folder)
-
-
-if __name__ == "__main__":
-    main()
+    network = Network(SHAPE)
+    largest, scale = float(known["val_3"]), float(known["val_545"])
+    weights: dict[str, Tensor] = {"biases": known["transformer.layers.7.self_attn.gab_weight"]}
+    embedding = next(matrices)  # [D, 96 + 128 + 128]: pieces, then a mix of two vectors for each rating
+    low, high = known["elo_embedding_low.weight"].flatten(), known["elo_embedding_high.weight"].flatten()
+    ratings = embedding[:, PIECES:].reshape(len(embedding), 2, -1)  # rating r is r / largest of low, the rest of high
+    slope = ratings @ ((low - high) / largest)  # [D, 2]
+    weights["tokens.weight"] = torch.nn.functional.pad(embedding[:, :PIECES], (0, network.tokens.in_features - PIECES))
+    weights["tokens.bias"] = known["token_projection.bias"] + (ratings @ high + slope * 1.5 * RATING).sum(1)
+    weights["ratings.weight"] = slope * RATING
+    names = {"squeeze": "sm2", "squeeze_norm": "ln1", "excite": "sm3", "excite_norm": "ln2"}
+    for number in range(SHAPE.layers):
+        ours, theirs = f"layers.{number}.", f"transformer.layers.{number}."
+        for name in ("attention", "out", "first", "second"):
+            weights[f"{ours}{name}.weight"] = next(matrices)
+        for mine, yours in (("first.bias", "linear1.bias"), ("second.bias", "linear2.bias")):
+            weights[ours + mine] = known[theirs + yours]
+        weights[f"{ours}attention_norm"] = known[f"{theirs}norm1.weight"]
+        weights[f"{ours}hidden_norm"] = known[f"{theirs}norm2.weight"]
+        for mine, yours in names.items():
+            for kind in ("weight", "bias"):
+                weights[f"{ours}{mine}.{kind}"] = known[f"{theirs}self_attn.{yours}.{kind}"]
+    for mine, yours in (("norm", "transformer.norm"), ("board_norm", "last_ln"), ("hidden", "fc_value_hid")):
+        for kind in ("weight", "bias"):
+            weights[f"head.{mine}.{kind}"] = known[f"{yours}.{kind}"]
+    order = torch.tensor([2, 1, 0])  # its value is loss, draw, win
+    weights["head.value.weight"], weights["head.value.bias"] = (known[f"fc_value.{k}"][order] for k in ("weight", "bias"))
+    weights["head.source.weight"], weights["head.target.weight"] = next(matrices), next(matrices)
+    weights["head.promotion.weight"] = next(matrices) * scale
+    weights["head.source.weight"] = weights["head.source.weight"] * (SHAPE.width**0.5 / scale)
+    network.load_state_dict(weights)
+    return network

@@ -1,8 +1,12 @@
-"""The network: planes and both ratings in, a body over the 64 squares, a from-to policy head and a value head.
+"""The network: a transformer over the 64 squares in Maia-3's shape, and Maia-3 itself, its teacher.
 
-The body is a residual tower (He et al. 2015, arXiv:1512.03385) whose squeeze-and-excitation (Hu et al. 2017,
-arXiv:1709.01507; scale and bias as in lc0) knows both ratings. The policy is a dot product of square embeddings, as in
-lc0's attention policy head.
+Each square is a token: the pieces on it in eight positions of the game, and what Maia-3 lacks, castling rights and the
+en-passant square. Attention adds a bias for each pair of squares that depends on the whole board (Monroe and Chalmers
+2024, arXiv:2409.12272; lc0 calls it smolgen). Layers are normalised after each half (Vaswani et al. 2017,
+arXiv:1706.03762) by the root mean square (Zhang and Sennrich 2019, arXiv:1910.07467). The policy is a dot product of
+square embeddings.
+
+Shapes: `B` positions, 64 squares a1 first, `F` tokens, `D` width, `H` heads, `A` 1880 slots of `movemask-1880`.
 """
 
 from __future__ import annotations
@@ -11,120 +15,106 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from movemask.encoding.movemask_planes import PLANES
 from movemask.encoding.vocabularies import vocabulary
 from training import config
 
-RATINGS = 32  # numbers that stand for the two ratings inside
-HEAD = 64
+TOKENS = 99  # numbers for each square: eight positions of 12 pieces, our and their castling rooks, en passant
+PIECES = 96  # the first of them, all that Maia-3 takes
+BIAS = 64  # numbers that a head's bias is made of
 MOVES = 1792  # from-to slots of movemask-1880; the promotions follow
+RATING = 1000.0  # ratings come in as multiples of this, from 1500
+EPSILON = 1e-6
 
 
 class Network(nn.Module):
-    """planes `[B, 24, 8, 8]`, Elo of both sides `[B]` → logits `[B, 1880]`, win/draw/loss logits `[B, 3]`."""
+    """tokens `[B, 64, F]`, Elo of both sides `[B]` → logits `[B, A]`, win/draw/loss logits `[B, 3]`."""
 
     def __init__(self, settings: config.Network) -> None:
         super().__init__()
         width = settings.width
-        self.ratings = nn.Sequential(nn.Linear(2, RATINGS), nn.ReLU(), nn.Linear(RATINGS, RATINGS))
-        self.body = Tower(settings)
-        self.source = nn.Linear(width, HEAD)
-        self.target = nn.Linear(width, HEAD)
-        self.promotion = nn.Linear(width, 4)
-        self.value = nn.Sequential(nn.Linear(2 * width + RATINGS, 64), nn.ReLU(), nn.Linear(64, 3))
-        pairs, pieces = _slot_indices()
-        self.register_buffer("pairs", pairs, persistent=False)
-        self.register_buffer("pieces", pieces, persistent=False)
+        self.tokens = nn.Linear(TOKENS, width)
+        self.ratings = nn.Linear(2, width, bias=False)
+        self.biases = nn.Parameter(torch.randn(64 * 64, BIAS) * 0.02)  # of each pair of squares
+        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
+        self.head = Head(width)
 
-    def forward(self, planes: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> tuple[Tensor, Tensor]:
-        ratings = self.ratings(torch.stack([elo_self, elo_opponent], 1) / 500.0 - 3.0)
-        squares = self.body(planes, ratings)  # [B, 64, F]
-        source, target = self.source(squares), self.target(squares)
-        pairs = (source @ target.transpose(1, 2) * HEAD**-0.5).flatten(1)  # [B, 64 * 64]
-        pieces = self.promotion(squares).flatten(1)  # [B, 64 * 4], by to-square and piece
-        logits = pairs[:, self.pairs]
-        promotions = logits[:, MOVES:] + pieces[:, self.pieces]
-        pooled = torch.cat([squares.mean(1), squares.amax(1), ratings], 1)
-        return torch.cat([logits[:, :MOVES], promotions], 1), self.value(pooled)
+    def forward(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> tuple[Tensor, Tensor]:
+        return self.head(self.states(tokens, elo_self, elo_opponent)[-1])
+
+    def embedded(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> Tensor:
+        """`[B, 64, D]`: what goes into the first layer."""
+        ratings = torch.stack([elo_self, elo_opponent], 1) / RATING - 1.5
+        return self.tokens(tokens) + self.ratings(ratings)[:, None]
+
+    def states(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> list[Tensor]:
+        """`[B, 64, D]` before the first layer and after each."""
+        found = [self.embedded(tokens, elo_self, elo_opponent)]
+        for layer in self.layers:
+            found.append(layer(found[-1], self.biases))
+        return found
 
     @torch.no_grad()
     def cool(self, temperature: float) -> None:
         """Divides every policy logit by `temperature` from now on, in the weights that make them."""
-        for layer in (self.source, self.promotion):  # a pair's logit is linear in its source
+        for layer in (self.head.source, self.head.promotion):  # a pair's logit is linear in its source
             layer.weight /= temperature
-            layer.bias /= temperature
 
 
-class Tower(nn.Module):
-    """planes `[B, 24, 8, 8]`, ratings `[B, R]` → squares `[B, 64, F]`."""
+class Layer(nn.Module):
+    """Attention with a bias that the whole board decides, a hidden layer, each added and normalised."""
 
     def __init__(self, settings: config.Network) -> None:
         super().__init__()
-        self.stem = Convolution(PLANES, settings.width)
-        self.stem_norm = nn.BatchNorm2d(settings.width)
-        self.blocks = nn.ModuleList(Block(settings.width) for _ in range(settings.depth))
+        width = settings.width
+        self.heads = settings.heads
+        self.activation = functional.gelu if settings.activation == "gelu" else functional.relu
+        self.squeeze, self.squeeze_norm = nn.Linear(width, BIAS), nn.LayerNorm(BIAS)
+        self.excite, self.excite_norm = nn.Linear(BIAS, BIAS * self.heads), nn.LayerNorm(BIAS * self.heads)
+        self.attention = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.first, self.second = nn.Linear(width, settings.hidden), nn.Linear(settings.hidden, width)
+        self.attention_norm = nn.Parameter(torch.ones(width))
+        self.hidden_norm = nn.Parameter(torch.ones(width))
 
-    def forward(self, planes: Tensor, ratings: Tensor) -> Tensor:
-        x = torch.relu(self.stem_norm(self.stem(planes)))
-        for block in self.blocks:
-            x = block(x, ratings)
-        return x.flatten(2).transpose(1, 2)
+    def forward(self, x: Tensor, biases: Tensor) -> Tensor:  # [B, 64, D], [64 * 64, BIAS] → [B, 64, D]
+        board = self.squeeze_norm(self.activation(self.squeeze(x.mean(1))))
+        board = self.excite_norm(self.activation(self.excite(board)))
+        bias = (board.view(-1, BIAS) @ biases.t()).view(-1, self.heads, 64, 64)
+        query, key, value = (
+            part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.attention(x).chunk(3, 2)
+        )
+        seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        x = normalised(x + self.out(seen.transpose(1, 2).flatten(2)), self.attention_norm)
+        return normalised(x + self.second(self.activation(self.first(x))), self.hidden_norm)
 
 
-class Block(nn.Module):
-    """Two convolutions, the excitation, and around."""
+class Head(nn.Module):
+    """squares `[B, 64, D]` → logits `[B, A]`, win/draw/loss logits `[B, 3]`."""
 
-    def __init__(self, filters: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.first = Convolution(filters, filters)
-        self.first_norm = nn.BatchNorm2d(filters)
-        self.second = Convolution(filters, filters)
-        self.second_norm = nn.BatchNorm2d(filters)
-        self.excitation = RatedSqueezeExcitation(filters)
+        self.norm, self.board_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.source, self.target = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.promotion = nn.Linear(width, 4, bias=False)  # by piece, of the target
+        self.hidden, self.value = nn.Linear(width, width), nn.Linear(width, 3)
+        pairs, pieces = _slot_indices()
+        self.register_buffer("pairs", pairs, persistent=False)
+        self.register_buffer("pieces", pieces, persistent=False)
 
-    def forward(self, x: Tensor, ratings: Tensor) -> Tensor:
-        y = torch.relu(self.first_norm(self.first(x)))
-        y = self.excitation(self.second_norm(self.second(y)), ratings)
-        return torch.relu(x + y)
-
-
-class RatedSqueezeExcitation(nn.Module):
-    """Scales and shifts each channel by what the whole board and the two ratings say.
-
-    Channels may come and go levelled (`training.levelling`): `x * spread + centre` is what they stand for, and what is
-    given back is multiplied by `after`.
-    """
-
-    spread: Tensor
-    centre: Tensor
-    after: Tensor
-
-    def __init__(self, filters: int) -> None:
-        super().__init__()
-        self.squeeze = nn.Linear(filters + RATINGS, 32)
-        self.excite = nn.Linear(32, 2 * filters)
-        self.register_buffer("spread", torch.ones(filters), persistent=False)
-        self.register_buffer("centre", torch.zeros(filters), persistent=False)
-        self.register_buffer("after", torch.ones(filters), persistent=False)
-
-    def forward(self, x: Tensor, ratings: Tensor) -> Tensor:  # [B, F, 8, 8], [B, R] → [B, F, 8, 8]
-        means = x.mean((2, 3)) * self.spread + self.centre
-        scale, shift = self.excite(torch.relu(self.squeeze(torch.cat([means, ratings], 1)))).chunk(2, 1)
-        gain = torch.sigmoid(scale) * self.after
-        shift = shift * self.after + gain * self.centre
-        return x * (gain * self.spread)[:, :, None, None] + shift[:, :, None, None]
+    def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
+        squares = self.norm(squares)
+        source, target = self.source(squares), self.target(squares)
+        pairs = (source @ target.transpose(1, 2)).flatten(1) * source.shape[2] ** -0.5  # [B, 64 * 64]
+        promotions = self.promotion(target).flatten(1)  # [B, 64 * 4], by to-square and piece
+        logits = pairs[:, self.pairs]
+        logits = torch.cat([logits[:, :MOVES], logits[:, MOVES:] + promotions[:, self.pieces]], 1)
+        board = self.board_norm(squares.mean(1))
+        return logits, self.value(functional.relu(self.hidden(board)))
 
 
-class Convolution(nn.Module):
-    """A 3 x 3 convolution whose weight is kept as the matrix that it is, `[out, 9 * in]`, so that Muon can train it."""
-
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__()
-        self.shape = (outputs, 3, 3, inputs)  # channels last, as the planes come
-        self.weight = nn.Parameter(torch.randn(outputs, inputs * 9) * (2 / (inputs * 9)) ** 0.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.conv2d(x, self.weight.view(self.shape).permute(0, 3, 1, 2), padding=1)
+def normalised(x: Tensor, weight: Tensor) -> Tensor:
+    """`x` `[…, D]` with a root mean square of 1, times `weight` `[D]`."""
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPSILON) * weight
 
 
 def _slot_indices() -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from movemask.encoding.vocabularies import vocabulary
 from training.shards import EN_PASSANT, VOCABULARY, Shard
 
 PAWN, ROOK, KING = 0, 3, 5
+PIECES, BITBOARDS = 12, 15  # bitboards of pieces, and with castling rights and en passant
 OUR_RIGHTS, THEIR_RIGHTS, EN_PASSANT_SQUARE = 12, 13, 14
 LAST_MOVES = 15  # the first of the bitboards that say what the last two moves changed
 U64 = np.uint64

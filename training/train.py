@@ -1,7 +1,9 @@
 """Trains the network of a run, going on from its last checkpoint: `python -m training.train RUN.toml`.
 
-A run may take several sittings: it saves every two minutes, when interrupted, and after `--seconds`. The schedule is a
-warm-up, a constant rate and a straight line down to zero, so that a run can be made longer until it begins to go down.
+The teacher runs beside it, on a thread of its own. First each layer learns alone what two of the teacher's do to the
+teacher's own states, then the network runs whole and its states, its policy and its value are those to match. A run
+takes several sittings: it saves every two minutes, when interrupted, and after `--seconds`. `--anneal` brings the rate
+to zero for a network that is used before the run's positions are seen; the run itself goes on from `trunk.pt`.
 """
 
 from __future__ import annotations
@@ -23,191 +25,182 @@ from tqdm import tqdm
 from training import checkpoints, config, dataset
 from training.batches import Batch, gathered, stream
 from training.config import Run, load_run
-from training.dataset import Order
-from training.legal import legal_mask
-from training.losses import policy_loss, rules_loss, taught_loss, value_loss
+from training.losses import outcome_loss, played_loss, rules_loss, states_loss, taught_loss, value_loss
+from training.maia3 import Teacher
 from training.network import Network
-from training.start import begin_with
 
-VALIDATED = 8192  # positions
+VALIDATED = 2048  # positions
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the sitting
 
 
 def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
     """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number.
 
-    With `anneal` the rates go down on a straight line to zero in so many seconds, and the sitting ends: for a network
-    that is used before all positions are seen. Keep the checkpoint from before it to go on with the run itself.
+    With `anneal` the rate goes down on a straight line to zero in so many seconds, and the sitting ends.
     """
-    seen = dataset.load(run.data, "train", run.seed, run.teaching)
+    settings, taught, device = run.training, run.teaching, _device()
     torch.manual_seed(run.seed)
-    settings = run.training
-    device = _device()
+    torch.set_num_threads(settings.threads)
+    teacher = Teacher(taught.teacher, device)
     network = Network(run.network).to(device)
     optimizers = optimizers_of(network, settings)
     steps, done, spent = settings.positions // settings.batch, 0, 0.0
     run.folder.mkdir(parents=True, exist_ok=True)
     if (state := checkpoints.load(run.folder)) is not None:
         done, spent = _restored(state, run, network, optimizers)
-    elif settings.start is not None:
-        begin_with(network, settings.start)
-    forward = torch.compile(network) if settings.compile else network
-    order = Order(len(seen), settings.batch, run.seed)
-    batches = stream(seen, order, done, steps, *_masks(run), bare=run.teaching.bare if run.teaching else 0.5)
-    gone, began = 0.0, time.monotonic()
-    progress = Progress(run, network, optimizers, spent)
+    seen = dataset.load(run.data, "train")
+    held = held_out(run, teacher, device)
+    progress = Progress(run, network, optimizers, spent, held)
     print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
     print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
-    bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=5)
+    rows = dataset.order(seen, run.data, run.seed)
+    batches = stream(seen, rows, done, settings.batch, taught.bare, device, teacher)
+    whole = torch.compile(network.states) if settings.compile else network.states
+    began, gone = time.monotonic(), 0.0
+    bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=30)
     stopping = _asked_to_stop()
     stop = False
     while done < steps and not stop:
-        before = time.monotonic()
-        batch = next(batches).to(device)
-        progress.waited += time.monotonic() - before
+        batch = next(batches)
         gone += min(time.monotonic() - began, STOPPED)
         began = time.monotonic()
-        _schedule(optimizers, settings, done / steps, max(1 - gone / anneal, 0))
-        policy, value = _step(forward, network, optimizers, batch, run)
+        _set_rate(optimizers, settings.learning_rate * min((done + 1) / settings.warm_up, 1, max(1 - gone / anneal, 0)))
+        losses = step(network, whole, optimizers, batch, run, apart=done * settings.batch < taught.apart)
         done, stop = done + 1, next(stopping) or gone >= min(seconds, anneal)
         bar.update(settings.batch)
-        progress.after(done, policy, value, last=done == steps or stop)
+        progress.after(done, losses, last=done == steps or stop)
     bar.close()
-    batches.close()
+    batches.close()  # type: ignore[attr-defined]
+
+
+def step(
+    network: Network, whole: Any, optimizers: list[torch.optim.Optimizer], batch: Batch, run: Run, *, apart: bool
+) -> dict[str, Tensor]:
+    """One step of all optimizers; the parts of the loss. `apart`: each layer on the teacher's own states."""
+    assert batch.lesson is not None, "a batch to learn from has a lesson"
+    taught, lesson = run.teaching, batch.lesson
+    expected = [lesson.states[number] for number in taught.matched]
+    with torch.autocast(batch.tokens.device.type, dtype=torch.bfloat16):
+        if apart:
+            given = [lesson.states[number] for number in (0, *taught.matched)]
+            own = [network.embedded(*batch.inputs())]
+            own += [layer(x, network.biases) for layer, x in zip(network.layers, given, strict=False)]
+            logits, value = network.head(given[-1])
+            expected = given
+        else:
+            own = whole(*batch.inputs())[1:]  # what goes in is free: it holds more than the teacher's
+            logits, value = network.head(own[-1])
+    logits, value = logits.float(), value.float()
+    losses = {
+        "taught": taught_loss(logits, lesson, batch.legal),
+        "played": played_loss(logits, batch.slot, batch.legal),
+        "rules": rules_loss(logits, batch.legal),
+        "value": value_loss(value, lesson),
+        "states": states_loss(own, expected),
+    }
+    total = (
+        (1 - taught.played_weight) * losses["taught"]
+        + taught.played_weight * losses["played"]
+        + taught.rules_weight * losses["rules"]
+        + taught.value_weight * losses["value"]
+        + taught.states_weight * losses["states"]
+    )
+    for optimizer in optimizers:
+        optimizer.zero_grad(set_to_none=True)
+    total.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+    return {name: loss.detach() for name, loss in losses.items()}
 
 
 class Progress:
     """What a sitting leaves behind: log lines, checkpoints, and where the loss is no number the reason for the end."""
 
-    def __init__(self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], spent: float) -> None:
-        self._run, self._network, self._optimizers, self._spent = run, network, optimizers, spent
+    def __init__(
+        self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], spent: float, held: list[list[Batch]]
+    ) -> None:
+        self._run, self._network, self._optimizers, self._spent, self._held = run, network, optimizers, spent, held
         self._clock = self._saved = time.monotonic()
-        self._held_out = held_out(run)
-        self.waited = 0.0
+        self._sums: dict[str, Tensor] = {}
+        self._summed = 0
 
-    def after(self, done: int, policy: Tensor, value: Tensor, *, last: bool) -> None:
+    def after(self, done: int, losses: dict[str, Tensor], *, last: bool) -> None:
         """Called after each step; `done` steps are behind, the `last` one of the sitting among them or not."""
         settings = self._run.training
-        if (
-            last
-            or done * settings.batch // settings.validate_positions
-            > (done - 1) * settings.batch // settings.validate_positions
-        ):
-            _require_finite(policy, done)
-            self._log(done, policy, value)
+        self._sums = {name: loss + self._sums.get(name, 0) for name, loss in losses.items()}
+        self._summed += 1
+        every = max(settings.validate_positions // settings.batch, 1)
+        if last or done % every == 0:
+            _require_finite(losses, done)
+            self._log(done)
         if last or time.monotonic() - self._saved >= settings.checkpoint_seconds:
             self._saved = time.monotonic()
             spent = self._spent + self._saved - self._clock
             checkpoints.save(self._run.folder, _state(self._network, self._optimizers, done, spent))
 
-    def _log(self, done: int, policy: Tensor, value: Tensor) -> None:
-        elapsed = time.monotonic() - self._clock
+    def _log(self, done: int) -> None:
         line = {
-            "step": done,
             "positions": done * self._run.training.batch,
-            "seconds": round(self._spent + elapsed, 1),
-            "waited_share": round(self.waited / elapsed, 4),
-            "loss": round(policy.item(), 4),
-            "value_loss": round(value.item(), 4),
-            **validate(self._network, self._held_out.without_moves(), _device()),
-            "with_moves": validate(self._network, self._held_out, _device()),
+            "seconds": round(self._spent + time.monotonic() - self._clock, 1),
+            **{name: round(loss.item() / self._summed, 4) for name, loss in self._sums.items()},
+            "bare": validate(self._network, self._held[0]),
+            "with_game": validate(self._network, self._held[1]),
         }
+        self._sums, self._summed = {}, 0
         with open(self._run.folder / "log.jsonl", "a") as log:
             log.write(json.dumps(line) + "\n")
 
 
 @torch.no_grad()
-def validate(network: Network, held_out: Batch, device: str) -> dict[str, float]:
-    """Masked top-1 and cross-entropy, cross-entropy over all slots and mean raw leakage, on held-out positions."""
+def validate(network: Network, held: list[Batch]) -> dict[str, float]:
+    """Of held-out positions: top-1 and cross-entropy over the legal slots, mean KL from the teacher, cross-entropy of
+    the result, mean raw leakage."""
     network.eval()
-    sums: dict[str, float] = dict.fromkeys(("top1", "cross_entropy", "plain_cross_entropy", "raw_leakage", "value"), 0)
-    count = len(held_out.slot)
-    for start in range(0, count, 1024):
-        part = held_out.part(slice(start, start + 1024)).to(device)
-        logits, value = network(*part.inputs())
-        logits, value = logits.float(), value.float()
-        assert part.legal is not None
-        masked = logits.masked_fill(~part.legal, -torch.inf)
-        sums["top1"] += (masked.argmax(1) == part.slot).sum().item()
-        sums["cross_entropy"] += policy_loss(logits, part.slot, part.legal, 0).item() * len(part.slot)
-        sums["plain_cross_entropy"] += policy_loss(logits, part.slot, None).item() * len(part.slot)
-        sums["raw_leakage"] += (torch.softmax(logits, 1) * ~part.legal).sum().item()
-        sums["value"] += value_loss(value, part.result).item() * len(part.slot)
+    sums: dict[str, float] = dict.fromkeys(("top1", "cross_entropy", "kl", "value", "raw_leakage"), 0.0)
+    for batch in held:
+        logits, value = network(*batch.inputs())
+        assert batch.lesson is not None
+        masked, weight = logits.masked_fill(~batch.legal, -torch.inf), len(batch.slot) / sum(len(b.slot) for b in held)
+        sums["top1"] += (masked.argmax(1) == batch.slot).float().mean().item() * weight
+        sums["cross_entropy"] += played_loss(logits, batch.slot, batch.legal).item() * weight
+        sums["kl"] += taught_loss(logits, batch.lesson, batch.legal).item() * weight
+        sums["value"] += outcome_loss(value, batch.result).item() * weight
+        sums["raw_leakage"] += (torch.softmax(logits, 1) * ~batch.legal).sum(1).mean().item() * weight
     network.train()
-    return {name: round(value / count, 4) for name, value in sums.items()}
+    return {name: round(value, 4) for name, value in sums.items()}
 
 
-def _step(
-    forward: Any,
-    network: Network,
-    optimizers: list[torch.optim.Optimizer],
-    batch: Batch,
-    run: Run,
-) -> tuple[Tensor, Tensor]:
-    """One step of all optimizers; both losses."""
-    with torch.autocast(batch.slot.device.type, dtype=torch.bfloat16):
-        logits, value = forward(*batch.inputs())
-    logits = logits.float()
-    if run.teaching is not None and batch.taught is not None and batch.taught_slots is not None:
-        policy = taught_loss(logits, batch.slot, batch.taught_slots, batch.taught, run.teaching.weight)
-        if batch.legal is not None:
-            policy = policy + run.teaching.rules_weight * rules_loss(logits[: len(batch.legal)], batch.legal)
-    else:
-        policy = policy_loss(logits, batch.slot, batch.legal, run.training.legality_weight)
-    outcome = value_loss(value.float(), batch.result)
-    for optimizer in optimizers:
-        optimizer.zero_grad(set_to_none=True)
-    (policy + run.training.value_weight * outcome).backward()
-    nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-    for optimizer in optimizers:
-        optimizer.step()
-    return policy.detach(), outcome.detach()
-
-
-def _masks(run: Run) -> tuple[int, float]:
-    """How many processes find legal moves, and for what share of a batch."""
-    if run.teaching is None:
-        return (run.training.mask_processes if run.training.legality_weight < 1 else 0), 1.0
-    return (run.training.mask_processes if run.teaching.rules_weight else 0), run.teaching.rules_share
-
-
-def optimizers_of(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:
-    """Muon (Jordan 2024) for the body's large matrices, AdamW for all else; or AdamW for everything."""
-    matrices = [
-        parameter
-        for name, parameter in network.body.named_parameters()
-        if settings.optimizer == "muon" and parameter.ndim == 2 and min(parameter.shape) >= 32
-    ]
-    chosen = {id(parameter) for parameter in matrices}
-    others = [parameter for parameter in network.parameters() if id(parameter) not in chosen]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(others, lr=settings.adamw_rate, weight_decay=settings.weight_decay)
-    ]
-    if matrices:
-        optimizers.append(torch.optim.Muon(matrices, lr=settings.learning_rate, weight_decay=settings.weight_decay))
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["peak"] = group["lr"]
-    return optimizers
-
-
-def _schedule(optimizers: list[torch.optim.Optimizer], settings: config.Training, done: float, left: float) -> None:
-    """Sets the rates for a run of which the share `done` is behind; `left` is of a sitting that ends it early."""
-    rate = min((done + 1e-4) / max(settings.warm_up, 1e-4), 1.0, (1 - done) / max(settings.decay, 1e-4), left)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group["peak"] * rate
-
-
-def held_out(run: Run) -> Batch:
-    """Positions of the validation split after the opening, of games by many players where there are any."""
-    split = dataset.load(run.data, "validation", run.seed)
-    later = split.positions.ply >= run.data.opening_plies
+def held_out(run: Run, teacher: Teacher | None, device: str = "cpu", count: int = VALIDATED) -> list[list[Batch]]:
+    """Positions of the validation split after the opening, of games by many players where there are any, in batches:
+    the positions alone, then with the games before them."""
+    split = dataset.load(run.data, "validation")
+    later = split.ply >= run.data.opening_plies
     wanted = np.flatnonzero(later & split.many_players if (later & split.many_players).any() else later)
     if not len(wanted):
         raise SystemExit(f"{run.data.folder}: no game in the validation split (two in a hundred): give it more games")
-    rows = np.random.default_rng(run.seed).permutation(wanted)[:VALIDATED]
-    return gathered(split, rows, legal_mask(split.positions.bitboards[rows]))
+    rows = np.random.default_rng(run.seed).permutation(wanted)[:count]
+    parts = np.array_split(rows, max(len(rows) // 128, 1))
+    found = [[gathered(split, p, np.full(len(p), bare), device, teacher) for p in parts] for bare in (True, False)]
+    return found
+
+
+def optimizers_of(network: Network, settings: config.Training) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan 2024) for the layers' matrices, AdamW for all else."""
+    matrices = [parameter for parameter in network.layers.parameters() if parameter.ndim == 2]
+    chosen = {id(parameter) for parameter in matrices}
+    others = [parameter for parameter in network.parameters() if id(parameter) not in chosen]
+    decay = settings.weight_decay
+    return [
+        torch.optim.Muon(matrices, lr=settings.learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=settings.learning_rate, weight_decay=decay, betas=(0.9, 0.98)),
+    ]
+
+
+def _set_rate(optimizers: list[torch.optim.Optimizer], rate: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
 
 
 def _state(network: Network, optimizers: list[torch.optim.Optimizer], done: int, spent: float) -> dict[str, Any]:
@@ -227,16 +220,16 @@ def _restored(
     except RuntimeError:
         raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
     for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
-        peaks = [group["peak"] for group in optimizer.param_groups]  # the run's rates, not those of its last sitting
         optimizer.load_state_dict(kept)
-        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-            group["peak"] = peak
     return int(state["step"]), float(state["seconds"])
 
 
-def _require_finite(loss: Tensor, step: int) -> None:
-    if not torch.isfinite(loss):
-        raise SystemExit(f"step {step}: the loss is {loss.item()}; the last checkpoint is kept: lower learning_rate")
+def _require_finite(losses: dict[str, Tensor], step: int) -> None:
+    for name, loss in losses.items():
+        if not torch.isfinite(loss):
+            raise SystemExit(
+                f"step {step}: the loss {name!r} is {loss.item()}; the last checkpoint is kept: lower learning_rate"
+            )
 
 
 def _device() -> str:
@@ -259,10 +252,10 @@ def _asked_to_stop() -> Iterator[bool]:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="train, or go on training, the network of a run")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
     parser.add_argument("--seconds", type=float, default=inf, help="stop after a sitting of this long")
     parser.add_argument(
-        "--anneal", type=float, default=inf, help="bring the rates down to zero in so many seconds, then stop"
+        "--anneal", type=float, default=inf, help="bring the rate down to zero in so many seconds, then stop"
     )
     arguments = parser.parse_args()
     train(load_run(arguments.run), arguments.seconds, arguments.anneal)
