@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from movemask.board.line import Line
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
 from movemask.encoding.movemask_planes import encode_18
@@ -82,6 +83,30 @@ def test_maia3_history_is_oldest_first_each_seen_by_its_own_side() -> None:
         assert np.array_equal(tokens[:, 12 * block : 12 * (block + 1)], expected)
     bare = encode(Position.read(AFTER))
     assert all(np.array_equal(bare[:, 12 * i : 12 * (i + 1)], one(Position.read(AFTER))) for i in range(8))
+
+
+def test_our_tokens_are_maia3s_with_castling_rooks_and_en_passant_behind() -> None:
+    """What a user would lose: `moves` that say more than the FEN, and the rights that Maia-3 does not know."""
+    ours, theirs, planes = (plane_encoder(name) for name in ("movemask-tokens-99", "maia3-tokens-96", "movemask-18"))
+    game = ["g1f3", "g8f6", "g2g3", "g7g6", "f1g2", "f8g7", "e1g1", "e7e5", "d2d4", "e5e4", "c2c4", "e4e3"]
+    positions = [Position.read(moves=game[:plies]) for plies in range(13)]
+    positions += [Position.read(moves=GAME), *(Position.read(fen) for fen in fens())]
+    tokens = ours.encode_all(positions, boards_of(positions))
+    for position, found in zip(positions, tokens, strict=True):
+        assert np.array_equal(found[:, :96], theirs.encode(position)), position.fen
+        assert np.array_equal(found[:, 96:].T, planes.encode(position)[12:15].reshape(3, 64)), position.fen
+    assert tokens[4:7, :, 96].sum(1).tolist() == [2, 2, 2]
+    assert chess.square_name(int(np.flatnonzero(tokens[13, :, 98])[0])) == "d6"
+
+
+def test_positions_of_one_game_share_its_boards() -> None:
+    encoder, played = plane_encoder("movemask-tokens-99"), chess.Board()
+    for uci in GAME:
+        played.push_uci(uci)
+    line = Line.of(played)
+    along = [Position.along(line, ply) for ply in range(len(GAME) + 1)]
+    expected = [encoder.encode(Position.read(moves=GAME[:ply])) for ply in range(len(GAME) + 1)]
+    assert np.array_equal(encoder.encode_all(along, boards_of(along)), np.stack(expected))
 
 
 def test_alphazero_planes_are_pgxs_own_over_its_games() -> None:

@@ -47,7 +47,9 @@ def test_the_least_recently_used_is_forgotten_and_the_bound_is_kept() -> None:
     assert [cache.get(number) is not None for number in (4, 5)] == [True, False]
 
 
-@pytest.mark.parametrize(("planes", "sees_history"), [("lc0-112", True), ("movemask-18", False), ("movemask-24", True)])
+@pytest.mark.parametrize(
+    ("planes", "sees_history"), [("lc0-112", True), ("movemask-18", False), ("movemask-tokens-99", True)]
+)
 def test_positions_are_told_apart_by_what_the_network_sees(planes: str, sees_history: bool) -> None:
     model = fake_model(planes=planes, words="lc0-1858")
     assert model.contract.takes_history == sees_history

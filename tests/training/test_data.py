@@ -17,14 +17,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.position import Position
+from movemask.board.position import Position, boards_of
 from movemask.encoding import movemask_planes
+from movemask.encoding.encoders import plane_encoder
 from movemask.encoding.vocabularies import vocabulary
-from tests.ground_truth import random_game
+from tests.ground_truth import DATA, random_game
 from training import dataset
 from training.config import Data, load_run
 from training.data import PROGRESS, make_shards, split_of
-from training.dataset import Order
 from training.games import Game, Unwanted, parse, records
 from training.legal import board_of, legal_mask
 from training.replay import replay
@@ -208,31 +208,54 @@ def test_a_lichess_pgn_is_read_game_by_game_and_what_is_wrong_is_said(tmp_path: 
                 parse(record, data)
 
 
-def test_a_dataset_knows_who_moves_skips_what_is_corrupt_and_thins_the_opening(tmp_path: Path) -> None:
+def test_a_dataset_knows_who_moves_and_skips_what_is_corrupt(tmp_path: Path) -> None:
     data = data_of(tmp_path, csv_file(tmp_path, [row(i, rating_system="fide") for i in range(60)]))
     make_shards(data)
     (data.folder / "train-00001.shard").write_bytes(b"gone")
-    found = dataset.load(data, "train", seed=1)
+    found = dataset.load(data, "train")
     assert len(found.skipped) == 1
-    assert set(found.positions.ply) >= set(range(8, 30))
-    opening = (found.positions.ply < 8).sum() / (found.positions.ply >= 8).sum() * 22 / 8
-    assert 0.2 < opening < 0.4
-    black = found.positions.black
+    assert set(found.ply) == set(range(30))
+    black = found.ply % 2 == 1
     assert set(found.elo_self[black]) == {1860}  # 1610 brought from FIDE's scale to lichess's
     assert set(found.elo_self[~black]) == {1750}
     assert set(found.result[~black]) == {0}
     assert set(found.result[black]) == {2}
-    again = dataset.load(data, "train", seed=1)
-    assert again.positions.slot.tolist() == found.positions.slot.tolist()
 
 
-def test_every_epoch_sees_every_position_once_in_an_order_that_can_be_taken_up_anywhere() -> None:
-    order = Order(100, 10, seed=3)
-    first = np.concatenate([order.indices(step) for step in range(10)])
-    second = np.concatenate([order.indices(step) for step in range(10, 20)])
-    assert sorted(first) == sorted(second) == list(range(100))
-    assert first.tolist() != second.tolist()
-    assert Order(100, 10, seed=3).indices(13).tolist() == second[30:40].tolist()
+def test_the_network_is_trained_on_what_the_service_will_give_it(tmp_path: Path) -> None:
+    with open(DATA / "evaluated.pgn") as pgn_file:
+        games = [list(game.mainline_moves()) for game in iter(lambda: chess.pgn.read_game(pgn_file), None)]
+    games += [random_game(seed) for seed in range(20)]
+    rows = [row(number, moves=" ".join(move.uci() for move in moves)) for number, moves in enumerate(games)]
+    data = data_of(tmp_path, csv_file(tmp_path, rows))
+    make_shards(data)
+    encoder, found = plane_encoder("movemask-tokens-99"), dataset.load(data, "train")
+    kinds = np.zeros(3)
+    starts = np.flatnonzero(found.ply == 0)
+    for start, end in zip(starts, [*starts[1:], len(found)], strict=True):
+        board, positions = chess.Board(), []
+        for slot in found.slot[start:end].tolist():
+            positions.append(Position(board.copy()))
+            board.push(vocabulary("movemask-1880").move(slot, board))
+        bare = [Position(position.board.copy(stack=False)) for position in positions]
+        for alone, those in ((False, positions), (True, bare)):
+            tokens = found.tokens(np.arange(start, end), np.full(end - start, alone))
+            assert np.array_equal(tokens, encoder.encode_all(those, boards_of(those)))
+            kinds += tokens[:, :, 96:].any(axis=1).sum(axis=0)
+    assert kinds.all()  # castling rights of both sides and en passant were there
+
+
+def test_rare_ratings_come_early_openings_seldom_and_no_position_twice(tmp_path: Path) -> None:
+    rows = [row(i, white_elo=str(2300 if i % 10 == 0 else 1500), black_elo="1500") for i in range(200)]
+    data = data_of(tmp_path, csv_file(tmp_path, rows))
+    make_shards(data)
+    found = dataset.load(data, "train")
+    order = dataset.order(found, data, seed=3)
+    assert sorted(order) == list(range(len(found)))
+    first, last = np.split(order, [len(order) // 4])[0], order[-len(order) // 4 :]
+    assert (found.elo_self[first] == 2300).mean() > 1.5 * (found.elo_self[last] == 2300).mean()
+    assert (found.ply[first] < data.opening_plies).mean() < 0.5 * (found.ply[last] < data.opening_plies).mean()
+    assert dataset.order(found, data, seed=3).tolist() == order.tolist()
 
 
 def test_a_misspelt_key_of_a_run_is_named(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@
 `movemask-18` has the first eighteen: the FEN alone. In `movemask-24` a move that is not known leaves its planes empty:
 with a bare FEN all six are. Castling leaves two squares and reaches two, in Chess960 only those whose occupation
 changes. With Black to move the ranks are flipped (square ^ 56), in earlier positions too, and the colours swapped.
+
+`movemask-tokens-99` has 99 numbers for each square, a1 first: planes 0 to 11 of eight positions, oldest first, each
+seen by the side to move in it, then planes 12 to 14 of the newest. A short history is padded with its oldest position.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ PLANES = 24
 HALFMOVE = 15  # the first plane that is no bitboard
 _BLACK, _ONES = 16, 17
 LAST_MOVES = 18  # the first plane of movemask-24 alone
+PIECES, POSITIONS = 12, 8
+TOKENS = 99
+_FILES = np.uint8(1) << np.arange(8, dtype=np.uint8)[:, None]
 
 
 def bitboards(position: Position) -> NDArray[np.uint64]:
@@ -96,3 +102,23 @@ def encode_24(positions: Sequence[Position], boards: Boards) -> NDArray[np.float
         if position.has_history:
             planes[row, LAST_MOVES:] = unpacked(last_moves(position))
     return planes
+
+
+def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.float32]:
+    """float32 `[B, 64, 99]` of positions with their history."""
+    packed = _packed([position.board for position in positions], boards)
+    bits = np.concatenate([np.tile(packed[:, :PIECES], POSITIONS), packed[:, PIECES:]], axis=1)
+    with_history = [row for row, position in enumerate(positions) if position.has_history]
+    if with_history:
+        known: list[chess.Board] = []
+        for row in with_history:
+            newest_first = [entry.board for entry in positions[row].history(POSITIONS)]
+            known += newest_first[-1:] * (POSITIONS - len(newest_first)) + newest_first[::-1]
+        # positions of one game share its boards, and each is packed once
+        _, first, place = np.unique([id(board) for board in known], return_index=True, return_inverse=True)
+        seen = Boards.of([known[index] for index in first.tolist()])
+        pieces = np.concatenate([seen.kinds & seen.ours, seen.kinds & seen.theirs]).T
+        bits[with_history, : POSITIONS * PIECES] = pieces[place].reshape(len(with_history), -1)
+    ranks = np.ascontiguousarray(bits, dtype="<u8").view(np.uint8).reshape(-1, TOKENS, 8).transpose(0, 2, 1)
+    on_files = np.ascontiguousarray(ranks)[:, :, None] & _FILES  # [B, rank, file, token]
+    return (on_files != 0).reshape(-1, 64, TOKENS).astype(np.float32)

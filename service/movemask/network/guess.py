@@ -45,7 +45,9 @@ KINDS: dict[str, Kind] = {
         Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True, True),
         Kind("alphazero", ("pgx-119",), "alphazero-4672"),
         Kind("searchless", ("fen-77",), "uci-1968"),
-        Kind("movemask", ("movemask-18", "movemask-24"), "movemask-1880", elo={"scale": "lichess"}),
+        Kind(
+            "movemask", ("movemask-18", "movemask-24", "movemask-tokens-99"), "movemask-1880", elo={"scale": "lichess"}
+        ),
     )
 }
 
