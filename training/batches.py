@@ -34,9 +34,17 @@ class Batch:
         """What the network takes."""
         return self.tokens, self.elo_self, self.elo_opponent
 
+    def part(self, rows: slice) -> Batch:
+        """Those positions, without a lesson."""
+        return Batch(*(array[rows] for array in (*self.inputs(), self.legal, self.slot, self.result)))
+
 
 def gathered(
-    dataset: Dataset, rows: NDArray[np.int64], bare: NDArray[np.bool_], device: str = "cpu", teacher: Teacher | None = None
+    dataset: Dataset,
+    rows: NDArray[np.int64],
+    bare: NDArray[np.bool_],
+    device: str = "cpu",
+    teacher: Teacher | None = None,
 ) -> Batch:
     """The batch of those rows, of `bare` ones the position alone."""
     legal = legal_mask(dataset.bitboards[rows])

@@ -1,4 +1,4 @@
-"""Positions of a split, in memory and bit-packed, game by game, and a seeded order of them that can be taken up anywhere."""
+"""Positions of a split, in memory and bit-packed, game by game, and a seeded order that can be taken up anywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from movemask.board.boards import unpacked
 from training.config import Data
-from training.replay import BITBOARDS, PIECES, replay
+from training.replay import PIECES, replay
 from training.shards import SYSTEMS, ShardError, read_shard
 
 TO_MOVE_RESULT = np.array([[0, 1, 2, -1], [2, 1, 0, -1]], dtype=np.int8)  # by (Black to move, White's result)
@@ -72,7 +72,7 @@ def _arrays(file: Path, data: Data) -> tuple[NDArray[np.generic], ...]:
     shift = np.array([data.to_lichess[system] for system in SYSTEMS], dtype=np.int16)[games["system"]]  # type: ignore[index]
     white, other = games["white_elo"] + shift, games["black_elo"] + shift
     return (
-        found.bitboards[by_game, :BITBOARDS],
+        found.bitboards[by_game],
         found.ply[by_game],
         found.slot[by_game],
         np.where(black, other, white).astype(np.int16),

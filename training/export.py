@@ -1,7 +1,7 @@
 """Checkpoint → ONNX and contract: `python -m training.export RUN.toml models/NAME --hardware "…"`.
 
-Writes the network as floats, compared with torch. `movemask models quantize` makes integers of it, and says whether
-they show.
+Writes the network as floats, compared with torch, into the run's folder, and in 8-bit integers, compared with the
+floats along the ratings. The integers become models/NAME where people cannot see the difference; otherwise the floats.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import argparse
 import datetime
 import hashlib
 import json
-from dataclasses import replace
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,80 +22,84 @@ import tomlkit
 import torch
 
 from movemask.numeric.losses import fitted_temperature
-from training import checkpoints, dataset
-from training.batches import Batch, gathered
+from movemask.quantisation.comparison import RATINGS, SWEPT, Apart, apart, commonest, curves
+from training import checkpoints
+from training.batches import Batch
 from training.config import Data, Run, load_run
 from training.data import PROGRESS
-from training.levelling import level
 from training.maia3 import LICENCE, SOURCE
-from training.measure import microseconds
+from training.measure import BATCH, loaded, microseconds
 from training.network import Network
-from training.onnx_file import INPUTS, OUTPUTS, feeds_of, write_floats
+from training.onnx_file import INPUTS, OUTPUTS, feeds_of, ranges, write
+from training.samples import samples
 from training.train import held_out
 
 TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
-COMPARED = 256  # validation positions
-LEVELLED = 1024  # validation positions
+FITTED = 4096  # validation positions for the temperature, each with and without its game
+CALIBRATED = 256  # validation positions for the integers' ranges, half of them without their game
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
 
 
-def export(run: Run, target: Path, hardware: str, purpose: str, earlier: Path | None = None) -> None:
-    """Writes NAME.onnx, NAME.toml and, into the run's folder, NAME.sample.npz. With `earlier`, a folder with the
-    checkpoint of an earlier sitting's end, the weights are the mean of both, which is smoother in the rating."""
-    state = _state(run.folder)
-    averaged: dict[str, object] = {}
-    if earlier is not None:
-        other = _state(earlier)
-        state["network"] = {
-            name: torch.lerp(other["network"][name], mine, 0.5) if mine.is_floating_point() else mine
-            for name, mine in state["network"].items()
-        }
-        averaged = {"averaged": f"with its own weights at {int(other['step']) * run.training.batch} positions"}
+def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence[str] = ()) -> None:
+    """Writes NAME.onnx and NAME.toml and, into the run's folder, both networks and NAME.sample.npz; the products of the
+    network that `floats` names are no integers."""
+    torch.set_num_threads(run.training.threads)
+    state = checkpoints.load(run.folder)
+    if state is None:
+        raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
     network = Network(run.network).eval()
     network.load_state_dict(state["network"])
-    temperature, calibration = _cooled(network, run)
-    level(network, *held_out(run).part(slice(LEVELLED)).inputs())
-    split = dataset.load(replace(run.data, opening_share=1.0), "validation", run.seed)
-    rows = np.random.default_rng(run.seed).permutation(len(split))[:COMPARED].astype(np.int64)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    file = target.with_suffix(".onnx")
-    write_floats(network, gathered(split, rows[:64]), file)
-    difference = _difference(network, file, gathered(split, rows))
-    if not difference <= TOLERANCE:
-        raise SystemExit(f"the ONNX file differs from torch by {difference}")
-    cost = microseconds({"": file}, {"": feeds_of(gathered(split, rows[:32]))})[""]
-    figures = {
-        "weights": "fp32",
-        "microseconds": round(cost, 1),
-        "microseconds_what": "CPU time a position, batch of 32, one thread",
-        "temperature_within": round(temperature, 4),
+    bare, with_game = held_out(run, None, count=FITTED)
+    temperature, calibration = _cooled(network, [*bare, *with_game])
+    folders = {name: run.folder / name for name in ("floats", "integers")}
+    files = {name: folder / f"{target.name}.onnx" for name, folder in folders.items()}
+    for folder in (*folders.values(), target.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    seen = {
+        name: one
+        for name, one in ranges(network, (one[0].part(slice(CALIBRATED // 2)) for one in (bare, with_game))).items()
+        if name not in floats
     }
-    _write_contract(target, run, state, network, hardware, purpose, figures, calibration, averaged)
-    _write_sample(network, gathered(split, rows[:STORED]), run.folder / f"{target.name}.sample.npz")
-    print(f"{cost:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB, within {difference:.2g} of torch")
-
-
-def _state(folder: Path) -> dict[str, Any]:
-    state = checkpoints.load(folder)
-    if state is None:
-        raise SystemExit(f"{folder}: no checkpoint; python -m training.train makes one")
-    return state
+    write(network, files["floats"])
+    write(network, files["integers"], seen)
+    if not (difference := _difference(network, files["floats"], bare[0])) <= TOLERANCE:
+        raise SystemExit(f"the ONNX file differs from torch by {difference}")
+    feeds = feeds_of(bare[0].part(slice(BATCH)))
+    cost = microseconds(files, dict.fromkeys(files, feeds))
+    for name, file in files.items():
+        figures = {
+            "weights": "fp32" if name == "floats" else "int8",
+            "microseconds": round(cost[name], 1),
+            "microseconds_what": f"CPU time a position, batch of {BATCH}, one thread",
+            "temperature_within": round(temperature, 4),
+        }
+        _write_contract(file, run, state, network, hardware, purpose, figures, calibration)
+        print(f"{name}: {cost[name]:.0f} µs a position, {file.stat().st_size / 1e6:.2f} MB")
+    difference = _dependence(files["integers"], feeds)
+    swept = _swept(run, *(folder / target.name for folder in folders.values()))
+    print(f"integers: {swept}; alone and in a batch apart by {difference:.2g}; seen by people: {swept.seen}")
+    chosen = "floats" if swept.seen or difference > TOLERANCE else "integers"
+    for suffix in (".onnx", ".toml"):
+        shutil.copyfile(files[chosen].with_suffix(suffix), target.with_suffix(suffix))
+    if chosen == "integers":
+        _note(target.with_suffix(".toml"), {**asdict(swept), "ratings": len(RATINGS)})
+    _write_sample(network, bare[0].part(slice(STORED)), run.folder / f"{target.name}.sample.npz")
+    print(f"{target}: the {chosen}")
 
 
 @torch.no_grad()
-def _cooled(network: Network, run: Run) -> tuple[float, dict[str, object]]:
+def _cooled(network: Network, batches: Sequence[Batch]) -> tuple[float, dict[str, object]]:
     """Fits a temperature to the moves played in validation positions and builds it into the policy. Returns it, and the
     contract's table of the calibration, which the network has then.
 
     A network whose teacher saw the game so far is surer than the last moves alone allow. Half of the positions are
     given without them, as in training.
     """
-    batch = held_out(run).without_moves(slice(None, None, 2))
-    assert batch.legal is not None
-    rows, slots = np.nonzero(batch.legal.numpy())
-    logits = torch.cat([network(*batch.part(slice(i, i + 512)).inputs())[0] for i in range(0, len(batch.slot), 512)])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(batch.slot)))])
-    played = np.flatnonzero(slots == batch.slot.numpy()[rows]) - indptr[:-1]
+    legal = torch.cat([batch.legal for batch in batches])
+    rows, slots = np.nonzero(legal.numpy())
+    logits = torch.cat([network(*batch.inputs())[0] for batch in batches])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(legal)))])
+    played = np.flatnonzero(slots == torch.cat([batch.slot for batch in batches]).numpy()[rows]) - indptr[:-1]
     fitted = fitted_temperature(logits.numpy().astype(np.float64)[rows, slots], indptr, played)
     print(
         f"temperature {fitted.temperature:.4f} ± {fitted.standard_error:.4f}, built in: "
@@ -113,67 +119,94 @@ def _cooled(network: Network, run: Run) -> tuple[float, dict[str, object]]:
 @torch.no_grad()
 def _difference(network: Network, file: Path, batch: Batch) -> float:
     logits, value = network(*batch.inputs())
-    session = ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
-    found = session.run(list(OUTPUTS), feeds_of(batch))
+    found = _session(file).run(list(OUTPUTS), feeds_of(batch))
     expected = (logits.numpy(), torch.softmax(value, 1).numpy())
     return max(float(np.abs(a - b).max()) for a, b in zip(found, expected, strict=True))
+
+
+def _dependence(file: Path, feeds: Mapping[str, Any]) -> float:
+    """How far a position's answer in a batch is from its answer alone."""
+    session = _session(file)
+    together = session.run(list(OUTPUTS), feeds)
+    apart_by = 0.0
+    for row in range(len(together[0])):
+        alone = session.run(list(OUTPUTS), {name: array[row : row + 1] for name, array in feeds.items()})
+        apart_by = max(apart_by, *(float(np.abs(a[0] - b[row]).max()) for a, b in zip(alone, together, strict=True)))
+    return apart_by
+
+
+def _session(file: Path) -> ort.InferenceSession:
+    return ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+
+
+def _swept(run: Run, floats: Path, integers: Path) -> Apart:
+    """How far the two are apart along the ratings, in the commonest positions and in as many of validation games."""
+    later = [sample.position for sample in samples(run.data, "validation", 1, run.seed)[:SWEPT]]
+    positions = [*commonest(SWEPT), *later]
+    return apart(*(curves(loaded(model), positions) for model in (floats, integers)))
 
 
 @torch.no_grad()
 def _write_sample(network: Network, batch: Batch, file: Path) -> None:
     logits, value = network(*batch.inputs())
-    packed = {"bitboards": batch.bitboards.numpy().view(np.uint64), "halfmove": batch.halfmove.numpy()}
-    ratings = {"elo_self": batch.elo_self.numpy(), "elo_opponent": batch.elo_opponent.numpy()}
-    answers = {"logits": logits.numpy(), "value": torch.softmax(value, 1).numpy()}
-    np.savez_compressed(file, black=batch.black.numpy(), **packed, **ratings, **answers)
+    given = {"planes": batch.tokens.numpy().astype(np.uint8), **dict(zip(INPUTS[1:], batch.inputs()[1:], strict=True))}
+    np.savez_compressed(file, **given, logits=logits.numpy(), value=torch.softmax(value, 1).numpy())
     print(f"{file}: torch's answers, for tests/data")
 
 
 def _write_contract(
-    target: Path,
+    file: Path,
     run: Run,
-    state: dict[str, object],
+    state: Mapping[str, Any],
     network: Network,
     hardware: str,
     purpose: str,
-    figures: dict[str, object],
-    calibration: dict[str, object],
-    averaged: dict[str, object],
+    figures: Mapping[str, object],
+    calibration: Mapping[str, object],
 ) -> None:
-    file = target.with_suffix(".onnx")
-    settings = run.network
-    positions = int(str(state["step"])) * run.training.batch
+    settings, taught = run.network, run.teaching
     table = tomlkit.document()
-    table.add(tomlkit.comment(f"{target.name}: contract and card. docs/models.md says what each key means."))
+    table.add(tomlkit.comment(f"{file.stem}: contract and card. docs/models.md says what each key means."))
     table["network"] = {"file": file.name, "digest": "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()}
     table["contract"] = {
-        "planes": "movemask-24",
+        "planes": "movemask-tokens-99",
         "vocabulary": "movemask-1880",
-        "trained_with_mask": run.training.legality_weight == 0,
+        "trained_with_mask": taught.rules_weight == 0,
     }
     table["inputs"] = {name: name for name in INPUTS}
     table["outputs"] = {"logits": "logits", "value": {"name": "value", "softmaxed": True}}
     table["elo"] = {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"}
-    table["calibration"] = calibration
+    table["calibration"] = dict(calibration)
     table["card"] = {
         "purpose": purpose,
         "source": "trained by this project: training/README.md",
         "licence": "AGPL-3.0-or-later",
         "date": datetime.date.today(),
         **_data(run.data),
-        **_teachers(run),
-        "steps": int(str(state["step"])),
-        "positions_seen": positions,
-        **averaged,
-        "architecture": f"{settings.depth} residual blocks of width {settings.width}, from-to policy head",
+        "teacher": SOURCE,
+        "teacher_licence": LICENCE,
+        "steps": int(state["step"]),
+        "positions_seen": int(state["step"]) * run.training.batch,
+        "architecture": f"a transformer of {settings.layers} layers, width {settings.width}, {settings.heads} heads",
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
-        "loss": _loss(run),
+        "loss": f"over the legal slots, {1 - taught.played_weight:g} of the KL divergence from the teacher and "
+        f"{taught.played_weight:g} of the cross-entropy to the move played; + {taught.rules_weight:g} of -ln the legal "
+        f"slots' share; + {taught.value_weight:g} of the value's KL divergence; + {taught.states_weight:g} of the "
+        "squared difference from the teacher's states",
         "hardware": hardware,
-        "training_seconds": round(float(str(state["seconds"]))),
-        "limits": "Knows the last two moves, no clock and no time control; other rating scales are not lichess's.",
-        "variant": figures,
+        "training_seconds": round(float(state["seconds"])),
+        "limits": "Knows eight positions of the game, no clock and no time control; other rating scales are not "
+        "lichess's.",
+        "variant": dict(figures),
     }
-    target.with_suffix(".toml").write_text(tomlkit.dumps(table))
+    file.with_suffix(".toml").write_text(tomlkit.dumps(table))
+
+
+def _note(card: Path, swept: Mapping[str, float]) -> None:
+    """Puts what the integers change into a card."""
+    table = tomlkit.parse(card.read_text())
+    table["card"]["variant"]["swept"] = {key: round(value, 5) for key, value in swept.items()}  # type: ignore[index]
+    card.write_text(tomlkit.dumps(table))
 
 
 def _data(data: Data) -> dict[str, object]:
@@ -186,42 +219,19 @@ def _data(data: Data) -> dict[str, object]:
     }
 
 
-def _teachers(run: Run) -> dict[str, object]:
-    """Who taught the network, and which weights it began with."""
-    told: dict[str, object] = {}
-    if run.teaching is not None:
-        told["teacher"] = f"{SOURCE}; it saw the game so far and both ratings"
-        told["teacher_licence"] = LICENCE
-    if run.training.start is not None:
-        told["started_from"] = run.training.start.parent.name
-    return told
-
-
-def _loss(run: Run) -> str:
-    value = f"{run.training.value_weight} of the value's cross-entropy"
-    if run.teaching is None:
-        rules = f"{run.training.legality_weight} of -ln their share of all"
-        return f"cross-entropy over the legal slots + {rules} + {value}"
-    taught = run.teaching
-    return (
-        f"over all slots, {taught.weight} of the cross-entropy to the teacher and the rest to the move played; "
-        f"+ {taught.rules_weight} of -ln the legal slots' share; + {value}"
-    )
-
-
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="checkpoint -> ONNX and contract")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
-    parser.add_argument("target", type=Path, help="such as models/movemask-4")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
+    parser.add_argument("target", type=Path, help="such as models/movemask-5")
     parser.add_argument("--hardware", required=True, help="what it was trained on")
     parser.add_argument(
         "--purpose",
-        default="The move that a human of a given lichess rating plays, from position and last moves.",
+        default="The move that a human of a given lichess rating plays, from the position and the game before it.",
     )
-    parser.add_argument("--mean-with", type=Path, help="folder with an earlier checkpoint: the mean of both's weights")
+    parser.add_argument("--floats", nargs="*", default=[], help="products that stay floats, such as head 3.attention")
     arguments = parser.parse_args()
-    export(load_run(arguments.run), arguments.target, arguments.hardware, arguments.purpose, arguments.mean_with)
+    export(load_run(arguments.run), arguments.target, arguments.hardware, arguments.purpose, arguments.floats)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import onnx
 import torch
 from onnx import numpy_helper
@@ -25,8 +24,10 @@ SHAPE = config.Network(width=256, layers=8, heads=8, hidden=512, activation="gel
 RATINGS = (600.0, 2600.0)  # seen in its training
 OUR_KING = 5  # the plane of the newest position
 
-_CASTLINGS = [(vocabulary("movemask-1880").names().index(a), vocabulary("movemask-1880").names().index(b))
-              for a, b in (("e1h1", "e1g1"), ("e1a1", "e1c1"))]  # as the student writes them, as the teacher does
+_CASTLINGS = [
+    (vocabulary("movemask-1880").names().index(a), vocabulary("movemask-1880").names().index(b))
+    for a, b in (("e1h1", "e1g1"), ("e1a1", "e1c1"))
+]  # as the student writes them, as the teacher does
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,9 @@ def read(file: Path) -> Network:
         for kind in ("weight", "bias"):
             weights[f"head.{mine}.{kind}"] = known[f"{yours}.{kind}"]
     order = torch.tensor([2, 1, 0])  # its value is loss, draw, win
-    weights["head.value.weight"], weights["head.value.bias"] = (known[f"fc_value.{k}"][order] for k in ("weight", "bias"))
+    weights["head.value.weight"], weights["head.value.bias"] = (
+        known[f"fc_value.{k}"][order] for k in ("weight", "bias")
+    )
     weights["head.source.weight"], weights["head.target.weight"] = next(matrices), next(matrices)
     weights["head.promotion.weight"] = next(matrices) * scale
     weights["head.source.weight"] = weights["head.source.weight"] * (SHAPE.width**0.5 / scale)

@@ -21,7 +21,8 @@ from movemask.network.registry import load_registry
 from movemask.pipeline import evaluate_positions
 from training.samples import Sample
 
-BATCH = 256
+EVALUATED = 256  # positions at once
+BATCH = 16  # positions at once when time is taken
 BINS = 15  # of the calibration error
 MIDDLE = 50  # Maia-1's nets are named by the lowest of their hundred ratings
 Numbers = NDArray[np.float64]
@@ -107,8 +108,8 @@ def measure(model: Model | Nearest, found: Sequence[Sample], *, history: bool) -
     value = np.full((len(found), 3), np.nan)
     for number, one in enumerate(models):
         mine = np.flatnonzero(chosen == number)
-        for start in tqdm(range(0, len(mine), BATCH), desc=one.name, unit=" batches", leave=False):
-            rows = mine[start : start + BATCH]
+        for start in tqdm(range(0, len(mine), EVALUATED), desc=one.name, unit=" batches", leave=False):
+            rows = mine[start : start + EVALUATED]
             part = [found[row] for row in rows]
             positions = [s.position if history else Position(s.position.board.copy(stack=False)) for s in part]
             evaluated = evaluate_positions(one, positions, [s.elo for s in part])

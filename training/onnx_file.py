@@ -1,51 +1,242 @@
-"""Network → ONNX."""
+"""Network → ONNX, node by node, with the operators that onnxruntime is quick with, in floats or static 8-bit integers.
+
+Activations are `[64, B, D]`, squares first, so that attention multiplies them in place (`FusedMatMul` reads batches
+with strides); in `[B, 64, D]` every layer would copy queries, keys and values. In integers a product is
+`QuantizeLinear` and `MatMulIntegerToFloat`: one scale for what goes in, found on a few hundred positions, one for each
+column of the weights. Scales are fixed, so an answer does not depend on the rest of its batch.
+"""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 import torch
 from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from training.batches import Batch
-from training.network import Network
+from training.network import EPSILON, MOVES, RATING, TOKENS, Layer, Network
 
 INPUTS, OUTPUTS = ("planes", "elo_self", "elo_opponent"), ("logits", "value")
+OPSET, MICROSOFT = 23, "com.microsoft"
+Floats = NDArray[np.float32]
 
 
-class Exported(nn.Module):
-    """The network with the value as probabilities, so that the contract stays plain."""
+@dataclass(frozen=True)
+class Range:
+    """The least and the largest value of each channel `[D]` of what goes into a product."""
 
-    def __init__(self, network: Network) -> None:
-        super().__init__()
-        self.network = network
+    low: Floats
+    high: Floats
 
-    def forward(self, planes: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> tuple[Tensor, Tensor]:
-        logits, value = self.network(planes, elo_self, elo_opponent)
-        return logits, torch.softmax(value, 1)
+    def divided(self, by: Floats) -> Range:
+        return Range(self.low / by, self.high / by)
+
+    def scale(self) -> tuple[np.float32, np.uint8]:
+        """Step and zero point of unsigned 8-bit integers that hold the range, and 0 exactly."""
+        low, high = min(float(self.low.min()), 0.0), max(float(self.high.max()), 0.0)
+        step = (high - low) / 255 or 1.0
+        return np.float32(step), np.uint8(round(-low / step))
 
 
-def feeds_of(batch: Batch) -> dict[str, NDArray[np.float32]]:
+def feeds_of(batch: Batch) -> dict[str, Floats]:
     """A batch as the exported network takes it."""
     arrays = [tensor.contiguous().numpy() for tensor in batch.inputs()]
     return dict(zip(INPUTS, arrays, strict=True))
 
 
-def write_floats(network: Network, sample: Batch, file: Path) -> None:
-    """Writes float32; the first dimension of every input and output is free."""
-    axes = {name: {0: "batch"} for name in (*INPUTS, *OUTPUTS)}
-    inputs = tuple(torch.from_numpy(array) for array in feeds_of(sample).values())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's exporter warns of its own successor
-        torch.onnx.export(
-            Exported(network).eval(),
-            inputs,
-            str(file),
-            input_names=list(INPUTS),
-            output_names=list(OUTPUTS),
-            dynamic_axes=axes,
-            dynamo=False,
+@torch.no_grad()
+def ranges(network: Network, batches: Iterable[Batch]) -> dict[str, Range]:
+    """What goes into each product that integers may hold, in these batches; by the product's name."""
+    watched: dict[str, nn.Module] = {"tokens": network.tokens, "head": network.head.source}
+    for number, layer in enumerate(network.layers):
+        for name in ("attention", "out", "first", "second"):
+            watched[f"{number}.{name}"] = getattr(layer, name)
+    found: dict[str, Range] = {}
+
+    def see(name: str, x: Tensor) -> None:
+        flat = x.detach().reshape(-1, x.shape[-1])
+        low, high = flat.amin(0).numpy(), flat.amax(0).numpy()
+        known = found.get(name, Range(low, high))
+        found[name] = Range(np.minimum(low, known.low), np.maximum(high, known.high))
+
+    hooks = [
+        module.register_forward_pre_hook(lambda _, given, name=name: see(name, given[0]))
+        for name, module in watched.items()
+    ]
+    hooks += [
+        layer.excite_norm.register_forward_hook(
+            lambda _, __, given, name=f"{number}.bias", size=layer.squeeze.out_features: see(
+                name, given.reshape(-1, size)
+            )
         )
+        for number, layer in enumerate(network.layers)
+    ]
+    for batch in batches:
+        network(*batch.inputs())
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+@torch.no_grad()
+def write(network: Network, file: Path, integers: Mapping[str, Range] | None = None) -> None:
+    """Writes the network in floats, but the products that `integers` names in integers by these ranges; the batch is
+    free, the value comes as probabilities."""
+    graph = _Graph(integers)
+    states = graph.embedded(network)
+    for number, layer in enumerate(network.layers):
+        assert isinstance(layer, Layer)
+        states = graph.layer(states, layer, network.biases, f"{number}.")
+    graph.head(states, network)
+    onnx.save(graph.model(), str(file))
+
+
+class _Graph:
+    """The nodes and constants so far; a method adds a part of the network and returns the name of what comes out."""
+
+    def __init__(self, integers: Mapping[str, Range] | None) -> None:
+        self._integers = integers or {}
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: dict[str, onnx.TensorProto] = {}
+        self._quantised: dict[str, tuple[str, str, str]] = {}  # by what was quantised
+
+    def model(self) -> onnx.ModelProto:
+        def tensor(name: str, *shape: int) -> onnx.ValueInfoProto:
+            return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", *shape])
+
+        inputs = [tensor("planes", 64, TOKENS), tensor("elo_self"), tensor("elo_opponent")]
+        outputs = [tensor("logits", len(self._slots)), tensor("value", 3)]
+        graph = helper.make_graph(self._nodes, "movemask", inputs, outputs, list(self._constants.values()))
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+    def embedded(self, network: Network) -> str:
+        weight, bias = network.ratings.weight / RATING, network.tokens.bias - 1.5 * network.ratings.weight.sum(1)
+        elos = [self._op("Unsqueeze", name, self._list(1)) for name in INPUTS[1:]]
+        ratings = self._op("Gemm", self._op("Concat", *elos, axis=1), self._constant(weight.t()), self._constant(bias))
+        planes = self._op("Transpose", "planes", perm=[1, 0, 2])
+        tokens = self._product("tokens", planes, network.tokens.weight.t())
+        return self._op("Add", tokens, self._op("Unsqueeze", ratings, self._list(0)))
+
+    def layer(self, x: str, layer: Layer, biases: Tensor, prefix: str) -> str:
+        if layer.activation is not nn.functional.relu:
+            raise SystemExit("networks with gelu cannot be written: train with relu, which costs less")
+        bias = self._op("Reshape", self._squares_bias(x, layer, biases, prefix), self._list(-1, layer.heads, 64, 64))
+        width = layer.out.in_features
+        scale = (width // layer.heads) ** -0.5
+        heads = self._list(64, -1, layer.heads, width // layer.heads)
+        query, key, value = (
+            self._op("Reshape", self._product(f"{prefix}attention", x, weight.t()), heads)
+            for weight in (layer.attention.weight * _column([scale, 1, 1], width)).chunk(3)
+        )
+        strides = {"domain": MICROSOFT, "transBatchB": 1}
+        scores = self._op("FusedMatMul", query, key, transBatchA=1, transB=1, **strides)
+        weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
+        seen = self._op("Transpose", self._op("FusedMatMul", weights, value, **strides), perm=[2, 0, 1, 3])
+        seen = self._op("Reshape", seen, self._list(64, -1, width))
+        x = self._normalised(x, self._product(f"{prefix}out", seen, layer.out.weight.t()), layer.attention_norm)
+        hidden = self._product(f"{prefix}first", x, layer.first.weight.t(), layer.first.bias)
+        if f"{prefix}second" not in self._integers:  # unsigned integers with their zero at 0 have no negative numbers
+            hidden = self._op("Relu", hidden)
+        after = self._product(f"{prefix}second", hidden, layer.second.weight.t(), layer.second.bias)
+        return self._normalised(x, after, layer.hidden_norm)
+
+    def head(self, x: str, network: Network) -> None:
+        """The pairs are `x M xᵀ` with M made of both weights; its channels are levelled first, for they decide most of
+        what integers change."""
+        head = network.head
+        width = head.source.in_features
+        pairs = head.source.weight.t() @ head.target.weight * width**-0.5
+        promotions = (head.promotion.weight @ head.target.weight).t()
+        spread = torch.ones(width)
+        if (seen := self._integers.get("head")) is not None:
+            spread = _levelled(torch.from_numpy(np.maximum(seen.high, -seen.low)), pairs)
+        x = self._norm(x, head.norm, 1 / spread)
+        pairs, promotions = spread[:, None] * pairs * spread, spread[:, None] * promotions
+        source = self._op("Unsqueeze", self._product("head", x, pairs, spread=spread), self._list(2))
+        target = self._op("Unsqueeze", x, self._list(2))
+        strides = {"domain": MICROSOFT, "transBatchA": 1, "transBatchB": 1}
+        found = self._op("FusedMatMul", source, target, transB=1, **strides)
+        found = self._op("Reshape", found, self._list(-1, 64 * 64))
+        pieces = self._op("Transpose", self._op("MatMul", x, self._constant(promotions)), perm=[1, 0, 2])
+        pieces = self._op("Reshape", pieces, self._list(-1, 64 * 4))
+        self._slots = head.pairs.numpy()
+        moves, promoting, chosen = (
+            self._op("Gather", of, self._constant(indices), axis=1)
+            for of, indices in (
+                (found, self._slots[:MOVES]),
+                (found, self._slots[MOVES:]),
+                (pieces, head.pieces.numpy()),
+            )
+        )
+        self._op("Concat", moves, self._op("Add", promoting, chosen), axis=1, to="logits")
+        board = self._op("Mul", self._op("ReduceMean", x, self._list(0), keepdims=0), self._constant(spread))
+        board = self._op("Relu", self._gemm(self._norm(board, head.board_norm), head.hidden))
+        self._op("Softmax", self._gemm(board, head.value), axis=1, to="value")
+
+    def _squares_bias(self, x: str, layer: Layer, biases: Tensor, prefix: str) -> str:
+        board = self._op("ReduceMean", x, self._list(0), keepdims=0)
+        board = self._norm(self._op("Relu", self._gemm(board, layer.squeeze)), layer.squeeze_norm)
+        board = self._norm(self._op("Relu", self._gemm(board, layer.excite)), layer.excite_norm)
+        return self._product(f"{prefix}bias", self._op("Reshape", board, self._list(-1, biases.shape[1])), biases.t())
+
+    def _product(
+        self, name: str, x: str, weight: Tensor, bias: Tensor | None = None, spread: Tensor | None = None
+    ) -> str:
+        """`x @ weight + bias`; a `spread` divided `x`, and so its range."""
+        added = [] if bias is None else [self._constant(bias)]
+        if name not in self._integers:
+            product = self._op("MatMul", x, self._constant(weight))
+            return self._op("Add", product, *added) if added else product
+        if x not in self._quantised:
+            range_ = self._integers[name] if spread is None else self._integers[name].divided(spread.numpy())
+            step, zero = (self._constant(number) for number in range_.scale())
+            self._quantised[x] = (self._op("QuantizeLinear", x, step, zero), step, zero)
+        quantised, step, zero = self._quantised[x]
+        steps = weight.abs().amax(0).clamp(min=1e-12) / 127
+        rounded = self._constant((weight / steps).round().to(torch.int8))
+        zeros = self._constant(torch.zeros(len(steps), dtype=torch.int8))
+        given = (quantised, rounded, step, self._constant(steps), zero, zeros)
+        return self._op("MatMulIntegerToFloat", *given, *added, domain=MICROSOFT)
+
+    def _normalised(self, x: str, more: str, weight: Tensor) -> str:
+        return self._op("RMSNormalization", self._op("Add", x, more), self._constant(weight), axis=-1, epsilon=EPSILON)
+
+    def _norm(self, x: str, norm: nn.LayerNorm, times: Tensor | float = 1.0) -> str:
+        weight, bias = self._constant(norm.weight * times), self._constant(norm.bias * times)
+        return self._op("LayerNormalization", x, weight, bias, axis=-1, epsilon=norm.eps)
+
+    def _gemm(self, x: str, layer: nn.Module) -> str:
+        assert isinstance(layer, nn.Linear)
+        return self._op("Gemm", x, self._constant(layer.weight.t()), self._constant(layer.bias))
+
+    def _list(self, *numbers: int) -> str:
+        return self._constant(np.array(numbers, dtype=np.int64), f"list{numbers}")
+
+    def _constant(self, value: Tensor | np.generic | NDArray[np.generic], name: str | None = None) -> str:
+        array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        name = name or f"constant{len(self._constants)}"
+        self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        return name
+
+    def _op(self, kind: str, *given: str, domain: str = "", to: str | None = None, **attributes: object) -> str:
+        to = to or f"{kind}{len(self._nodes)}"
+        self._nodes.append(helper.make_node(kind, given, [to], domain=domain, **attributes))
+        return to
+
+
+def _levelled(largest: Tensor, weight: Tensor) -> Tensor:
+    """What to divide each channel by so that it and its weights are about as wide as the others' (SmoothQuant, Xiao et
+    al. 2022, arXiv:2211.10438); their geometric mean is 1."""
+    wide = (largest.clamp(min=1e-3) / weight.abs().amax(1).clamp(min=1e-4)).sqrt()
+    return wide / wide.log().mean().exp()
+
+
+def _column(factors: list[float], width: int) -> Tensor:
+    return torch.tensor(factors).repeat_interleave(width)[:, None]

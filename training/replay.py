@@ -18,9 +18,8 @@ from movemask.encoding.vocabularies import vocabulary
 from training.shards import EN_PASSANT, VOCABULARY, Shard
 
 PAWN, ROOK, KING = 0, 3, 5
-PIECES, BITBOARDS = 12, 15  # bitboards of pieces, and with castling rights and en passant
+PIECES = 12  # bitboards of pieces, before those of castling rights and en passant
 OUR_RIGHTS, THEIR_RIGHTS, EN_PASSANT_SQUARE = 12, 13, 14
-LAST_MOVES = 15  # the first of the bitboards that say what the last two moves changed
 U64 = np.uint64
 
 
@@ -28,8 +27,7 @@ U64 = np.uint64
 class Positions:
     """`N` positions, one row in each array."""
 
-    bitboards: NDArray[np.uint64]  # [N, 21], as movemask.encoding.movemask_planes packs them
-    halfmove: NDArray[np.uint8]  # up to 255
+    bitboards: NDArray[np.uint64]  # [N, 15], planes 0 to 14 of movemask.encoding.movemask_planes
     ply: NDArray[np.uint16]  # moves before the position; Black is to move where it is odd
     slot: NDArray[np.int16]  # of the move that was played
     game: NDArray[np.int32]  # row in the shard's games
@@ -47,29 +45,22 @@ def replay(shard: Shard) -> Positions:
     starts = (np.cumsum(lengths) - lengths)[order]
     longest_first = lengths[order]
     boards = np.tile(_start(), (len(order), 1))
-    halfmove = np.zeros(len(order), dtype=np.uint8)
     double_push = np.zeros(len(order), dtype=U64)  # the square that the last move jumped over
     parts: list[Positions] = []
     for ply in range(int(longest_first[0]) if len(order) else 0):
         going = int(np.searchsorted(-longest_first, -ply, side="left"))
-        boards, halfmove, double_push = boards[:going], halfmove[:going], double_push[:going]
+        boards, double_push = boards[:going], double_push[:going]
         packed = shard.plies[starts[:going] + ply]
         slots = (packed & (EN_PASSANT - 1)).astype(np.int16)
         boards[:, EN_PASSANT_SQUARE] = np.where(packed & EN_PASSANT, double_push, U64(0))
-        parts.append(
-            Positions(
-                boards.copy(), halfmove.copy(), np.full(going, ply, np.uint16), slots, order[:going].astype(np.int32)
-            )
-        )
-        boards, halfmove, double_push = _pushed(boards, halfmove, slots)
+        games = order[:going].astype(np.int32)
+        parts.append(Positions(boards.copy(), np.full(going, ply, np.uint16), slots, games))
+        boards, double_push = _pushed(boards, slots)
     return _joined(parts)
 
 
-def _pushed(
-    boards: NDArray[np.uint64], halfmove: NDArray[np.uint8], slots: NDArray[np.int16]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint64]]:
-    """Boards after the moves, seen by the other side; half-move clocks; squares jumped over."""
-    before = _sides(boards)
+def _pushed(boards: NDArray[np.uint64], slots: NDArray[np.int16]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Boards after the moves, seen by the other side; squares jumped over."""
     source, target = _SOURCE[slots], _TARGET[slots]
     ours, theirs = boards[:, :6].copy(), boards[:, 6:12].copy()
     moved = (ours & source[:, None]) != 0
@@ -77,7 +68,6 @@ def _pushed(
     castling = king & ((ours[:, ROOK] & target) != 0)
     en_passant = pawn & (target == boards[:, EN_PASSANT_SQUARE])
     taken = np.where(en_passant, target >> U64(8), np.where(castling, U64(0), target))
-    capture = (np.bitwise_or.reduce(theirs, axis=1) & taken) != 0
     theirs &= ~taken[:, None]
     plain = moved & ~castling[:, None]
     ours ^= np.where(plain, (source | target)[:, None], U64(0))
@@ -94,13 +84,7 @@ def _pushed(
     after[:, :6], after[:, 6:12] = theirs, ours
     after[:, OUR_RIGHTS], after[:, THEIR_RIGHTS] = their_rights, rights
     after[:, EN_PASSANT_SQUARE] = 0
-    ours_now, theirs_now = np.bitwise_or.reduce(ours, axis=1), np.bitwise_or.reduce(theirs, axis=1)
-    after[:, LAST_MOVES] = before[0] & ~ours_now  # left
-    after[:, LAST_MOVES + 1] = ours_now & ~before[0]  # reached
-    after[:, LAST_MOVES + 2] = before[1] & ~theirs_now  # captured
-    after[:, LAST_MOVES + 3 :] = boards[:, LAST_MOVES : LAST_MOVES + 3]
-    clock = np.where(pawn | capture, 0, np.minimum(halfmove, 254) + 1).astype(np.uint8)
-    return mirrored(after), clock, mirrored(jumped)
+    return mirrored(after), mirrored(jumped)
 
 
 def _start() -> NDArray[np.uint64]:
@@ -108,18 +92,14 @@ def _start() -> NDArray[np.uint64]:
     kinds = (board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings)
     pieces = [kind & board.occupied_co[color] for color in (True, False) for kind in kinds]
     rights = board.castling_rights
-    return np.array([*pieces, rights & chess.BB_RANK_1, rights & chess.BB_RANK_8, 0, *[0] * 6], dtype=U64)
-
-
-def _sides(boards: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    return np.bitwise_or.reduce(boards[:, :6], axis=1), np.bitwise_or.reduce(boards[:, 6:12], axis=1)
+    return np.array([*pieces, rights & chess.BB_RANK_1, rights & chess.BB_RANK_8, 0], dtype=U64)
 
 
 def _joined(parts: list[Positions]) -> Positions:
     if not parts:
         none, boards = np.empty(0), np.empty((0, len(_start())), U64)
-        return Positions(boards, none.astype("u1"), none.astype("u2"), none.astype("i2"), none.astype("i4"))
-    fields = ("bitboards", "halfmove", "ply", "slot", "game")
+        return Positions(boards, none.astype("u2"), none.astype("i2"), none.astype("i4"))
+    fields = ("bitboards", "ply", "slot", "game")
     return Positions(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
 
 

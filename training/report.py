@@ -21,20 +21,35 @@ from movemask.network.model import Model
 from movemask.pipeline import evaluate_positions
 from movemask.tasks.diagnosis import commonest
 from movemask.tasks.sweep import RATINGS, curves
-from training.config import load_run
-from training.measure import Measured, Nearest, loaded, measure, microseconds, takes_history
+from training.config import Run, load_run
+from training.measure import BATCH, Measured, Nearest, loaded, measure, microseconds, takes_history
 from training.samples import Sample, samples
+from training.strength import (
+    RATINGS as SPOT_RATINGS,
+)
+from training.strength import (
+    STRONG,
+    WEAK,
+    forecast,
+    is_mate,
+    is_wasted,
+    match,
+    openings,
+    positions_with,
+    probability_of,
+)
 
 PER_GAME = 6
 HISTORY = " + moves"
 BANDS = (0, 1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400, 4000)
 FEWEST = 100  # positions of a band that are worth a figure
 SWEPT = 20  # commonest positions, whose curves by rating are looked at
-SPOT_RATINGS = (1100, 1600, 2200)
+MATES, WASTES = 300, 100  # positions with a mate in one, and with a stalemate in one for a side well ahead
 #: What players hardly miss, or what networks read wrongly first: FEN or moves, and the move looked for.
 SPOTS = {
     "a hanging queen": ("e2e4 e7e5 d1h5 g8f6 b1c3", "f6h5"),
     "mate on the back rank": ("6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1", "d1d8"),
+    "mate on the back rank, by the king's file": ("6k1/5ppp/8/8/8/8/5PPP/4R1K1 w - - 0 1", "e1e8"),
     "Scholar's mate given": ("e2e4 e7e5 f1c4 b8c6 d1h5 g8f6", "h5f7"),
     "Scholar's mate met": ("e2e4 e7e5 d1h5 b8c6 f1c4", "g7g6"),
     "a recapture": ("d2d4 d7d5 c2c4 e7e6 b1c3 g8f6 c4d5", "e6d5"),
@@ -92,6 +107,42 @@ def _spot(model: Model, where: str, move: str) -> str:
     return " / ".join(f"{100 * share:.0f}" for share in shares)
 
 
+def _strength(run: Run, split: str, models: Sequence[Model | Nearest], games: int) -> str:
+    """The tables of `training.strength`, of networks that take ratings; `games` against itself."""
+    single = [model for model in models if isinstance(model, Model) and model.contract.takes_elo]
+    lines = openings(run.data, split, games // 2, run.seed)
+    matches = {model.name: match(model, lines, run.seed) for model in single} if lines else {}
+    mates, wasted = (
+        positions_with(run.data, split, count, wanted) for count, wanted in ((MATES, is_mate), (WASTES, is_wasted))
+    )
+    rows: dict[str, dict[str, str]] = {}
+    for model in single:
+        row = rows[model.name] = {}
+        if played := matches.get(model.name):
+            row[f"{STRONG} against {WEAK}, {len(played.scores)} games"] = str(played)
+            row["ended in stalemate"] = str(played.endings["stalemate"])
+        for name, found, wanted in (("mate in one", mates, is_mate), ("stalemates when ahead", wasted, is_wasted)):
+            row[f"{name} %, {len(found)} positions"] = " / ".join(
+                f"{100 * mean:.1f} ± {100 * error:.1f}"
+                for mean, error in (probability_of(model, found, wanted).values() if len(found) > 1 else ())
+            )
+        row["takes the queen %, forecast of a win %"] = " / ".join(
+            f"{100 * share:.0f}, {'none' if win is None else f'{100 * win:.0f}'}"
+            for share, win in forecast(model).values()
+        )
+    text = f"## Strength, as players feel it; at {', '.join(map(str, SPOT_RATINGS))} where there are three\n\n"
+    endings = "".join(
+        f"{name}: {', '.join(f'{count} {how}' for how, count in one.endings.most_common())}.\n"
+        for name, one in matches.items()
+    )
+    about = (
+        f"Against itself: the score of {STRONG}, at temperature 1, each of {len(lines)} openings of the {split} split "
+        "with both colours. Mate in one: probability of the mates in positions of those games, with the moves before "
+        "them; stalemates: of moves that stalemate where a side is five pawns ahead.\n"
+    )
+    return "\n".join([text + _table(rows), about, endings])
+
+
 def _smoothness(models: Sequence[Model | Nearest], positions: Sequence[Position]) -> str:
     rows = {
         model.name: {
@@ -143,7 +194,7 @@ def write_card(card: Path, found: Measured, with_moves: Measured | None, command
 
 
 def cost(models: Mapping[Path, Model], found: Sequence[Sample]) -> str:
-    """What a position costs each model on one thread in batches of 32, all in one run."""
+    """What a position costs each model on one thread in batches, all in one run."""
     positions, elos = [s.position for s in found], [s.elo for s in found]
     feeds = {m.name: m.feeds(m.whole_batch(positions, elos)) for m in models.values()}
     files = {m.name: path.with_name(m.contract.network.file or f"{m.name}.onnx") for path, m in models.items()}
@@ -152,17 +203,18 @@ def cost(models: Mapping[Path, Model], found: Sequence[Sample]) -> str:
         name: {"µs a position": f"{spent[name]:.0f}", "MB": f"{file.stat().st_size / 1e6:.2f}"}
         for name, file in files.items()
     }
-    return "## Cost: CPU time on one thread, batches of 32, the networks taken in turn\n\n" + _table(rows)
+    return f"## Cost: CPU time on one thread, batches of {BATCH}, the networks taken in turn\n\n" + _table(rows)
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="held-out figures of a model beside others")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml, for its shards")
-    parser.add_argument("model", type=Path, help="such as models/movemask-4")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml, for its shards")
+    parser.add_argument("model", type=Path, help="such as models/movemask-5")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="models folders, measured too")
     parser.add_argument("--nearest", type=Path, help="a folder of Maia-1 nets, one row: the net nearest by rating")
     parser.add_argument("--split", choices=("validation", "test"), default="validation")
+    parser.add_argument("--games", type=int, default=200, help="that each network plays against itself")
     parser.add_argument("--write", action="store_true", help="put the figures into the model's card")
     arguments = parser.parse_args()
     run = load_run(arguments.run)
@@ -186,8 +238,9 @@ def main() -> None:
         f"{run.data.opening_plies // 2} of games by many players, up to {PER_GAME} a game, of the {arguments.split} "
         f"split, which training has not seen. Made by `{command}`.\n",
         report(models, columns),
+        _strength(run, arguments.split, models, arguments.games),
         _smoothness(models, commonest(SWEPT)),
-        cost(single, found[:32]),
+        cost(single, found[:BATCH]),
     ]
     text = "\n".join(parts)
     arguments.model.with_name(f"{arguments.model.name}.report.md").write_text(text)

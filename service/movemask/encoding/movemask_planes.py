@@ -42,12 +42,6 @@ TOKENS = 99
 _FILES = np.uint8(1) << np.arange(8, dtype=np.uint8)[:, None]
 
 
-def bitboards(position: Position) -> NDArray[np.uint64]:
-    """uint64 `[21]`: planes 0 to 14 and 18 to 23 of one position. Training keeps positions in this form."""
-    packed: NDArray[np.uint64] = _packed([position.board], Boards.of([position.board]))[0]
-    return np.concatenate([packed, last_moves(position)])
-
-
 def _packed(positions: Sequence[chess.Board], boards: Boards) -> NDArray[np.uint64]:
     """uint64 `[B, 15]`: planes 0 to 14."""
     packed = np.empty((HALFMOVE, len(boards)), dtype=np.uint64)
