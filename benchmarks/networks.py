@@ -53,7 +53,7 @@ def answers(port: int, model: str, asked: Sequence[dict[str, Any]]) -> list[dict
 def main() -> None:
     """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
     parser.add_argument("--models-dir", type=Path, required=True)
     parser.add_argument("--games", type=int, default=2_000)
     parser.add_argument("--per-game", type=int, default=2, help="positions of each game")

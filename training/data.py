@@ -113,7 +113,7 @@ def _identity(data: Data) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="games -> shards")
-    parser.add_argument("run", type=Path, help="such as training/runs/movemask-4.toml")
+    parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
     parser.add_argument("--limit", type=int, help="read only this many games")
     arguments = parser.parse_args()
     data = load_run(arguments.run).data

@@ -1,193 +1,89 @@
-"""What a user would lose: planes as the service makes them, losses that are what they are called, runs that go on."""
+"""What a user would lose: losses that are what they are called, runs that go on, a file that answers as torch does."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import chess
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="training: torch is not installed (requirements/training.txt)")
 
-from movemask.board.position import Position
-from movemask.encoding import movemask_planes
-from tests.ground_truth import random_game
-from tests.training.test_data import csv_file, data_of, row, shard_of
-from training import checkpoints, config, dataset, train
-from training.batches import gathered, planes_of, stream
+from movemask.board.position import Position, boards_of
+from movemask.encoding.movemask_planes import encode_tokens
+from movemask.encoding.vocabularies import vocabulary
+from movemask.network.registry import load_entry
+from tests.training.test_data import csv_file, data_of, row
+from training import checkpoints, config, dataset, export, own_play, strength, train
+from training.batches import Batch, gathered, stream
 from training.config import Run
 from training.data import make_shards
-from training.dataset import Order
 from training.legal import legal_mask
-from training.levelling import level
-from training.losses import policy_loss, rules_loss, taught_loss, value_loss
+from training.losses import outcome_loss, played_loss, rules_loss, taught_loss
+from training.maia3 import Teacher
 from training.network import Network
-from training.replay import replay
-from training.start import begin_with
+from training.onnx_file import Range, feeds_of, ranges, write
+from training.shards import read_shard
+
+SMALL = config.Network(width=32, layers=2, heads=2, hidden=48)
 
 
-def test_the_device_expands_positions_to_the_services_planes() -> None:
-    found = replay(shard_of([random_game(seed) for seed in range(3)]))
-    assert (found.bitboards >> np.uint64(63)).any()  # the bit that a signed number has for its sign
-    expected = movemask_planes.expand(found.bitboards, found.halfmove, found.black)
-    planes = planes_of(
-        torch.from_numpy(found.bitboards.view(np.int64)),
-        torch.from_numpy(found.halfmove),
-        torch.from_numpy(found.black),
-    )
-    assert np.array_equal(planes.numpy(), expected)
+class SmallTeacher(Teacher):
+    """Maia-3's shape with random weights, small: a stand-in for 22 MB that are not in the repository."""
 
-
-def test_plain_cross_entropy_is_the_masked_one_and_the_price_of_the_rules() -> None:
-    torch.manual_seed(0)
-    logits = torch.randn(50, 1880, dtype=torch.float64, requires_grad=True)
-    found = replay(shard_of([random_game(5, 50)]))
-    legal, slot = torch.from_numpy(legal_mask(found.bitboards)), torch.from_numpy(found.slot.astype(np.int64))
-    plain = policy_loss(logits, slot, None)
-    masked = policy_loss(logits, slot, legal, 0.0)
-    share = (torch.softmax(logits, 1) * legal).sum(1)
-    assert plain.item() == pytest.approx((masked - share.log().mean()).item(), rel=1e-12)
-    halved = policy_loss(logits, slot, legal, 0.5)
-    assert halved.item() == pytest.approx((plain.item() + masked.item()) / 2, rel=1e-12)
-    (gradient,) = torch.autograd.grad(masked, logits)
-    assert not gradient[~legal].any()
-    assert gradient[legal].any()
-
-
-def test_games_without_a_result_do_not_teach_the_value() -> None:
-    value = torch.randn(4, 3, requires_grad=True)
-    result = torch.tensor([0, -1, 2, -1])
-    loss = value_loss(value, result)
-    expected = -torch.log_softmax(value, 1)[[0, 2], [0, 2]].mean()
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
-    assert value_loss(value, torch.full((4,), -1)).item() == 0
-
-
-def test_the_ratings_reach_the_policy_and_the_value() -> None:
-    torch.manual_seed(2)
-    network = Network(config.Network(width=16, depth=1)).eval()
-    board = movemask_planes.bitboards(Position(chess.Board()))[None]
-    planes = torch.from_numpy(movemask_planes.expand(board, np.array([0]), np.array([False]))).repeat(3, 1, 1, 1)
-    with torch.no_grad():
-        logits, value = network(planes, torch.tensor([1100.0, 2200, 1100]), torch.tensor([1500.0, 1500, 2000]))
-    assert logits.shape == (3, 1880)
-    for answers in (logits, value):
-        assert not torch.allclose(answers[0], answers[1])
-        assert not torch.allclose(answers[0], answers[2])
-
-
-def test_a_cooled_network_gives_its_logits_divided_and_the_same_value() -> None:
-    torch.manual_seed(5)
-    network = Network(config.Network(width=16, depth=1)).eval()
-    planes, ratings = torch.rand(3, 24, 8, 8), torch.full((3,), 1500.0)
-    with torch.no_grad():
-        logits, value = network(planes, ratings, ratings)
-        network.cool(1.25)
-        cooled, same = network(planes, ratings, ratings)
-    torch.testing.assert_close(cooled, logits / 1.25)
-    assert torch.equal(same, value)
-
-
-def known_network(width: int, depth: int) -> Network:
-    """As if it had been trained: no norm is what it is at first."""
-    torch.manual_seed(8)
-    network = Network(config.Network(width=width, depth=depth))
-    for norm in (module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)):
-        torch.nn.init.uniform_(norm.weight, 0.1, 3.0)
-        torch.nn.init.normal_(norm.bias)
-    network.eval()
-    return network
-
-
-@pytest.fixture
-def inputs() -> tuple[Any, ...]:
-    """The positions of a game, and ratings."""
-    found = replay(shard_of([random_game(9, 60)]))
-    halfmove, ratings = torch.from_numpy(found.halfmove), torch.linspace(800, 2500, 60)
-    planes = planes_of(torch.from_numpy(found.bitboards.view(np.int64)), halfmove, torch.from_numpy(found.black))
-    return planes, ratings, ratings
-
-
-def test_a_levelled_network_gives_the_same_answers_and_its_channels_go_from_minus_1_to_1(
-    inputs: tuple[Any, ...],
-) -> None:
-    network, given = known_network(16, 2), list[Any]()
-    with torch.no_grad():
-        before = network(*inputs)
-        level(network, *inputs)
-        network.body.blocks[1].second_norm.register_forward_hook(lambda _, __, output: given.append(output))
-        after = network(*inputs)
-    for one, other in zip(before, after, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(given[0].amax((0, 2, 3)), torch.ones(16), rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(given[0].amin((0, 2, 3)), -torch.ones(16), rtol=1e-3, atol=1e-3)
-
-
-def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoints.save(tmp_path, {"step": 1})
-    checkpoints.save(tmp_path, {"step": 2, "filler": torch.zeros(10_000)})
-    last = tmp_path / checkpoints.LAST
-    last.write_bytes(last.read_bytes()[:5000])
-    (tmp_path / "checkpoint.part").write_bytes(b"half")
-    state = checkpoints.load(tmp_path)
-    assert state == {"step": 1}
-    assert "cannot be read" in capsys.readouterr().out
+    def __init__(self, *_: object) -> None:
+        torch.manual_seed(4)
+        self.network = Network(replace(SMALL, layers=4, activation="gelu")).eval()
+        torch.nn.init.normal_(self.network.biases)  # or all empty squares are alike to it
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("small")
-    data = data_of(folder, csv_file(folder, [row(i) for i in range(1000, 1250)]), opening_share=1.0)
+    data = data_of(folder, csv_file(folder, [row(i) for i in range(1000, 1250)]))
     make_shards(data)
-    network = config.Network(width=32, depth=1)
-    training = config.Training(positions=1024, batch=64, validate_positions=512, legality_weight=0.5)
-    return Run(folder=folder / "run", data=data, network=network, training=training)
+    teaching = config.Teaching(teacher=folder / "none.onnx", matched=(2, 4), apart=256)
+    training = config.Training(positions=1024, batch=64, validate_positions=512)
+    return Run(folder=folder / "run", data=data, network=SMALL, teaching=teaching, training=training)
 
 
-def test_a_run_in_two_sittings_is_the_run_in_one(run: Run) -> None:
-    whole, parts = run, replace(run, folder=run.folder.with_name("parts"))
-    train.train(whole)
-    train.train(parts, seconds=0.2)
-    middle = checkpoints.load(parts.folder)
-    assert middle is not None
-    train.train(parts)
-    one, two = checkpoints.load(whole.folder), checkpoints.load(parts.folder)
-    assert one is not None
-    assert two is not None
-    assert one["step"] == two["step"] == 16
-    assert middle["step"] < 16
-    for name, weight in one["network"].items():
-        torch.testing.assert_close(two["network"][name], weight, rtol=1e-3, atol=1e-4)
+@pytest.fixture(autouse=True)
+def small_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (train, own_play):
+        monkeypatch.setattr(module, "Teacher", SmallTeacher)
 
 
-def test_a_batch_has_the_legal_slots_of_its_first_positions_and_half_are_without_the_last_moves(run: Run) -> None:
-    seen = dataset.load(run.data, "train", run.seed)
-    order, kept = Order(len(seen), 64, run.seed), []
-    for step, batch in enumerate(stream(seen, order, 0, 8, mask_processes=1, masked=0.25, bare=0.5)):
-        whole = gathered(seen, order.indices(step))
-        assert batch.legal is not None
-        assert np.array_equal(batch.legal.numpy(), legal_mask(seen.positions.bitboards[order.indices(step)[:16]]))
-        assert torch.equal(batch.bitboards[:, :15], whole.bitboards[:, :15])
-        left = (batch.bitboards[:, 15:] != 0).any(1)
-        assert torch.equal(batch.bitboards[left], whole.bitboards[left])
-        kept.append(left.sum() / (whole.bitboards[:, 15:] != 0).any(1).sum())
-    assert 0.4 < np.mean(kept) < 0.6
+def batch_of(run: Run, count: int, *, bare: bool = False, teacher: Teacher | None = None) -> Batch:
+    seen = dataset.load(run.data, "train")
+    rows = np.random.default_rng(1).permutation(len(seen))[:count]
+    return gathered(seen, rows, np.full(count, bare), teacher=teacher)
 
 
-def test_a_taught_loss_is_the_cross_entropy_to_the_mixture_over_all_slots() -> None:
-    torch.manual_seed(3)
-    logits = torch.randn(6, 1880, dtype=torch.float64)
-    slots = torch.stack([torch.randperm(1880)[:5] for _ in range(6)])
-    weights = torch.softmax(torch.randn(6, 5, dtype=torch.float64), 1)
-    played, share = torch.randint(0, 1880, (6,)), 0.7
-    mixture = torch.zeros(6, 1880, dtype=torch.float64).scatter_add_(1, slots, weights) * share
-    mixture[torch.arange(6), played] += 1 - share
-    expected = -(mixture * torch.log_softmax(logits, 1)).sum(1).mean()
-    assert taught_loss(logits, played, slots, weights, share).item() == pytest.approx(expected.item(), rel=1e-12)
+def trained(seed: int = 8) -> Network:
+    """As if it had been trained: no norm is what it is at first, and the policy depends on the position."""
+    torch.manual_seed(seed)
+    network = Network(SMALL)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" in name:
+                parameter.uniform_(0.3, 2.0)
+            elif parameter.ndim == 2 and name != "biases":
+                parameter *= 2
+    return network.eval()
+
+
+def test_the_taught_loss_is_nought_for_the_teacher_and_only_legal_slots_count(run: Run) -> None:
+    batch = batch_of(run, 20, teacher=SmallTeacher())
+    assert batch.lesson is not None
+    noise = torch.randn_like(batch.lesson.logits) * 50
+    same = torch.where(batch.legal, batch.lesson.logits + 3, noise)
+    assert taught_loss(same, batch.lesson, batch.legal).item() == pytest.approx(0, abs=1e-5)
+    uniform = torch.zeros_like(same)
+    shares = [torch.softmax(row[legal], 0) for row, legal in zip(batch.lesson.logits, batch.legal, strict=True)]
+    expected = np.mean([float((p * (p.log() + np.log(len(p)))).sum()) for p in shares])
+    assert taught_loss(uniform, batch.lesson, batch.legal).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_that_over_the_legal_ones() -> None:
@@ -196,27 +92,65 @@ def test_the_loss_of_the_rules_is_what_cross_entropy_over_all_slots_has_beyond_t
     slot = torch.randint(0, 1880, (6,))
     legal = torch.rand(6, 1880) < 0.02
     legal[torch.arange(6), slot] = True
-    beyond = policy_loss(logits, slot, None) - policy_loss(logits, slot, legal, 0)
-    assert rules_loss(logits, legal).item() == pytest.approx(beyond.item(), rel=1e-12)
+    over_all = torch.nn.functional.cross_entropy(logits, slot)
+    assert rules_loss(logits, legal).item() == pytest.approx((over_all - played_loss(logits, slot, legal)).item())
     assert rules_loss(logits, torch.ones_like(legal)).item() == pytest.approx(0, abs=1e-12)
 
 
-def test_a_larger_network_begins_with_the_answers_of_the_one_it_starts_from(
-    inputs: tuple[Any, ...], tmp_path: Path
-) -> None:
-    older = known_network(32, 1)
-    checkpoints.save(tmp_path, {"network": older.state_dict()})
-    file = tmp_path / checkpoints.LAST
-    for width, depth in ((32, 1), (32, 3), (48, 2)):
-        larger = Network(config.Network(width=width, depth=depth))
-        begin_with(larger, file)
-        with torch.no_grad():
-            for mine, its in zip(larger.eval()(*inputs), older(*inputs), strict=True):
-                torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-4)
-        larger.train()(*inputs)[0].logsumexp(1).sum().backward()
-        assert all(parameter.grad.abs().max() > 0 for parameter in larger.body.blocks[-1].second_norm.parameters())
-    with pytest.raises(SystemExit, match="more than the run's network"):
-        begin_with(Network(config.Network(width=16, depth=1)), file)
+def test_games_without_a_result_do_not_teach_the_value() -> None:
+    value = torch.randn(4, 3)
+    expected = -torch.log_softmax(value, 1)[[0, 2], [0, 2]].mean()
+    assert outcome_loss(value, torch.tensor([0, -1, 2, -1])).item() == pytest.approx(expected.item(), rel=1e-6)
+    assert outcome_loss(value, torch.full((4,), -1)).item() == 0
+
+
+def test_the_ratings_and_the_game_reach_the_policy_and_the_value(run: Run) -> None:
+    network, known, alone = trained(), batch_of(run, 8), batch_of(run, 8, bare=True)
+    with torch.no_grad():
+        answers = network(*known.inputs())
+        for changed in (
+            network(known.tokens, known.elo_self + 500, known.elo_opponent),
+            network(known.tokens, known.elo_self, known.elo_opponent + 500),
+            network(*alone.inputs()),
+        ):
+            for mine, other in zip(answers, changed, strict=True):
+                assert not torch.allclose(mine, other)
+
+
+def test_a_cooled_network_gives_its_logits_divided_and_the_same_value(run: Run) -> None:
+    network, batch = trained(), batch_of(run, 4)
+    with torch.no_grad():
+        logits, value = network(*batch.inputs())
+        network.cool(1.25)
+        cooled, same = network(*batch.inputs())
+    torch.testing.assert_close(cooled, logits / 1.25, rtol=1e-4, atol=1e-4)
+    assert torch.equal(same, value)
+
+
+def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoints.save(tmp_path, {"step": 1})
+    checkpoints.save(tmp_path, {"step": 2, "filler": torch.zeros(10_000)})
+    last = tmp_path / checkpoints.LAST
+    last.write_bytes(last.read_bytes()[:5000])
+    (tmp_path / "checkpoint.part").write_bytes(b"half")
+    assert checkpoints.load(tmp_path) == {"step": 1}
+    assert "cannot be read" in capsys.readouterr().out
+
+
+def test_a_run_in_two_sittings_is_the_run_in_one(run: Run) -> None:
+    parts = replace(run, folder=run.folder.with_name("parts"))
+    train.train(run)
+    train.train(parts, seconds=1e-3)
+    middle = checkpoints.load(parts.folder)
+    assert middle is not None
+    train.train(parts)
+    one, two = checkpoints.load(run.folder), checkpoints.load(parts.folder)
+    assert one is not None
+    assert two is not None
+    assert one["step"] == two["step"] == 16
+    assert middle["step"] < 16
+    for name, weight in one["network"].items():
+        torch.testing.assert_close(two["network"][name], weight, rtol=1e-2, atol=1e-3)
 
 
 def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run) -> None:
@@ -225,6 +159,85 @@ def test_a_run_that_is_told_to_anneal_ends_early_with_its_rates_lowered(run: Run
     annealed = checkpoints.load(run.folder)
     assert annealed is not None
     assert 0 < annealed["step"] < 10**7 // 64
-    assert all(group["lr"] < group["peak"] for one in annealed["optimizers"] for group in one["param_groups"])
+    rates = [group["lr"] for one in annealed["optimizers"] for group in one["param_groups"]]
+    assert max(rates) < run.training.learning_rate
     line = json.loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
-    assert line["with_moves"]["cross_entropy"] != line["cross_entropy"]
+    assert line["with_game"]["cross_entropy"] != line["bare"]["cross_entropy"]
+
+
+def test_a_batch_has_its_legal_slots_and_half_are_without_the_game_before(run: Run) -> None:
+    seen = dataset.load(run.data, "train")
+    order = dataset.order(seen, run.data, run.seed)
+    batch = next(stream(seen, order, 0, 32, 0.5, "cpu", SmallTeacher()))
+    assert np.array_equal(batch.legal.numpy(), legal_mask(seen.bitboards[order[:32]]))
+    assert batch.legal[torch.arange(32), batch.slot].all()
+    newest = batch.tokens[:, :, 84:96].repeat(1, 1, 8)
+    assert (batch.tokens[:, :, :96] == newest).all(2).all(1)[:16].all()
+    assert not (batch.tokens[:, :, :96] == newest).all(2).all(1)[16:].all()
+
+
+def test_the_file_answers_as_torch_does_and_its_integers_nearly_in_any_batch(run: Run, tmp_path: Path) -> None:
+    network, batch = trained(), batch_of(run, 40)
+    floats, integers = tmp_path / "floats.onnx", tmp_path / "integers.onnx"
+    write(network, floats)
+    write(network, integers, ranges(network, [batch]))
+    feeds = feeds_of(batch)
+    with torch.no_grad():
+        logits, value = network(*batch.inputs())
+    expected = (logits.numpy(), torch.softmax(value, 1).numpy())
+    for file, tolerance in ((floats, 1e-4), (integers, 0.2)):
+        found = export._session(file).run(["logits", "value"], feeds)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, atol=tolerance * max(1, np.abs(theirs).max()), rtol=0)
+    assert export._dependence(integers, feeds) == 0
+    assert integers.stat().st_size < floats.stat().st_size / 2
+
+
+def test_integers_hold_nought_exactly_and_the_whole_range() -> None:
+    for low, high in ((-3.0, 5.0), (0.0, 12.0), (0.5, 2.0), (-2.0, -1.0), (0.0, 0.0)):
+        step, zero = Range(np.array([low], "f4"), np.array([high], "f4")).scale()
+        assert 0 <= zero <= 255
+        for value in (0.0, min(low, 0.0), max(high, 0.0)):
+            rounded = np.clip(round(value / step) + int(zero), 0, 255)
+            assert (rounded - int(zero)) * step == pytest.approx(value, abs=0 if value == 0 else float(step))
+
+
+def test_an_exported_network_is_one_that_the_service_serves(run: Run, tmp_path: Path) -> None:
+    run = replace(run, folder=run.folder.with_name("exported"))
+    run.folder.mkdir(exist_ok=True)
+    checkpoints.save(run.folder, {"network": trained().state_dict(), "step": 100, "seconds": 7.0})
+    export.export(run, tmp_path / "net", "a test", "to be tested")
+    entry = load_entry(tmp_path / "net.toml", threads=1)
+    assert entry.model is not None, entry.failure
+    card = entry.model.contract.card
+    assert card["positions_seen"] == 6400
+    assert card["variant"]["weights"] in ("int8", "fp32")
+    with np.load(run.folder / "net.sample.npz") as stored:
+        given = {name: stored[name].astype(np.float32) for name in ("planes", "elo_self", "elo_opponent")}
+        logits, _ = export._session(run.folder / "floats" / "net.onnx").run(["logits", "value"], given)
+        np.testing.assert_allclose(logits, stored["logits"], atol=1e-3, rtol=0)
+
+
+def test_games_of_the_teacher_against_itself_are_trained_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strength, "LONGEST", 30)
+    run = replace(run, data=replace(run.data, folder=tmp_path))
+    file = own_play.own_play(run, games=3, number=7)
+    shard = read_shard(file)
+    assert set(np.digitize(shard.games["white_elo"], [600, 1100, 2100, 2600])) <= {1, 3}
+    assert set(shard.games["plies"]) == {30}
+    assert len(dataset.load(run.data, "train")) == 90
+
+
+def test_the_teachers_castling_is_where_the_student_writes_it() -> None:
+    names = vocabulary("movemask-1880").names()
+    ours, theirs = names.index("e1h1"), names.index("e1g1")
+    for fen, castles in (("4k3/8/8/8/8/8/8/4K2R w K - 0 1", True), ("3k4/8/8/8/8/8/8/K3R3 w - - 0 1", False)):
+        position = Position.read(fen)
+        legal = torch.zeros(1, 1880, dtype=torch.bool)
+        legal[0, vocabulary("movemask-1880").legal_slots(position)[1]] = True
+        assert legal[0, ours]
+        tokens = torch.from_numpy(encode_tokens([position], boards_of([position])))
+        logits = SmallTeacher().lesson(tokens, torch.tensor([1500.0]), torch.tensor([1500.0]), legal).logits[0]
+        assert (logits[ours] == logits[theirs]) == castles
