@@ -22,7 +22,10 @@ import tomlkit
 import torch
 
 from movemask.numeric.losses import fitted_temperature
-from movemask.quantisation.comparison import RATINGS, SWEPT, Apart, apart, commonest, curves
+from movemask.quantisation.comparison import Apart, apart
+from movemask.quantisation.run import SWEPT
+from movemask.tasks.diagnosis import commonest
+from movemask.tasks.sweep import RATINGS, curves
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run

@@ -71,7 +71,8 @@ def trained(seed: int = 8) -> Network:
                 parameter.uniform_(0.3, 2.0)
             elif parameter.ndim == 2 and name != "biases":
                 parameter *= 2
-    return network.eval()
+    network.eval()
+    return network
 
 
 def test_the_taught_loss_is_nought_for_the_teacher_and_only_legal_slots_count(run: Run) -> None:

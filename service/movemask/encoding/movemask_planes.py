@@ -115,4 +115,5 @@ def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.f
         bits[with_history, : POSITIONS * PIECES] = pieces[place].reshape(len(with_history), -1)
     ranks = np.ascontiguousarray(bits, dtype="<u8").view(np.uint8).reshape(-1, TOKENS, 8).transpose(0, 2, 1)
     on_files = np.ascontiguousarray(ranks)[:, :, None] & _FILES  # [B, rank, file, token]
-    return (on_files != 0).reshape(-1, 64, TOKENS).astype(np.float32)
+    tokens: NDArray[np.float32] = (on_files != 0).reshape(-1, 64, TOKENS).astype(np.float32)
+    return tokens

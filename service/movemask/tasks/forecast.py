@@ -66,11 +66,11 @@ async def forecasts(pipeline: Pipeline, outlooks: Sequence[Outlook]) -> list[Val
     for start in range(0, len(queries), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         values = await pipeline.evaluate(queries[part], lambda answer: answer.value)
-        for value, (place, probability) in zip(values, places[part], strict=True):
-            if isinstance(value, MovemaskError):
-                failed[place] = value
-            elif value is not None:
-                found[place].append((value.flipped(), probability))
+        for answer, (place, probability) in zip(values, places[part], strict=True):
+            if isinstance(answer, MovemaskError):
+                failed[place] = answer
+            elif answer is not None:
+                found[place].append((answer.flipped(), probability))
     return [failed.get(place) or _mean(values) for place, values in enumerate(found)]
 
 
