@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 
 import movemask
 from movemask import logs
-from movemask.api import keys
+from movemask.api import keys, routes
 from movemask.api.routers.leakage import time_of
 from movemask.api.schemas.requests import MAX_PGN
 from movemask.board import pgn, position
@@ -102,6 +102,10 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "api/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
     "api/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
     "api/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
+    "api/routes.py _TOKEN": (
+        lambda text: sum(1 for _ in routes._TOKEN.finditer(text.encode())),
+        [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
+    ),
     "api/routers/leakage.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "api/routers/leakage.py a duration": (since, [full("1") + "h"]),
     "api/routers/leakage.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),

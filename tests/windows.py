@@ -2,13 +2,15 @@
 
 import os
 import signal
+import socket
 import sys
 
 for name in ("resource", "fcntl", "termios"):
     sys.modules[name] = None  # type: ignore[assignment]  # importing it is an ImportError
 for place, names in (
-    (os, ("O_NONBLOCK", "chown", "getegid", "geteuid", "sched_getaffinity", "statvfs")),
+    (os, ("O_NONBLOCK", "chown", "fork", "getegid", "geteuid", "sched_getaffinity", "statvfs")),
     (signal, ("SIGHUP",)),
+    (socket, ("recv_fds", "send_fds")),
 ):
     for name in names:
         if hasattr(place, name):

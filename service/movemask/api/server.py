@@ -181,5 +181,8 @@ def _shared_metrics(count: int) -> Iterator[str | None]:
             "can be written; set TMPDIR, or in Docker add --tmpfs /tmp"
         ) from None
     with folder as path:
-        os.environ[_METRICS] = path
-        yield path
+        os.environ[_METRICS] = path  # for the workers
+        try:
+            yield path
+        finally:
+            del os.environ[_METRICS]
