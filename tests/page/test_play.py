@@ -293,7 +293,7 @@ def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_
     browser: Browser, models: Path
 ) -> None:
     key = "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "0.3", "--client-burst", "3")
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "1", "--client-burst", "10")
     with served(models, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
