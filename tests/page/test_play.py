@@ -155,6 +155,14 @@ def test_against_the_model_nothing_is_shown_before_it_is_asked_for(visit: Visit)
     visit.sees("The game is over (insufficient material): a draw, ½-½.")
 
 
+@pytest.mark.parametrize("view", ["play", "lens"])
+def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit, view: str) -> None:
+    """The shipped network's own value, which does not look at the replies, is 54 % wins."""
+    fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
+    page = visit.open(address(fen, view, white="2200", black="2200", model="movemask-4"))
+    expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [78]\d"))
+
+
 def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
     page = visit.open()
     assert page.locator(".arrow.legal").count() > 1
@@ -293,7 +301,7 @@ def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_
     browser: Browser, models: Path
 ) -> None:
     key = "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "1", "--client-burst", "10")
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "1.2", "--client-burst", "12")
     with served(models, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
@@ -310,8 +318,7 @@ def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_
         visit.sees("White to move")
         expect(page.get_by_role("alert")).to_be_hidden()
         page.get_by_role("link", name="Leakage").click()
-        # A refusal costs a position too, and there is one every few seconds.
-        expect(page.get_by_role("alert")).to_contain_text("needs the scope audit", timeout=60_000)
+        visit.is_told("needs the scope audit")
         visit.leave()
 
 

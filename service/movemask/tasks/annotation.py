@@ -143,7 +143,7 @@ def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
     if not _rare(move) or move.forecast is None:
         return False
-    after = value_after(move.position.after(move.move).board, None if following is None else following.forecast)
+    after = value_after(move.position.after(move.move).board, following.forecast if following else None)
     return after is not None and move.forecast.score - after.score >= FALL
 
 

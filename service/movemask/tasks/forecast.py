@@ -57,9 +57,9 @@ async def forecasts(pipeline: Pipeline, outlooks: Sequence[Outlook]) -> list[Val
         elo = None if outlook.elo is None else Elo(outlook.elo.opponent, outlook.elo.self)
         for move, probability in outlook.moves:
             position = outlook.position.after(move)
-            value = value_after(position.board, None)
-            if value is not None:
-                found[place].append((value, probability))
+            end = value_after(position.board, None)
+            if end is not None:
+                found[place].append((end, probability))
             else:
                 queries.append(Query(position=position, elo=elo))
                 places.append((place, probability))
