@@ -301,7 +301,7 @@ def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_
     browser: Browser, models: Path
 ) -> None:
     key = "a-visitor-s-key-0123456789"
-    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "1.2", "--client-burst", "12")
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "0.5", "--client-burst", "10")
     with served(models, *command) as (_, port):
         visit = Visit(browser, f"http://127.0.0.1:{port}")
         visit.refusals = True
@@ -315,10 +315,10 @@ def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_
         visit.sees("Black to move")
         visit.click("e7", "e5")
         visit.is_told("Trying again in")
-        visit.sees("White to move")
+        expect(page.locator("#said")).to_contain_text("White to move", timeout=30_000)  # a position costs several
         expect(page.get_by_role("alert")).to_be_hidden()
         page.get_by_role("link", name="Leakage").click()
-        visit.is_told("needs the scope audit")
+        expect(page.get_by_role("alert")).to_contain_text("needs the scope audit", timeout=60_000)
         visit.leave()
 
 
