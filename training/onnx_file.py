@@ -127,38 +127,45 @@ class _Graph:
     def layer(self, x: str, layer: Layer, biases: Tensor, prefix: str) -> str:
         if layer.activation is not nn.functional.relu:
             raise SystemExit("networks with gelu cannot be written: train with relu, which costs less")
-        bias = self._op("Reshape", self._squares_bias(x, layer, biases, prefix), self._list(-1, layer.heads, 64, 64))
+        by_pair = self._op("Reshape", self._squares_bias(x, layer, biases, prefix), self._list(-1, layer.heads, 64, 64))
         width = layer.out.in_features
         scale = (width // layer.heads) ** -0.5
         heads = self._list(64, -1, layer.heads, width // layer.heads)
+        projections = (layer.attention.weight * _column([scale, 1, 1], width)).t()
+        seen_by = self._spread(f"{prefix}out", layer.out.weight.t())
+        projections = projections / torch.cat([torch.ones(2 * width), seen_by])
+        spread = self._spread(f"{prefix}attention", projections)
+        divided = self._divided(x, spread)
         query, key, value = (
-            self._op("Reshape", self._product(f"{prefix}attention", x, weight.t()), heads)
-            for weight in (layer.attention.weight * _column([scale, 1, 1], width)).chunk(3)
+            self._op("Reshape", self._product(f"{prefix}attention", divided, weight, spread=spread), heads)
+            for weight in projections.chunk(3, 1)
         )
         strides = {"domain": MICROSOFT, "transBatchB": 1}
         scores = self._op("FusedMatMul", query, key, transBatchA=1, transB=1, **strides)
-        weights = self._op("Softmax", self._op("Add", scores, bias), axis=-1)
+        weights = self._op("Softmax", self._op("Add", scores, by_pair), axis=-1)
         seen = self._op("Transpose", self._op("FusedMatMul", weights, value, **strides), perm=[2, 0, 1, 3])
         seen = self._op("Reshape", seen, self._list(64, -1, width))
-        x = self._normalised(x, self._product(f"{prefix}out", seen, layer.out.weight.t()), layer.attention_norm)
-        hidden = self._product(f"{prefix}first", x, layer.first.weight.t(), layer.first.bias)
+        x = self._normalised(
+            x, self._product(f"{prefix}out", seen, layer.out.weight.t(), spread=seen_by), layer.attention_norm
+        )
+        hidden_by = self._spread(f"{prefix}second", layer.second.weight.t())
+        first, bias = layer.first.weight.t() / hidden_by, layer.first.bias / hidden_by
+        spread = self._spread(f"{prefix}first", first)
+        hidden = self._product(f"{prefix}first", self._divided(x, spread), first, bias, spread)
         if f"{prefix}second" not in self._integers:  # unsigned integers with their zero at 0 have no negative numbers
             hidden = self._op("Relu", hidden)
-        after = self._product(f"{prefix}second", hidden, layer.second.weight.t(), layer.second.bias)
-        return self._normalised(x, after, layer.hidden_norm)
+        second = self._product(f"{prefix}second", hidden, layer.second.weight.t(), layer.second.bias, hidden_by)
+        return self._normalised(x, second, layer.hidden_norm)
 
     def head(self, x: str, network: Network) -> None:
-        """The pairs are `x M xᵀ` with M made of both weights; its channels are levelled first, for they decide most of
-        what integers change."""
+        """The pairs are `x M xᵀ` with M made of both weights."""
         head = network.head
         width = head.source.in_features
         pairs = head.source.weight.t() @ head.target.weight * width**-0.5
         promotions = (head.promotion.weight @ head.target.weight).t()
-        spread = torch.ones(width)
-        if (seen := self._integers.get("head")) is not None:
-            spread = _levelled(torch.from_numpy(np.maximum(seen.high, -seen.low)), pairs)
+        spread = self._spread("head", pairs)
         x = self._norm(x, head.norm, 1 / spread)
-        pairs, promotions = spread[:, None] * pairs * spread, spread[:, None] * promotions
+        pairs, promotions = pairs * spread, spread[:, None] * promotions
         source = self._op("Unsqueeze", self._product("head", x, pairs, spread=spread), self._list(2))
         target = self._op("Unsqueeze", x, self._list(2))
         strides = {"domain": MICROSOFT, "transBatchA": 1, "transBatchB": 1}
@@ -186,17 +193,30 @@ class _Graph:
         board = self._norm(self._op("Relu", self._gemm(board, layer.excite)), layer.excite_norm)
         return self._product(f"{prefix}bias", self._op("Reshape", board, self._list(-1, biases.shape[1])), biases.t())
 
+    def _spread(self, name: str, weight: Tensor) -> Tensor:
+        """What each channel of a product's input is divided by, and the weights multiplied with, so that both are about
+        as wide as the others' (SmoothQuant, Xiao et al. 2022, arXiv:2211.10438); ones for floats."""
+        if (seen := self._integers.get(name)) is None:
+            return torch.ones(len(weight))
+        largest = torch.from_numpy(np.maximum(seen.high, -seen.low)).clamp(min=1e-3)
+        wide = (largest / weight.abs().amax(1).clamp(min=1e-4)).sqrt()
+        return wide / wide.log().mean().exp()
+
+    def _divided(self, x: str, spread: Tensor) -> str:
+        return x if (spread == 1).all() else self._op("Mul", x, self._constant(1 / spread))
+
     def _product(
-        self, name: str, x: str, weight: Tensor, bias: Tensor | None = None, spread: Tensor | None = None
+        self, name: str, x: str, weight: Tensor, bias: Tensor | None = None, spread: Tensor | float = 1.0
     ) -> str:
-        """`x @ weight + bias`; a `spread` divided `x`, and so its range."""
+        """`spread * x @ weight + bias`."""
         added = [] if bias is None else [self._constant(bias)]
+        spread = torch.as_tensor(spread).expand(len(weight))
+        weight = spread[:, None] * weight
         if name not in self._integers:
             product = self._op("MatMul", x, self._constant(weight))
             return self._op("Add", product, *added) if added else product
         if x not in self._quantised:
-            range_ = self._integers[name] if spread is None else self._integers[name].divided(spread.numpy())
-            step, zero = (self._constant(number) for number in range_.scale())
+            step, zero = map(self._constant, self._integers[name].divided(spread.numpy()).scale())
             self._quantised[x] = (self._op("QuantizeLinear", x, step, zero), step, zero)
         quantised, step, zero = self._quantised[x]
         steps = weight.abs().amax(0).clamp(min=1e-12) / 127
@@ -229,13 +249,6 @@ class _Graph:
         to = to or f"{kind}{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, given, [to], domain=domain, **attributes))
         return to
-
-
-def _levelled(largest: Tensor, weight: Tensor) -> Tensor:
-    """What to divide each channel by so that it and its weights are about as wide as the others' (SmoothQuant, Xiao et
-    al. 2022, arXiv:2211.10438); their geometric mean is 1."""
-    wide = (largest.clamp(min=1e-3) / weight.abs().amax(1).clamp(min=1e-4)).sqrt()
-    return wide / wide.log().mean().exp()
 
 
 def _column(factors: list[float], width: int) -> Tensor:
