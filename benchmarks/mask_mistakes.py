@@ -16,11 +16,11 @@ import numpy as np
 from benchmarks.planted_mistakes import BATCH, planted_contracts
 from movemask.board.position import Position
 from movemask.errors import MovemaskError
+from movemask.models.diagnosis import Probe, probes
 from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Evaluated, evaluate_positions
-from movemask.tasks.diagnosis import Probe, probes
 
 #: The positions in which a mistake can show; all for the others.
 SHOWS: dict[str, Callable[[Probe], bool]] = {

@@ -22,7 +22,7 @@ from fastapi.routing import APIRoute
 from movemask.api.app import create_app
 from movemask.api.routes import Router, known_parameters, parsed, position_limits
 from movemask.api.schemas.requests import PolicyIn
-from movemask.api.services import AppServices
+from movemask.api.state import AppServices
 from movemask.settings import Settings
 
 ROUNDS, REQUESTS = 15, 300

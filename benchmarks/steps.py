@@ -24,12 +24,12 @@ from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
-from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Normalisation, Policies, policies
+from movemask.records.audited import Audited
 from movemask.settings import shipped_models
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store

@@ -19,10 +19,10 @@ from pathlib import Path
 import chess
 
 from movemask.board.position import Position
+from movemask.games.sweep import Vary, elos_of
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
 from movemask.settings import shipped_models
-from movemask.tasks.sweep import Vary, elos_of
 from tests.processes import served
 
 ROUNDS, WARM_UP = 200, 20

@@ -17,10 +17,10 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from movemask.board.position import Elo, Position
 from movemask.encoding import vocabularies
 from movemask.encoding.encoders import plane_encoder
-from movemask.network.audited import Audited
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline
+from movemask.records.audited import Audited
 
 ONNX_TOML = """
 [contract]

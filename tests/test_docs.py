@@ -20,7 +20,7 @@ from benchmarks.servers import movemask
 from movemask.api import problems
 from movemask.api.app import create_app
 from movemask.api.telemetry import Metrics
-from movemask.audit.rows import schema
+from movemask.bulk.rows import schema
 from movemask.cli.audit import audit
 from movemask.cli.models import quantize_model
 from movemask.encoding.encoders import plane_encoder_names
@@ -28,9 +28,9 @@ from movemask.encoding.variations import variation_names
 from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
+from movemask.models.held_out import CALIBRATION, JUDGED
+from movemask.models.judging import FIGURES
 from movemask.network.contract import Contract, read_contract
-from movemask.quantisation.comparison import FIGURES
-from movemask.quantisation.positions import CALIBRATION, JUDGED
 from movemask.settings import PREFIX, Settings, shipped_models
 from movemask.uci.options import Options
 from tests.conftest import ROOT, Serve

@@ -23,7 +23,7 @@ from movemask.api.routers.leakage import time_of
 from movemask.api.schemas.requests import MAX_PGN
 from movemask.board import pgn, position
 from movemask.errors import InvalidParameter
-from movemask.tasks import annotation
+from movemask.games import annotation
 
 SECONDS = 5.0
 MILLION = 1_000_000
@@ -31,11 +31,11 @@ MILLION = 1_000_000
 #: Files whose patterns meet no client's text, but that of whoever runs the command, or our own.
 OWN = {
     "api/problems.py",
-    "audit/read.py",
-    "audit/report.py",
-    "audit/run.py",
-    "audit/samples.py",
-    "audit/summary.py",
+    "bulk/read.py",
+    "bulk/report.py",
+    "bulk/run.py",
+    "bulk/samples.py",
+    "bulk/summary.py",
     "cli/models.py",
     "cli/options.py",
     "cli/predict.py",
@@ -79,7 +79,7 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         [full("{" + "x" * 4_096 + "}" + " " * 4_096), "{" + "x" * 4_096 + "}" + full(" ")],
     ),
     "board/position.py _AS_WRITTEN": (position._AS_WRITTEN.fullmatch, [full("p"), full("1p"), "p w - - " + full("1")]),
-    "tasks/annotation.py _OURS": (
+    "games/annotation.py _OURS": (
         lambda text: annotation._joined(text, ""),
         [
             full(" "),
@@ -95,7 +95,7 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
             "P 1 % (only); trap: loses 1 points, made by 1 % at 1" + full(", 1 % at 1"),
         ],
     ),
-    "tasks/annotation.py _REASON": (
+    "games/annotation.py _REASON": (
         annotation._REASON.fullmatch,
         [full("{ movemask: pgn: "), "{ movemask: pgn: }" + full(" ") + "x"],
     ),

@@ -21,11 +21,11 @@ import onnxruntime as ort
 import tomlkit
 import torch
 
+from movemask.games.sweep import RATINGS, curves
+from movemask.models.diagnosis import commonest
+from movemask.models.judging import Apart, apart
+from movemask.models.quantising import SWEPT
 from movemask.numeric.losses import fitted_temperature
-from movemask.quantisation.comparison import Apart, apart
-from movemask.quantisation.run import SWEPT
-from movemask.tasks.diagnosis import commonest
-from movemask.tasks.sweep import RATINGS, curves
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run

@@ -27,11 +27,11 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import LogitBatch, check_answer, measure
-from movemask.network.audited import Audited
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Value, policies
+from movemask.records.audited import Audited
 from movemask.tally import Tally
 
 R = TypeVar("R")

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel, field_validator
 
 from movemask.api.routes import BodyLimits, Router
-from movemask.api.services import AppServices
+from movemask.api.state import AppServices
 
 JSON = {"Content-Type": "application/json"}
 

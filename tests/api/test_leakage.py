@@ -25,7 +25,7 @@ from pydantic import BaseModel
 
 from movemask import pipeline
 from movemask.api.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEntryOut, PositionsOut, WorstOut
-from movemask.api.services import Services
+from movemask.api.state import Services
 from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS
 from movemask.numeric.ragged import Float, Index

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from movemask.tasks.installation import import_lc0
+from movemask.models.installation import import_lc0
 from tests.conftest import ROOT, Serve
 
 MAIA = ROOT.parent / "shared" / "maia1"

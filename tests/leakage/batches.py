@@ -14,8 +14,8 @@ from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure, LogitBatch, measure
-from movemask.network.audited import Audited
 from movemask.network.model import Batch
+from movemask.records.audited import Audited
 from tests.networks import fake_model
 
 

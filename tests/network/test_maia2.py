@@ -13,11 +13,11 @@ import pytest
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Elo, Position
+from movemask.models.diagnosis import probes
+from movemask.models.installation import add_onnx
 from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.pipeline import evaluate_positions
-from movemask.tasks.diagnosis import probes
-from movemask.tasks.installation import add_onnx
 from tests.networks import batch_of
 
 pytestmark = pytest.mark.peer

@@ -18,11 +18,11 @@ from click.testing import CliRunner
 from movemask.api import problems
 from movemask.api.app import create_app
 from movemask.api.telemetry import Metrics
-from movemask.audit.rows import schema
+from movemask.bulk.rows import schema
 from movemask.cli.main import main
 from movemask.leakage.kinds import KINDS
 from movemask.settings import PREFIX, Settings
-from tests.audit.audits import audited
+from tests.bulk.audits import audited
 from tests.networks import write_net
 
 FOLDER = Path(__file__).parent

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from movemask.errors import StoreError
-from movemask.leakage.table import AuditTable
-from movemask.network.audited import Audited
+from movemask.records.audited import Audited
+from movemask.records.table import AuditTable
 from movemask.store.reader import Figures
 from movemask.store.recorder import Freshness
 from movemask.store.writer import Store

@@ -25,7 +25,7 @@ from movemask.api.admission import AdmissionControl
 from movemask.api.keys import Keys
 from movemask.api.routers import leakage, operations, page, policy
 from movemask.api.routes import BEARER, Bounded, PostRoute, known_parameters, mcp_limits, operation_id
-from movemask.api.services import running_services
+from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
 from movemask.network.model import Model

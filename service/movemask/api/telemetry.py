@@ -27,10 +27,10 @@ from movemask.api import keys, problems
 from movemask.api.schemas.answers import Problem
 from movemask.errors import MovemaskError
 from movemask.leakage.causes import CAUSES
-from movemask.leakage.table import AuditTable
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
 from movemask.pipeline import AnsweredBatch
+from movemask.records.table import AuditTable
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 

@@ -22,7 +22,7 @@ from movemask import logs
 from movemask.api.acceptor import DRAINING, HANDED, TOLD, TOO_MANY, TOO_MANY_OF_ADDRESS
 from movemask.api.app import create_app
 from movemask.api.connections import Connection, ConnectionTracker
-from movemask.api.services import Services
+from movemask.api.state import Services
 from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError
 from movemask.processes import Place, Report, end_with_parent, exit_on_signals

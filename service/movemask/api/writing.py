@@ -12,11 +12,11 @@ from movemask.api.schemas.answers import Include, Where
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.position import Position
+from movemask.games.reports import GameReport, MoveReport
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
 from movemask.pipeline import Answer
 from movemask.policy import Normalizer
-from movemask.tasks.games import GameReport, MoveReport
 from movemask.think_time import Clock, think_time
 
 #: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of

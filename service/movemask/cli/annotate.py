@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from movemask.board.pgn import Lines
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
+from movemask.games.annotation import annotated
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
 from movemask.settings import Settings
-from movemask.tasks.annotation import annotated
 
 _SHOWN = 10  # players with a line of their own
 
@@ -53,7 +53,7 @@ def annotate(
     the result between people, not an evaluation of the position. A summary goes to standard error. Exits with 1 if
     no game could be read.
     """
-    from movemask.audit.read import TextSource
+    from movemask.bulk.read import TextSource
 
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature goes without --calibrated")

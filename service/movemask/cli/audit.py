@@ -23,9 +23,9 @@ from movemask.network.registry import load_registry
 from movemask.settings import Settings, available_cores
 
 if TYPE_CHECKING:
-    from movemask.audit.read import Form
-    from movemask.audit.run import Backend, PartDone
-    from movemask.audit.summary import ModelSummary, Threshold
+    from movemask.bulk.read import Form
+    from movemask.bulk.run import Backend, PartDone
+    from movemask.bulk.summary import ModelSummary, Threshold
 
 #: Exit status when a threshold is exceeded; 1 is an error, 2 a wrong command line.
 EXCEEDED = 3
@@ -97,13 +97,13 @@ def audit(
     if ray is not None:
         require("ray", "--ray")
     # Imported here because they import pyarrow and matplotlib, which are slow.
-    from movemask.audit import run as running
-    from movemask.audit.files import Folder, is_uri
-    from movemask.audit.read import STDIN, check, total_bytes
-    from movemask.audit.report import page
-    from movemask.audit.samples import Choice
-    from movemask.audit.summary import Threshold, summarised
     from movemask.board.position import Elo
+    from movemask.bulk import run as running
+    from movemask.bulk.files import Folder, is_uri
+    from movemask.bulk.read import STDIN, check, total_bytes
+    from movemask.bulk.report import page
+    from movemask.bulk.samples import Choice
+    from movemask.bulk.summary import Threshold, summarised
 
     chosen = _kinds(kinds)
     thresholds = [Threshold.read(text, chosen) for text in fail_above]
@@ -193,10 +193,10 @@ def _backend(
 ) -> AbstractContextManager[Backend]:
     """The processes of this machine, or a Ray cluster."""
     if ray is None:
-        from movemask.audit.run import LocalBackend
+        from movemask.bulk.run import LocalBackend
 
         return nullcontext(LocalBackend(contracts, jobs or available_cores()))
-    from movemask.audit.ray import connected
+    from movemask.bulk.ray import connected
 
     return connected(ray, contracts, jobs, available_cores(), gpus)
 

@@ -14,18 +14,18 @@ import click
 
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
 from movemask.errors import ContractError, ModelError, UnknownModel, require
+from movemask.models import calibration, diagnosis
+from movemask.models.diagnosis import Diagnosis, Finding
 from movemask.network.contract import read_contract
 from movemask.network.files import ModelFolders
 from movemask.network.guess import KINDS
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
-from movemask.tasks import calibration, diagnosis
-from movemask.tasks.diagnosis import Diagnosis, Finding
 
 if TYPE_CHECKING:
-    from movemask.quantisation.run import Quantised
-    from movemask.tasks.installation import Installed
+    from movemask.models.installation import Installed
+    from movemask.models.quantising import Quantised
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -57,7 +57,7 @@ def list_models(settings: Settings) -> None:
 def import_model(file: Path, name: str | None, replace: bool, settings: Settings) -> None:
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
     require("import", "movemask models import")
-    from movemask.tasks import installation  # imported here because it imports onnx, which is slow
+    from movemask.models import installation  # imported here because it imports onnx, which is slow
 
     place = _place(name or file.name.removesuffix(".gz").removesuffix(".pb"), replace, settings)
     _show_installed(installation.import_lc0(file, *place), settings)
@@ -86,7 +86,7 @@ def add_model(
 ) -> None:
     """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
     require("import", "movemask models add")
-    from movemask.tasks import installation
+    from movemask.models import installation
 
     folder, name = _place(name or file.stem, replace, settings)
     card = {key: value for key, value in (("licence", licence), ("source", source)) if value}
@@ -157,32 +157,31 @@ def quantize_model(
     rounding, in the policies along the ratings.
     """
     require("import", "movemask models quantize")
-    from movemask.quantisation import positions, run
-    from movemask.tasks import installation
+    from movemask.models import held_out, installation, quantising
 
     folder, target = _place(new_name or f"{name}-int8", replace, settings, "--as")
     contract = _contract(name, settings)
     model = Registry({name: load_entry(contract, 1)}, name).get(name)
-    weight_bits, why = run.weights_for(int(bits) if bits else None)
+    weight_bits, why = quantising.weights_for(int(bits) if bits else None)
     kept = folder / f".{target}-refused.onnx"
-    asked = run.asked_of(contract, model, files, weight_bits, last)
-    found = run.refused(kept, asked) if force else None
+    asked = quantising.asked_of(contract, model, files, weight_bits, last)
+    found = quantising.refused(kept, asked) if force else None
     if found:
         click.echo(f"the network that was refused, from {kept}: nothing that it was made from has changed")
         network, table = found
     else:
         click.echo(why)
-        known = positions.sets(model, files)
+        known = held_out.sets(model, files)
         show_skipped(known.skipped.reasons, known.skipped.examples)
         file = network_file(contract, model.contract)
-        result = run.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)
+        result = quantising.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)
         click.echo(quantisation_table(result))
         network = result.onnx
-        table = run.contract_of(
+        table = quantising.contract_of(
             contract, model.digest, result, known, asked=asked, weights=why, weight_bits=weight_bits
         )
         if (excess := result.excess()) and not force:
-            run.keep_refused(kept, network, table)
+            quantising.keep_refused(kept, network, table)
             raise ContractError(f"{target} is refused: {'; '.join(excess)}; --force keeps it")
     card = table["card"]["quantised"]
     entry = installation.install(folder, target, network, table)
@@ -272,7 +271,7 @@ def _network(contract: Path) -> Path:
 def export_model(name: str, file: Path, replace: bool, settings: Settings) -> None:
     """Write the network NAME to FILE as ONNX, with its contract in the file's metadata."""
     require("import", "movemask models export-onnx")
-    from movemask.tasks.installation import export_onnx
+    from movemask.models.installation import export_onnx
 
     entry = registry_of(settings).entry(name)
     export_onnx(entry, _contract(entry.name, settings), file, replace=replace)
@@ -303,7 +302,7 @@ def calibrate(
     GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
     with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
     """
-    from movemask.audit.read import TextSource
+    from movemask.bulk.read import TextSource
 
     own = None if dry_run else own_models_dir(settings)
     chosen = registry_of(settings).get(model)
@@ -378,7 +377,7 @@ def _finding_row(finding: Finding) -> str:
 
 def quantisation_table(result: Quantised) -> str:
     """What a quantised network loses and gains, beside the limits."""
-    from movemask.quantisation.comparison import FIGURES, SEEN_LARGEST, SEEN_MEAN  # imported here: it imports onnx
+    from movemask.models.judging import FIGURES, SEEN_LARGEST, SEEN_MEAN  # imported here: it imports onnx
 
     lines = [f"{len(result.integers)} layers in 8-bit integers, {len(result.floats)} large ones in float"]
     for way, judged in result.judgements.items():

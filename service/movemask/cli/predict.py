@@ -15,11 +15,11 @@ from movemask.api.writing import policy_out, sweep_out
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
+from movemask.games.sweep import Part, Vary, elos_of, sweep
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline, Query
 from movemask.policy import CALIBRATED, Normalisation
 from movemask.settings import Settings
-from movemask.tasks.sweep import Part, Vary, elos_of, sweep
 
 _BAR = 30  # characters of a probability of 1
 _MOVE_NUMBER = re.compile(r"(?<!\S)\d+\.+")

@@ -2,7 +2,7 @@
 
 They have two uses. A network that was trained differently is served by naming its variations in the contract. And each
 is a mistake that a public project has made or could make: `models check --diagnose` reads the network with and without
-it and says which fits (`movemask.tasks.diagnosis`).
+it and says which fits (`movemask.models.diagnosis`).
 """
 
 from __future__ import annotations

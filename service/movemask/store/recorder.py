@@ -13,8 +13,8 @@ from itertools import count, islice
 import numpy as np
 
 from movemask.errors import StoreError
-from movemask.leakage.table import AuditTable
-from movemask.network.audited import Audited
+from movemask.records.audited import Audited
+from movemask.records.table import AuditTable
 from movemask.store.writer import Store
 from movemask.tally import SINCE, UNWRITTEN, Tally
 

@@ -33,7 +33,7 @@ from movemask.api.schemas.reports import (
     WorstOut,
 )
 from movemask.api.schemas.requests import AuditIn
-from movemask.api.services import AppServices, Services
+from movemask.api.state import AppServices, Services
 from movemask.api.telemetry import context_of
 from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves

@@ -22,7 +22,7 @@ from movemask.api.schemas.reports import (
     ReadyOut,
     VersionOut,
 )
-from movemask.api.services import AppServices, Services
+from movemask.api.state import AppServices, Services
 from movemask.api.telemetry import context_of
 from movemask.network.registry import Entry
 

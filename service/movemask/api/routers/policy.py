@@ -19,15 +19,15 @@ from movemask.api import problems
 from movemask.api.routes import Router, batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
-from movemask.api.services import AppServices, Services, while_connected
+from movemask.api.state import AppServices, Services, while_connected
 from movemask.api.writing import game_out, move_out, policy_out, sweep_out
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
+from movemask.games.annotation import annotated
+from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
+from movemask.games.reports import GameReport, foreseen, report_games
+from movemask.games.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
-from movemask.tasks.annotation import annotated
-from movemask.tasks.forecast import LOOKED_AT, Outlook, forecasts
-from movemask.tasks.games import GameReport, foreseen, report_games
-from movemask.tasks.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
 
 log = logging.getLogger(__name__)
 

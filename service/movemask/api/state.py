@@ -1,0 +1,209 @@
+"""`Services`: the models behind their queues, the audit's store, recorder and readers, made in the app's lifespan. And
+work that ends when its client disconnects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import Depends, Request
+from starlette.requests import ClientDisconnect
+
+from movemask.api.served_models import Serving
+from movemask.api.telemetry import Metrics, context_of
+from movemask.errors import Overloaded, SettingsError, UnknownModel
+from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
+from movemask.network.cache import Cache, CachedModel
+from movemask.network.model import Model
+from movemask.pipeline import Pipeline
+from movemask.settings import Settings
+from movemask.store.reader import Figures
+from movemask.store.recorder import Recorder
+from movemask.store.writer import Store
+from movemask.tally import Tally
+
+T = TypeVar("T")
+
+_PARSED_AT_ONCE = 2
+
+#: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
+_READING_THREADS = 2
+
+#: Seconds before listening for a disconnect. Most requests are done by then, and listening has a cost.
+_LISTEN_AFTER = 0.05
+
+
+@dataclass(frozen=True)
+class Services:
+    """The long-lived objects of one app.
+
+    `reading` are the threads that read the audit. `parsing` bounds the large bodies that are parsed at once, each of
+    which may take many times its size in memory.
+    """
+
+    settings: Settings
+    serving: Serving
+    store: Store
+    figures: Figures
+    recorder: Recorder
+    metrics: Metrics
+    reading: CapacityLimiter
+    parsing: CapacityLimiter
+    tally: Tally
+
+    def unready(self) -> list[str]:
+        """Reasons why requests cannot be answered now; empty if they can."""
+        reasons = []
+        try:
+            default = self.serving.registry.entry(None)
+        except UnknownModel as error:
+            reasons.append(f"the default model is gone: {error}")
+        else:
+            if not default.served:
+                reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
+        return reasons + self.serving.faults()
+
+    def pipeline(self, model: str | None, http: Request) -> AbstractAsyncContextManager[Pipeline]:
+        """The pipeline of a model, on behalf of the client of a request; the model stays loaded meanwhile."""
+        return self.serving.lease(model, context_of(http.scope))
+
+    async def read(self, read: Callable[[], T]) -> T:
+        """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
+        under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
+        if under_way >= max(1, self.settings.max_readers // self.tally.processes):
+            raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
+        return await to_thread.run_sync(read, limiter=self.reading)
+
+    async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+        """The parts, each read on demand. The first is read at once, so that a database error is raised here, before
+        the response begins; later parts are never refused."""
+        first = await self.read(lambda: next(parts, None))
+
+        async def all_parts() -> AsyncIterator[bytes]:
+            part = first
+            while part is not None:
+                yield part
+                part = await to_thread.run_sync(next, parts, None, limiter=self.reading)
+
+        return all_parts()
+
+
+@contextmanager
+def running_services(
+    settings: Settings, metrics: Metrics, tally: Tally, prepare: Callable[[Model], Model] | None = None
+) -> Iterator[Services]:
+    """Opens the store, loads the models and starts the threads; stops them in order, so that no audit record is
+    lost. `prepare` is given each model that passed its check, and returns the one to serve."""
+    plan = audit_plan(settings)
+    store = Store(
+        settings.database_url,
+        keep_seconds=settings.audit_keep_days * 86400,
+        keep_positions=settings.audit_keep_positions,
+        keep_worst=settings.audit_keep_worst,
+        positions=settings.audit_positions == "on",
+    )
+    recorder = Recorder(
+        store,
+        flush_seconds=settings.audit_flush_seconds,
+        max_waiting=settings.audit_buffer,
+        on_waiting=metrics.audit_waits,
+        on_table=metrics.audited,
+        tally=tally,
+    )
+    cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
+    serving: Serving | None = None
+
+    def start(model: Model) -> Pipeline:
+        model = model if prepare is None else prepare(model)
+        if cache is not None:
+            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.cached)
+        return Pipeline(
+            model,
+            recorder.audit,
+            expect=recorder.expect,
+            max_batch=settings.positions_a_run,
+            max_waiting=settings.max_queue,
+            tally=tally,
+            max_seconds=settings.max_wait_seconds,
+            max_moves=settings.max_moves,
+            plan=plan,
+            on_answered=metrics.answered,
+        )
+
+    try:
+        serving = Serving(settings, start, metrics.models, tally.name)
+        yield Services(
+            settings,
+            serving,
+            store,
+            Figures(store.database),
+            recorder,
+            metrics,
+            reading=CapacityLimiter(_READING_THREADS),
+            parsing=CapacityLimiter(_PARSED_AT_ONCE),
+            tally=tally,
+        )
+    finally:
+        if serving is not None:
+            serving.close()
+        recorder.close()
+        store.close()
+
+
+def audit_plan(settings: Settings) -> Plan:
+    """What is measured by these settings. Raises SettingsError for an unknown kind."""
+    named = [name.strip() for name in settings.audit_kinds.split(",") if name.strip()]
+    chosen = set(KINDS) if named == ["all"] else {*named, *Plan().always}
+    unknown = sorted(chosen - set(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
+    sources = {DERIVED.get(kind, kind) for kind in chosen}
+    always = tuple(kind for kind in MEASURED if kind in sources)
+    return Plan(always, settings.audit_share, settings.audit_cause_threshold)
+
+
+async def services(request: Request) -> Services:
+    """The app's services, as a dependency of routes.
+
+    `async`, because FastAPI runs plain functions on the shared threads, which a probe must not wait for.
+    """
+    app_services: Services = request.app.state.services
+    return app_services
+
+
+AppServices = Annotated[Services, Depends(services)]
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`; cancels it and raises ClientDisconnect if the client disconnects first."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    listening: asyncio.Task[None] | None = None
+
+    def listen() -> None:
+        nonlocal listening
+        listening = loop.create_task(_cancelled_when_gone(request, task))
+
+    timer = loop.call_later(_LISTEN_AFTER, listen)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if listening is not None and listening.done() and not listening.cancelled() and task.uncancel() == 0:
+            raise ClientDisconnect from None
+        raise
+    finally:
+        timer.cancel()
+        if listening is not None:
+            listening.cancel()
+
+
+async def _cancelled_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
+    """Cancels the task when the client disconnects. The body has been read, so no other message can arrive."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    task.cancel()

@@ -1,0 +1,167 @@
+"""Evaluates the chunks of an audit on a Ray cluster. The only module of the audit that imports Ray.
+
+A chunk is a task, which Ray runs again where its process or node died. A part that is written twice is one part, and
+the figures are taken from the parts, so nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from movemask.bulk.files import Folder
+from movemask.bulk.read import Chunk
+from movemask.bulk.run import Job, PartDone, leave_out, make_part
+from movemask.bulk.samples import Choice
+from movemask.errors import AuditError
+from movemask.network.contract import read_contract
+from movemask.network.model import Model
+from movemask.network.onnx import Provider, provider_named
+from movemask.network.registry import network_file, open_model
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import: Ray reports its use otherwise
+os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # stderr is for progress; Ray has logs of its own
+
+import ray
+
+#: Times that a chunk is begun before it is left out; a process may also die of something else.
+_TRIES = 5
+
+#: Times that Ray runs another task anew after its process or node died, before the audit stops.
+_RETRIES = 20
+
+_REACH_SECONDS = 10
+
+#: How often the driver looks whether the cluster has grown.
+_LOOK_SECONDS = 5
+
+#: Where `ray start --head` listens for Ray Client.
+_CLIENT_PORT = 10001
+
+#: Bytes of shared memory that a cluster started here gets, which suffice: only chunks under way are in it.
+_OBJECT_STORE = 200 << 20
+
+R = TypeVar("R")
+
+
+@contextmanager
+def connected(
+    address: str, contracts: Sequence[Path], jobs: int | None, cores: int, gpus: float = 0
+) -> Iterator[RayBackend]:
+    """A cluster, until the context ends: `local` starts one here, anything else is the address of one that runs.
+
+    Raises AuditError if there is none, or none with as many GPUs as one worker needs.
+    """
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address == "local":
+        options |= {"num_cpus": jobs or cores, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        address = address if address == "local" else _reached(address)
+        ray.init(address=address, **options)
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+        raise AuditError(f"--ray {address}: {_first_line(error)}{_hint(error)}") from None
+    try:
+        found = ray.cluster_resources().get("GPU", 0)
+        if gpus > found:
+            raise AuditError(f"--gpus {gpus:g}: the cluster has {found:g}")
+        yield RayBackend(contracts, None if address == "local" else jobs, gpus)
+    except (ray.exceptions.RayError, ImportError) as error:  # a node may lack the package
+        raise AuditError(f"ray: {_first_line(error)}; the same command goes on from here") from None
+    finally:
+        ray.shutdown()
+
+
+def _reached(address: str) -> str:
+    """The address, with the port of Ray Client if it names none. Raises OSError if nothing listens there: Ray itself
+    would try for minutes."""
+    if address.startswith("ray://") and ":" not in address.removeprefix("ray://").rpartition("]")[2]:
+        address = f"{address}:{_CLIENT_PORT}"
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+    return address
+
+
+class RayBackend:
+    """A connected cluster. `most` is the number of tasks at a time; as many as the cluster has room for if None."""
+
+    def __init__(self, contracts: Sequence[Path], most: int | None, gpus: float) -> None:
+        self._contracts, self._most, self._gpus = contracts, most, gpus
+
+    def run(self, function: Callable[..., R], *arguments: Any) -> R:
+        result: R = _got(ray.remote(function).options(num_cpus=1, max_retries=_RETRIES).remote(*arguments))
+        return result
+
+    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+        task = ray.remote(_part).options(num_cpus=1, num_gpus=self._gpus, max_retries=_TRIES - 1)
+        networks = tuple(ray.put(_files(contract)) for contract in self._contracts)
+        parts, choice, gpu = job.parts.absolute(), job.choice, self._gpus > 0
+        begun = ((task.remote(networks, gpu, parts, choice, chunk, earlier), chunk) for chunk, earlier in chunks)
+        pending: dict[Any, Chunk] = {}
+        most, look = 0, 0.0
+        while True:  # as many at a time as the cluster can run, and as many that wait
+            if time.monotonic() >= look:
+                cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+                most, look = self._most or 2 * cpus, time.monotonic() + _LOOK_SECONDS
+            pending |= dict(islice(begun, max(0, most - len(pending))))
+            if not pending:
+                return
+            (ready,), _ = ray.wait(list(pending))
+            chunk = pending.pop(ready)
+            try:
+                yield _got(ready)
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
+                yield leave_out(parts, choice, chunk, "game or line in a chunk that ended its process")
+
+
+def _got(result: Any) -> Any:
+    """What a task returned. Raises what it raised, or a RayError if it could not be run."""
+    try:
+        return ray.get(result)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from None
+
+
+def _part(networks: tuple[Any, ...], gpu: bool, parts: Folder, choice: Choice, chunk: Chunk, earlier: bool) -> PartDone:
+    return make_part(parts, choice, chunk, [_opened(network, gpu) for network in networks], earlier=earlier)
+
+
+@cache
+def _opened(network: Any, gpu: bool) -> Model:
+    """A network from what `_files` read of it, opened once per worker, with one thread: there is a worker per core."""
+    with tempfile.TemporaryDirectory(prefix="movemask-") as folder:
+        contract, *others = [Path(folder, name) for name in ray.get(network)]
+        for file, data in zip((contract, *others), ray.get(network).values(), strict=True):
+            file.write_bytes(data)
+        return open_model(contract, 1, provider_named("cuda") if gpu else Provider.CPU)
+
+
+def _files(contract: Path) -> dict[str, bytes]:
+    """The files of a network by name, its contract first."""
+    network = network_file(contract, read_contract(contract))
+    return {file.name: file.read_bytes() for file in (contract, network)}
+
+
+def _hint(error: Exception) -> str:
+    """What may be wrong where a cluster listens and does not answer."""
+    if isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror) or os.environ.get("RAY_AUTH_MODE"):
+        return ""
+    return (
+        "; if the cluster asks for a token, as Ray 2.60 does by default, set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN "
+        "to its token unless ~/.ray/auth_token has it"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

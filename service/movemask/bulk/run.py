@@ -1,0 +1,287 @@
+"""Runs an audit of files: chunk by chunk into parts, so that a stopped audit can be resumed; the parts into a table.
+
+This process reads the files. Where the chunks are evaluated is the only thing that differs: by processes of this
+machine (`LocalBackend`) or of a Ray cluster (`ray.RayBackend`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from movemask.bulk.files import Folder
+from movemask.bulk.read import Chunk, ChunkKey, Form, read
+from movemask.bulk.rows import rows, schema
+from movemask.bulk.samples import EXAMPLES, Choice, Skipped, samples
+from movemask.errors import AuditError, SourceError
+from movemask.network.model import Model
+from movemask.network.registry import open_model
+from movemask.processes import end_with_parent
+
+#: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
+PARTS, ASKED = "parts", "asked.json"
+
+#: The results.
+POSITIONS, SUMMARY, REPORT = "positions.parquet", "summary.json", "report.html"
+
+_OURS = (PARTS, ASKED, POSITIONS, SUMMARY, REPORT)
+
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.partial$")  # a file that a crash cut short
+
+_LEFT_OUT, _DIGEST, _COUNT = b"left_out", b"chunk", b"positions"  # in a part's metadata
+
+#: Parts in each row group of the table.
+_JOINED = 64
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """An audit: files, which positions of them and how, and the output folder.
+
+    `form` is that of all files if given; `limit` the most games and lines in all; with `keep_going`, a file that cannot
+    be read is left out from there on and counted.
+    """
+
+    files: Sequence[str]
+    choice: Choice
+    out: Folder
+    form: Form | None = None
+    limit: int | None = None
+    keep_going: bool = False
+
+    @property
+    def parts(self) -> Folder:
+        return self.out / PARTS
+
+    def asked(self, digests: dict[str, str]) -> str:
+        """What two runs must have in common for the parts of one to be used by the other."""
+        return json.dumps({"version": 3, "models": digests, "choice": asdict(self.choice)}, indent=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PartDone:
+    """A finished chunk: its games or lines (`items`), its `size`, and `fresh` unless an earlier run finished it."""
+
+    key: ChunkKey
+    items: int
+    positions: int
+    fresh: bool
+    size: int
+    skipped: Skipped
+
+
+@dataclass(slots=True)
+class Finished:
+    """What has been read of all files: the chunks, why a file could not be read to its end, and what was left out of
+    the chunks."""
+
+    chunks: list[ChunkKey] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    examples: list[tuple[ChunkKey, str]] = field(default_factory=list)
+
+    def add(self, part: PartDone) -> None:
+        self.reasons.update(part.skipped.reasons)
+        examples = self.examples + [(part.key, example) for example in part.skipped.examples]
+        self.examples = sorted(examples, key=lambda one: one[0])[:EXAMPLES]
+
+    @property
+    def skipped(self) -> Skipped:
+        """What was left out: files first, then reasons in alphabetical order with examples in that of the files."""
+        found = Skipped()
+        for why in self.unreadable:
+            found.add("file that cannot be read to its end", why)
+        found.reasons.update(dict(sorted(self.reasons.items())))
+        found.examples = [*found.examples, *(example for _, example in self.examples)][:EXAMPLES]
+        return found
+
+
+class Backend(Protocol):
+    """Where chunks are evaluated."""
+
+    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+        """The part of each chunk, in any order, with a bounded number of chunks under way. The flag says that there may
+        be a part of an earlier run."""
+        ...
+
+    def run(self, function: Callable[..., R], *arguments: Any) -> R:
+        """What a function returns. What it writes may be written again after a failure."""
+        ...
+
+
+def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
+    """Prepares the output folder; True if it holds parts of an earlier run. Raises AuditError if it holds anything
+    else."""
+    out, asked = job.out, job.asked(digests)
+    names = out.names()
+    others = [name for name in names if _PARTIAL.sub("", name) not in _OURS]
+    if others:
+        raise AuditError(f"{out}: holds something else ({others[0]}); give --out another folder")
+    if restart:
+        for name in names:
+            (out / name).remove()
+    elif SUMMARY in names:
+        raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
+    elif ASKED in names and (out / ASKED).read_text() != asked:
+        raise AuditError(
+            f"{out}: was begun with other networks or options; give --out another folder, or --restart to begin anew"
+        )
+    job.parts.make()
+    (out / ASKED).write_bytes(asked.encode())
+    return bool(job.parts.names())
+
+
+def make_parts(job: Job, backend: Backend, done: Callable[[PartDone], None]) -> Finished:
+    """Makes the part of every chunk that has none yet; `done` is called for each chunk. Raises AuditError if a worker
+    dies that cannot be replaced, and SourceError for a file that cannot be read."""
+    finished = Finished()
+    earlier = set(job.parts.names())
+    chunks = ((chunk, _part_name(chunk.key) in earlier) for chunk in _chunks(job, finished))
+    with closing(backend.parts(job, chunks)) as parts:
+        for part in parts:
+            finished.add(part)
+            done(part)
+    return finished
+
+
+def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
+    """The chunks of all files, in order."""
+    left = job.limit
+    for index, name in enumerate(job.files):
+        try:
+            for chunk in read(index, name, job.form, limit=left):
+                finished.chunks.append(chunk.key)
+                left = None if left is None else left - len(chunk.items)
+                yield chunk
+        except SourceError as error:
+            if not job.keep_going:
+                raise
+            finished.unreadable.append(str(error))
+
+
+class LocalBackend:
+    """Worker processes of this machine."""
+
+    def __init__(self, contracts: Sequence[Path], jobs: int) -> None:
+        self._contracts, self._jobs = tuple(contracts), jobs
+
+    def run(self, function: Callable[..., R], *arguments: Any) -> R:
+        return function(*arguments)
+
+    def parts(self, job: Job, chunks: Iterable[tuple[Chunk, bool]]) -> Generator[PartDone, None, None]:
+        with ProcessPoolExecutor(self._jobs, get_context("spawn"), _start) as pool:
+            begun = (
+                pool.submit(_part, self._contracts, job.parts, job.choice, chunk, earlier) for chunk, earlier in chunks
+            )
+            pending: set[Future[PartDone]] = set()
+            try:
+                while pending := pending.union(islice(begun, 2 * self._jobs - len(pending))):
+                    ready, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in ready)
+            except BrokenProcessPool:
+                raise AuditError(
+                    "a worker process died, perhaps for want of memory: try fewer with --jobs; "
+                    "the same command goes on from here"
+                ) from None
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and stops the workers
+    end_with_parent()
+
+
+@cache
+def _opened(contract: Path) -> Model:
+    """A network, opened once per worker, with one thread: there is a worker per core."""
+    return open_model(contract, 1)
+
+
+def _part(contracts: tuple[Path, ...], parts: Folder, choice: Choice, chunk: Chunk, earlier: bool) -> PartDone:
+    return make_part(parts, choice, chunk, [_opened(contract) for contract in contracts], earlier=earlier)
+
+
+def make_part(parts: Folder, choice: Choice, chunk: Chunk, models: Sequence[Model], *, earlier: bool) -> PartDone:
+    """Evaluates a chunk by each network and writes its part, unless there is one of an earlier run. Made twice, by a
+    worker that was thought dead, it is still one part."""
+    if earlier and (part := _earlier(parts, chunk)) is not None:
+        return part
+    skipped = Skipped()
+    positions = list(samples(chunk, choice, skipped))
+    table = pa.concat_tables([rows(model, positions, choice, skipped) for model in models])
+    return _write(parts, chunk, table, len(positions), skipped)
+
+
+def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartDone:
+    """Writes an empty part for a chunk that cannot be evaluated; its games or lines are left out for this reason."""
+    skipped = Skipped()
+    skipped.add(reason, f"{chunk.source}: {chunk.items[0][0]} to {chunk.items[-1][0]}")
+    skipped.reasons[reason] = len(chunk.items)
+    return _write(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
+
+
+def _part_name(key: ChunkKey) -> str:
+    return f"{key.file:06}-{key.number:07}.parquet"
+
+
+def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped: Skipped) -> PartDone:
+    left_out = json.dumps({"reasons": skipped.reasons, "examples": skipped.examples})
+    metadata = {_DIGEST: chunk.digest, _LEFT_OUT: left_out, _COUNT: str(positions)}
+    with (parts / _part_name(chunk.key)).written() as (system, path):
+        pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system)
+    return PartDone(chunk.key, len(chunk.items), positions, fresh=True, size=chunk.size, skipped=skipped)
+
+
+def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
+    """The part of an earlier run with the same content; None if there is none."""
+    system, path = (parts / _part_name(chunk.key)).place
+    metadata = pq.read_schema(path, filesystem=system).metadata or {}
+    if metadata.get(_DIGEST) != chunk.digest.encode():
+        return None
+    left_out = json.loads(metadata[_LEFT_OUT])
+    skipped = Skipped(Counter(left_out["reasons"]), left_out["examples"])
+    return PartDone(chunk.key, len(chunk.items), int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
+
+
+def join(job: Job, finished: Finished, backend: Backend) -> Folder:
+    """Joins the parts into the table. They stay, so that a crash before the summary loses nothing."""
+    parts, table = job.parts.absolute(), job.out / POSITIONS
+    files = [parts / _part_name(key) for key in finished.chunks]
+    backend.run(_join, files, table.absolute(), schema(job.choice.kinds))
+    return table
+
+
+def _join(parts: Sequence[Folder], target: Folder, wanted: pa.Schema) -> None:
+    """Joins parts into one Parquet file; some of them at a time are in memory."""
+    with (
+        target.written() as (system, path),
+        pq.ParquetWriter(path, wanted, compression="zstd", filesystem=system) as writer,
+    ):
+        for first in range(0, len(parts), _JOINED):
+            files = [part.place[1] for part in parts[first : first + _JOINED]]
+            writer.write_table(pq.read_table(files, schema=wanted, filesystem=system))
+
+
+def end(job: Job) -> None:
+    """Removes what only a run that goes on needs."""
+    for name in (PARTS, ASKED):
+        (job.out / name).remove()

@@ -1,0 +1,1 @@
+"""What a network says of whole games: reports, sweeps over ratings, forecasts, annotated PGN."""

@@ -1,0 +1,160 @@
+"""Writes what a network finds of games into their PGN: comments, glyphs and a summary; all that was there stays."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from itertools import islice
+
+import chess.pgn
+
+from movemask.board.pgn import Lines, read_trees
+from movemask.errors import MovemaskError
+from movemask.games.forecast import value_after
+from movemask.games.reports import (
+    FEW_FIND,
+    HOLDS,
+    MISTAKE,
+    MOST_PLAY,
+    GameReport,
+    MoveReport,
+    SideReport,
+    foreseen,
+    reports_of,
+)
+from movemask.pipeline import Pipeline
+
+#: Games that are read and evaluated together.
+_AT_ONCE = 16
+
+#: Comments of an earlier run, which a new one replaces. No attempt goes on past where the next may begin, so that any
+#: text is searched in linear time.
+_OURS = re.compile(
+    r"\s?P [\d.e-]+ % \((?:only|first|\d+\w\w of)[^()]*\)(?:, surprise [\d.]+)?"
+    r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
+    r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
+)
+_REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
+
+#: What the marks mean, told in a game that has evaluations. Points are hundredths of the expected score.
+_MARKS = (
+    f"trap at least {MOST_PLAY:.0%} and {100 * MISTAKE:.0f} points lost, "
+    f"gem at most {FEW_FIND:.0%} and no more than {100 * HOLDS:.0f} points lost"
+)
+
+_JUDGED = frozenset(range(1, 7))  # $1 to $6: a move has one glyph of quality at most
+
+
+#: Moves of at most this probability get `?!` if the mover's expected score, 0 to 1, is then lower by FALL or more. Both
+#: scores are forecasts, which look at the likeliest moves; a network without a value gives no glyph.
+RARE, FALL = 0.02, 0.1
+_GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Annotated:
+    """A game with comments, and the report on it or why there is none; the lines of one that cannot be played through,
+    with the reason in front of its moves."""
+
+    game: chess.pgn.Game | list[str]
+    report: GameReport | MovemaskError
+
+    def __str__(self) -> str:
+        if isinstance(self.game, chess.pgn.Game):
+            return self.game.accept(chess.pgn.StringExporter(columns=80))
+        lines = [line for line in self.game if not _REASON.fullmatch(line)]
+        moves = next((at for at, line in enumerate(lines) if line.strip() and line[0] not in "[%;"), len(lines))
+        lines.insert(moves, f"{{ movemask: {str(self.report).replace('}', ')')} }}\n")
+        return "".join(lines).strip()
+
+
+async def annotated(
+    pipeline: Pipeline,
+    pgn: Lines,
+    temperature: float = 1.0,
+    *,
+    elo: tuple[float, float] | None = None,
+    max_positions: int | None = None,
+) -> AsyncIterator[Annotated]:
+    """The games of a PGN, annotated, a few read at a time. Raises LimitExceeded, and errors of model and queue."""
+    trees = read_trees(pgn, max_positions)
+    name = pipeline.model.name
+    while part := await asyncio.to_thread(list, islice(trees, _AT_ONCE)):
+        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
+        reports = await foreseen(pipeline, reports, _judges)
+        for (tree, _), report in zip(part, reports, strict=True):
+            if isinstance(tree, chess.pgn.Game):
+                await asyncio.to_thread(annotate, tree, report, name)
+            yield Annotated(tree, report)
+
+
+def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:
+    """Adds comments and glyphs to the main line of a game; only the reason to one that the network cannot judge."""
+    if isinstance(report, MovemaskError):
+        tree.comment = _joined(tree.comment, f"movemask: {report}")
+        return
+    sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
+    told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
+    summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
+    tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
+    nodes = list(tree.mainline())
+    for place, (node, move) in enumerate(zip(nodes, report.moves, strict=True)):
+        node.comment = _joined(node.comment, _comment(move))
+        following = report.moves[place + 1] if place + 1 < len(nodes) else None
+        if not node.nags & _JUDGED and _dubious(move, following):
+            node.nags.add(chess.pgn.NAG_DUBIOUS_MOVE)
+
+
+def _joined(there: str, ours: str) -> str:
+    """A comment with ours in place of that of an earlier run."""
+    return " ".join(filter(None, [_OURS.sub("", there).strip(), ours]))
+
+
+def _comment(move: MoveReport) -> str:
+    if move.legal == 1:
+        return "P 100 % (only move)"
+    first = ""
+    if move.rank > 1:
+        first = f"; {move.position.sans([move.best])[0]} {100 * move.best_probability:.1f} %"
+    place = f"{_ordinal(move.rank)} of {move.legal}" if move.rank > 1 else "first choice"
+    return f"P {_percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(move)}"
+
+
+def _judged(move: MoveReport) -> str:
+    """What the PGN's evaluations make of a move."""
+    if move.mark is None or move.lost is None:
+        return ""
+    rates = ", ".join(f"{_percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
+    return f"; {move.mark}: loses {100 * move.lost:.0f} points{', made by ' if rates else ''}{rates}"
+
+
+def _percent(probability: float) -> str:
+    return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
+    """Whether a move gets `?!`."""
+    if not _rare(move) or move.forecast is None:
+        return False
+    after = value_after(move.position.after(move.move).board, following.forecast if following else None)
+    return after is not None and move.forecast.score - after.score >= FALL
+
+
+def _rare(move: MoveReport) -> bool:
+    return move.legal > 1 and move.probability <= RARE
+
+
+def _judges(report: GameReport, place: int) -> bool:
+    """Whether a glyph depends on the forecast before a move: that of this move, or of the one before it."""
+    return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
+
+
+def _summary(side: SideReport) -> str:
+    return f"{side.moves} moves, mean surprise {side.cross_entropy:.2f}, first choice {100 * side.top1:.0f} %"

@@ -1,0 +1,1 @@
+"""What is done to a network: installing, importing, checking, diagnosing, calibrating, quantising."""

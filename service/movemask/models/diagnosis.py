@@ -1,0 +1,319 @@
+"""Diagnosis: is a network read as it was trained? Judged by itself and against other ways to read it, on real games.
+
+By itself: a player who moves at random has a perplexity of about 24, and a random choice of slots puts 98 % on illegal
+ones. A network that is not far better than that is read wrongly, whether or not a known mistake explains it.
+
+Against others (`alternatives`), each a paired difference over the positions that an alternative concerns:
+- leakage: ln of raw leakage. A network with the right inputs, read from the right slots, puts less on illegal moves.
+  Not used with `trained_with_mask`.
+- moves: ln of the probability of the moves that people played.
+- result: ln of the probability of the game's result, if the network has a value head.
+Each difference has a mean and a z, the mean in standard errors. The z of an alternative is the sum of these over the
+square root of their number (Stouffer); from `CLEAR` on it is significant. It is advice if the network, read like this,
+is far better than chance.
+
+The probes are positions grouped by what they test, with the moves that people played there. `training/probes.py` makes
+`probes.jsonl.gz` from lichess games (CC0) that are not in our training data, except for the openings, which are counted
+over many games.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import chess
+import numpy as np
+
+from movemask.board.position import Elo, Position
+from movemask.errors import ModelError
+from movemask.models.alternatives import Alternative, alternatives
+from movemask.network.model import Model
+from movemask.numeric.losses import fitted_temperature
+from movemask.numeric.ragged import Float, row_sum
+from movemask.numeric.softmax import log_softmax
+from movemask.pipeline import evaluate, evaluate_positions
+from movemask.policy import Normalisation
+
+FILE = "probes.jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A position with its history, how often each move was played in it, and how the game ended for the mover."""
+
+    group: str
+    position: Position
+    played: Mapping[chess.Move, int]
+    elo: Elo | None
+    result: int | None  # 0 win, 1 draw, 2 loss
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Its group, and further properties."""
+        board = self.position.board
+        tags = {self.group, "black" if board.turn == chess.BLACK else "white"}
+        if any(map(board.is_capture, self.played)):
+            tags.add("capture")
+        if board.turn == chess.BLACK and self.group in ("opening", "general"):
+            tags.add(f"{self.group}_black")
+        return frozenset(tags)
+
+
+@cache
+def probes() -> tuple[Probe, ...]:
+    """All probes, in the order of the file."""
+    packed = resources.files("movemask.models").joinpath(FILE).read_bytes()
+    return tuple(_probe(json.loads(line)) for line in gzip.decompress(packed).splitlines())
+
+
+def commonest(count: int) -> list[Position]:
+    """The commonest positions of the probes' openings, commonest first, each with the moves that led there."""
+    openings = [probe for probe in probes() if probe.group == "opening"]
+    return [probe.position for probe in sorted(openings, key=lambda probe: -sum(probe.played.values()))[:count]]
+
+
+def _probe(row: dict[str, Any]) -> Probe:
+    played = {chess.Move.from_uci(uci): count for uci, count in row["played"].items()}
+    elo = Elo(*map(float, row["elo"])) if row.get("elo") else None
+    return Probe(row["group"], Position.read(row["fen"], row["moves"]), played, elo, row.get("result"))
+
+
+CLEAR = 5.0  # standard errors
+#: Beyond these a network is no better than chance: share of a random player's cross-entropy on the moves played, mean
+#: raw leakage, and ln probability of the result (or minus the squared error of a score).
+#: Networks that are read rightly stay below 0.7 in every kind of position, and below 0.25 in leakage.
+CHANCE, CHANCE_RAW, CHANCE_RESULT, CHANCE_SCORE = 0.8, 0.5, -np.log(3), -0.25
+_BATCH = 64
+_FEW = 128  # positions that are enough to see that an alternative is worse
+_CAP = 40.0  # largest |z| of one kind of evidence
+_LEAST = 1e-12  # probabilities are raised to this before their logarithm is taken
+
+#: Columns of evidence `[P, 4]`, a row for each probe: ln raw leakage, ln probability of the moves played and of the
+#: result, NaN without, and of a random legal move.
+_EVIDENCE = ("leakage", "moves", "result", "random")
+_LEAKAGE, _MOVES, _RESULT, _RANDOM = range(4)
+
+KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result for an alternative: `z` is above 0 if it fits better than the declared contract."""
+
+    name: str
+    advice: str
+    positions: int
+    z: float
+    leakage: float | None  # mean difference of ln raw leakage, alternative minus declared: below 0 is better
+    moves: float | None  # mean difference of ln probability of the moves played: above 0 is better
+    result: float | None  # as `moves`, for the result of the game
+    chance: bool = False  # whether the network, read like this, is no better than chance
+    impossible: str | None = None  # why the network cannot be read like this at all
+
+    @property
+    def verdict(self) -> str:
+        """`better`, `chance` (better than declared, but no cure), `worse`, `undecided`, `same` or `impossible`."""
+        if self.impossible is not None:
+            return "impossible"
+        if self.leakage in (0, None) and self.moves in (0, None) and self.result in (0, None):
+            return "same"
+        if self.z >= CLEAR:
+            return "chance" if self.chance else "better"
+        return "worse" if self.z <= -CLEAR else "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class KindFigures:
+    """Figures of the declared contract over one kind of position; `chance` says why they are no better than chance."""
+
+    name: str
+    positions: int
+    raw_mean: float
+    raw_max: float
+    perplexity: float | None  # of the moves played
+    at_random: float | None  # the perplexity of a player who moves at random
+    chance: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All findings, best alternative first, and the figures of the declared contract by kind of position.
+
+    `chance` says where the declared contract is no better than chance. `unreadable` says why the network cannot be read
+    by it at all; any alternative that works is then better.
+    """
+
+    findings: tuple[Finding, ...]
+    kinds: tuple[KindFigures, ...]
+    uses_leakage: bool
+    chance: tuple[str, ...] = ()
+    unreadable: str | None = None
+
+    @property
+    def better(self) -> tuple[Finding, ...]:
+        """Alternatives that are clearly better than the declared contract, and than chance."""
+        return tuple(finding for finding in self.findings if finding.verdict == "better")
+
+    @property
+    def misread(self) -> bool:
+        """Whether the network is read wrongly, whether or not an alternative cures it."""
+        return bool(self.better or self.chance or self.unreadable)
+
+
+def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Diagnosis:
+    """Evaluates the network by every alternative and compares; `progress` gets the name of each."""
+    report = progress or (lambda _: None)
+    every = probes()
+    tags = [probe.tags for probe in every]
+    report("as declared")
+    try:
+        declared = _evidence(model, every)
+    except ModelError as error:
+        readings = [_finding(model, alternative, every, None) for alternative in alternatives(model.contract)]
+        readings.sort(key=lambda one: -np.inf if one.moves is None else one.moves, reverse=True)
+        return Diagnosis(tuple(readings), (), not model.trained_with_mask, unreadable=str(error))
+    kinds = tuple(_by_kind(tags, declared, model))
+    findings = []
+    for alternative in _alternatives(model):
+        report(alternative.name)
+        chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
+        for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
+            some = [_bare(every[i]) if alternative.bare else every[i] for i in rows]
+            base = _evidence(model, some) if alternative.bare else declared[rows]
+            found = _finding(model, alternative, some, base)
+            if found.z <= -CLEAR or found.positions == len(chosen):
+                break
+        findings.append(found)
+    findings.sort(key=_rank)
+    chance = [f"{kind.name}: {kind.chance}" for kind in kinds if kind.chance]
+    if _value_by_chance(declared, model):
+        chance.append("value: worse than a forecast that takes every result for equally likely")
+    return Diagnosis(tuple(findings), kinds, not model.trained_with_mask, tuple(chance))
+
+
+def _rank(finding: Finding) -> tuple[int, float]:
+    """Clearly better findings first, by the size of the difference: z is capped and does not order them."""
+    if finding.verdict == "better":
+        return 0, -((finding.moves or 0) + (finding.result or 0) - (finding.leakage or 0))
+    return (2 if finding.impossible else 1), -finding.z
+
+
+def _alternatives(model: Model) -> Iterator[Alternative]:
+    """The alternatives, with what they have to know of the network's logits."""
+    part = [probe for probe in probes() if probe.group == "general" and len(probe.played) == 1]
+    evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
+    logits, batch = evaluated.unmasked.logits, evaluated.batch
+    played = [batch.place_of(row, next(iter(probe.played))) for row, probe in enumerate(part)]
+    low = not np.isfinite(evaluated.unmasked.legal).all()
+    scale = 1.0 if low else 1 / fitted_temperature(evaluated.unmasked.legal, batch.indptr, played).temperature
+    probabilities = bool((logits >= 0).all() and (logits.sum(axis=1) < 1.01).all())
+    return alternatives(model.contract, scale, probabilities=probabilities)
+
+
+def _finding(model: Model, alternative: Alternative, some: Sequence[Probe], base: Float | None) -> Finding:
+    """The result for an alternative, against evidence of the declared contract; None if that cannot be read at all."""
+    found = Finding(alternative.name, alternative.advice, len(some), -_CAP, None, None, None)
+    try:
+        evidence = _evidence(alternative.reading(model), some)
+    except ModelError as error:
+        return replace(found, impossible=str(error))
+    value = alternative.judged_by == ("result",) and base is not None
+    chance = _value_by_chance(evidence, model) if value else _by_chance(evidence, model) is not None
+    if base is None:
+        return replace(found, z=_CAP, moves=float(np.nanmean(evidence[:, _MOVES])), chance=chance)
+    means: dict[str, float] = {}
+    scores = []
+    for column, name in enumerate(_EVIDENCE):
+        known = _known(evidence[:, column] - base[:, column])
+        if name in alternative.judged_by and len(known) and not (column == _LEAKAGE and model.trained_with_mask):
+            means[name] = float(known.mean())
+            scores.append(_z(known) * (-1 if column == _LEAKAGE else 1))
+    nonzero = [score for score in scores if score != 0]
+    z = sum(nonzero) / len(nonzero) ** 0.5 if nonzero else 0.0
+    leakage, moves, result = map(means.get, _EVIDENCE[:_RANDOM])
+    return replace(found, z=z, leakage=leakage, moves=moves, result=result, chance=chance)
+
+
+def _z(differences: Float) -> float:
+    """The mean in standard errors, capped at ±40; 0 if nothing differs."""
+    error = differences.std() / len(differences) ** 0.5
+    mean = differences.mean()
+    if error == 0:
+        return float(np.sign(mean)) * _CAP
+    return float(np.clip(mean / error, -_CAP, _CAP))
+
+
+def _by_chance(evidence: Float, model: Model) -> str | None:
+    """Why the policies are no better than chance; None if they are."""
+    played = evidence[np.isfinite(evidence[:, _MOVES])]
+    if len(played) and played[:, _MOVES].mean() <= CHANCE * played[:, _RANDOM].mean():
+        own, random = _perplexity(played[:, _MOVES]), _perplexity(played[:, _RANDOM])
+        return f"the moves played have a perplexity of {own:.3g}, and {random:.3g} for a player who moves at random"
+    raw = float(np.exp(evidence[:, _LEAKAGE]).mean())
+    if raw >= CHANCE_RAW and not model.trained_with_mask:
+        return f"{raw:.0%} of the probability is on illegal moves"
+    return None
+
+
+def _value_by_chance(evidence: Float, model: Model) -> bool:
+    value, known = model.contract.outputs.value, _known(evidence[:, _RESULT])
+    limit = CHANCE_SCORE if value is not None and value.order == "score" else CHANCE_RESULT
+    return bool(len(known)) and float(known.mean()) <= limit
+
+
+def _known(values: Float) -> Float:
+    return values[np.isfinite(values)]
+
+
+def _perplexity(logs: Float) -> float:
+    return float(np.exp(-logs.mean()))
+
+
+def _evidence(model: Model, some: Sequence[Probe]) -> Float:
+    """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it rejects."""
+    parts = []
+    for start in range(0, len(some), _BATCH):
+        chunk = some[start : start + _BATCH]
+        batch = model.whole_batch([probe.position for probe in chunk], [probe.elo for probe in chunk])
+        evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
+        for error in evaluated.unusable.values():
+            raise error
+        shares = np.zeros(len(batch.codes))  # of the players who chose each legal move
+        for row, probe in enumerate(chunk):
+            for move, count in probe.played.items():
+                shares[int(batch.indptr[row]) + batch.place_of(row, move)] = count / sum(probe.played.values())
+        logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
+        moves = np.where([bool(probe.played) for probe in chunk], row_sum(shares * logs, batch.indptr), np.nan)
+        ended = np.array([np.nan if probe.result is None else probe.result for probe in chunk])
+        leaked = np.log(np.maximum(evaluated.raw, _LEAST))
+        parts.append(np.stack([leaked, moves, _results(evaluated.value, ended), -np.log(batch.counts)], axis=1))
+    return np.concatenate(parts)
+
+
+def _results(value: Float | None, results: Float) -> Float:
+    """ln probability of each result, or minus the squared error of a score; NaN where one is missing."""
+    if value is None:
+        return np.full(len(results), np.nan)
+    if value.shape[1] == 1:
+        return np.asarray(-((value[:, 0] - (1 - results / 2)) ** 2))
+    known = np.isfinite(results)
+    picked = value[np.arange(len(value)), np.where(known, results, 0).astype(np.intp)]
+    return np.where(known, np.log(np.maximum(picked, _LEAST)), np.nan)
+
+
+def _bare(probe: Probe) -> Probe:
+    return replace(probe, position=Position(probe.position.board.copy(stack=False)))
+
+
+def _by_kind(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[KindFigures]:
+    for kind in KINDS:
+        part = evidence[np.array([kind in tags_of_probe for tags_of_probe in tags])]
+        raw, played = np.exp(part[:, _LEAKAGE]), part[np.isfinite(part[:, _MOVES])]
+        own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))
+        yield KindFigures(kind, len(part), float(raw.mean()), float(raw.max()), own, random, _by_chance(part, model))

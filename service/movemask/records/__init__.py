@@ -1,0 +1,1 @@
+"""What is written down of an answer: the batches that the audit gets, and the tables made of them."""

@@ -1,0 +1,162 @@
+"""What a user would lose: models added, replaced and removed while requests are answered, and none of them dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from movemask.api.served_models import Serving
+from movemask.api.telemetry import RequestContext
+from movemask.errors import UnknownModel
+from movemask.pipeline import Pipeline, Query
+from movemask.settings import Settings
+from tests.networks import ONNX_TOML, pipeline, write_fake, write_judge
+from tests.processes import until
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_fake(tmp_path / "m", "first")
+    return tmp_path / "m"
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Serving]]:
+    made: list[Serving] = []
+    yield made
+    for one in made:
+        one.close()
+
+
+def serving(folder: Path, opened: list[Serving], default: str | None = None) -> Serving:
+    settings = Settings.read(models_dir=folder, default_model=default, models_poll_seconds=0, trial_seconds=0)
+    opened.append(Serving(settings, pipeline))
+    opened[-1].refresh()
+    return opened[-1]
+
+
+def settled(one: Serving) -> bool:
+    """A change is taken over when it looks the same twice."""
+    assert not one.refresh()
+    return one.refresh()
+
+
+def write_net(folder: Path, name: str = "net", **arguments: Any) -> None:
+    write_judge(folder / f"{name}.onnx", **arguments)
+    (folder / f"{name}.toml").write_text(ONNX_TOML)
+
+
+async def answer(running: Pipeline) -> None:
+    assert await running.evaluate([Query()], lambda one: one.status) == ["ongoing"]
+
+
+async def ask(one: Serving, name: str | None = None) -> str:
+    async with one.lease(name, RequestContext("an id")) as running:
+        await answer(running)
+        return running.model.digest
+
+
+def test_a_model_that_is_added_is_served_without_a_restart(folder: Path, opened: list[Serving]) -> None:
+    one = serving(folder, opened)
+    with pytest.raises(UnknownModel):
+        asyncio.run(ask(one, "net"))
+    write_net(folder)
+    assert settled(one)
+    assert asyncio.run(ask(one, "net")).startswith("sha256:")
+    assert one.registry.default == "first"
+    assert not one.refresh()
+
+
+def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, opened: list[Serving]) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+
+    async def scenario() -> None:
+        async with one.lease("net", RequestContext("an id")) as old:
+            write_judge(folder / "net.onnx", for_white=True)
+            (folder / "net.toml").write_text(ONNX_TOML + 'point_of_view = "white"\n')
+            assert settled(one)
+            new = await ask(one, "net")
+            assert new != old.model.digest
+            assert old.queue.fault is None
+            await answer(old)
+        await asyncio.to_thread(until, lambda: old.queue.fault is not None, "the old one is closed")
+
+    asyncio.run(scenario())
+
+
+def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: Path, opened: list[Serving]) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+    before = asyncio.run(ask(one, "net"))
+    write_net(folder, inverted=True)
+    assert settled(one)
+    entry = one.registry.entry("net")
+    assert entry.served
+    assert entry.digest == before
+    assert entry.rejected is not None
+    assert "won positions score 0.00" in entry.rejected
+    assert asyncio.run(ask(one, "net")) == before
+    write_net(folder)
+    assert settled(one)
+    assert one.registry.entry("net").rejected is None
+
+
+def test_a_model_that_is_taken_away_is_served_no_longer_not_even_by_another_in_its_place(
+    folder: Path, opened: list[Serving]
+) -> None:
+    write_net(folder)
+    one = serving(folder, opened, "net")
+    (folder / "net.toml").unlink()
+    assert settled(one)
+    for name in ("net", None):  # the default is said to be gone, and another is not slipped in
+        with pytest.raises(UnknownModel, match="no model 'net'; there are first"):
+            asyncio.run(ask(one, name))
+    (folder / "first.toml").unlink()
+    assert not settled(one)  # an empty folder changes nothing
+    assert not one.refresh()
+    asyncio.run(ask(one, "first"))
+
+
+def test_a_file_that_is_still_being_copied_is_left_alone(folder: Path, opened: list[Serving]) -> None:
+    one = serving(folder, opened)
+    write_net(folder.parent, "net")
+    whole = (folder.parent / "net.onnx").read_bytes()
+    shutil.copy(folder.parent / "net.toml", folder)
+    for size in (1000, 2000, 3000):
+        (folder / "net.onnx").write_bytes(whole[:size])
+        assert not one.refresh()
+    (folder / "net.onnx").write_bytes(whole)
+    assert settled(one)
+    assert one.registry.entry("net").served
+
+
+def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder: Path, opened: list[Serving]) -> None:
+    write_net(folder)
+    one = serving(folder, opened)
+    digests: set[str] = set()
+    replaced = asyncio.Event()
+
+    async def client() -> None:
+        while not replaced.is_set():
+            digests.add(await ask(one, "net"))
+
+    async def scenario() -> None:
+        clients = [asyncio.create_task(client()) for _ in range(8)]
+        for turn in range(6):
+            write_judge(folder.parent / "x.onnx", for_white=turn % 2 == 0)
+            (folder.parent / "x.toml").write_text(ONNX_TOML + ("" if turn % 2 else 'point_of_view = "white"\n'))
+            for ending in ("onnx", "toml"):
+                os.replace(folder.parent / f"x.{ending}", folder / f"net.{ending}")
+            await asyncio.to_thread(settled, one)
+        replaced.set()
+        await asyncio.gather(*clients)
+
+    asyncio.run(scenario())
+    assert len(digests) == 2

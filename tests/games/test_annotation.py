@@ -1,0 +1,287 @@
+"""What a reader of an annotated game would lose: the game as it was, and figures that are the network's."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from contextlib import closing
+from pathlib import Path
+
+import chess
+import chess.pgn
+import pytest
+from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from movemask.api.writing import game_out, policy_out, sweep_out
+from movemask.board.pgn import Game, read_trees
+from movemask.client.local import Network
+from movemask.errors import InvalidPgn
+from movemask.games import annotation
+from movemask.games.annotation import Annotated, annotate
+from movemask.games.reports import GameReport, reports_of
+from movemask.games.sweep import Part, sweep
+from movemask.policy import Normalisation
+from movemask.settings import shipped_models
+from tests.api.asking import asked
+from tests.conftest import ROOT, Serve
+from tests.networks import fake_model, pipeline
+from tests.processes import run
+
+GAMES = """[Event "Rated"]
+[White "Ann"]
+[Black "Bob"]
+[WhiteElo "1500"]
+[BlackElo "1600"]
+[Result "1-0"]
+
+{ A miniature } 1. e4 {[%clk 0:05:00] best by test} e5 2. Qh5 $6 Nc6 ( 2... g6? { weak } 3. Qxe5+ (3. Qf3 d6) 3... Qe7 )
+3. Bc4 Nf6 $4 {[%eval #1]} 4. Qxf7# 1-0
+
+[White "Bob"]
+[Black "Ann"]
+
+1. e4 e5 2. Ke3 *
+
+[Event "960"]
+[White "Ann"]
+[Black "Cid"]
+[Variant "Chess960"]
+[FEN "bqnb1rkr/pp3ppp/3ppn2/2p5/5P2/P2P4/NPP1P1PP/BQ1BNRKR w HFhf - 2 9"]
+[SetUp "1"]
+
+1. Nf3 d5 2. e3 *
+"""
+
+
+COMMENT = re.compile(r"P ([\d.]+) % \((first choice|(\d+)\w\w of (\d+); (\S+) [\d.]+ %)\), surprise ([\d.]+)")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "games.pgn"
+    path.write_text(GAMES)
+    return path
+
+
+def games_of(text: str) -> list[chess.pgn.Game]:
+    stream, found = io.StringIO(text), []
+    while (game := chess.pgn.read_game(stream)) is not None:
+        found.append(game)
+    return found
+
+
+def moves_of(node: chess.pgn.GameNode) -> list[object]:
+    """A game's moves with all its variations."""
+    return [(child.move, moves_of(child)) for child in node.variations]
+
+
+def test_the_games_are_what_they_were_with_comments(file: Path, network: Network) -> None:
+    result = run("annotate", file)
+    assert result.exit_code == 0, result.output
+    before, after = games_of(GAMES), games_of(result.stdout)
+    assert len(after) == 3
+    for one, other in zip(before, after, strict=True):
+        assert dict(other.headers) == dict(one.headers)
+        assert moves_of(other) == moves_of(one)
+    first = after[0]
+    assert first.comment.startswith("A miniature movemask: ")
+    played = first.next()
+    assert played is not None
+    assert played.comment.startswith("[%clk 0:05:00] best by test P ")
+    assert played.clock() == 300
+    mate = first.end()
+    assert mate.parent is not None
+    assert mate.parent.eval() == chess.engine.PovScore(chess.engine.Mate(1), chess.WHITE)  # theirs, kept
+    assert result.stdout.count("[%eval") == 1
+    variation = first.variations[0].variations[0].variations[0].variations[1]
+    assert (variation.san(), variation.comment, variation.nags) == ("g6", "weak", {chess.pgn.NAG_MISTAKE})
+    for node in (one for game in (after[0], after[2]) for one in game.mainline()):
+        board, elo = node.parent.board(), None
+        if node.game() is first:
+            elo = (1500.0, 1600.0) if board.turn else (1600.0, 1500.0)
+        policy = network.policy(board, elo=elo)
+        found = COMMENT.search(node.comment)
+        assert found
+        rank = list(policy.probabilities).index(node.move) + 1
+        assert float(found[1]) == pytest.approx(100 * policy[node.move], rel=0.05, abs=0.05)
+        assert (found[2] == "first choice") == (rank == 1)
+        if rank > 1:
+            assert policy.best is not None
+            assert (int(found[3]), int(found[4]), found[5]) == (rank, board.legal_moves.count(), board.san(policy.best))
+
+
+def test_a_game_that_cannot_be_played_through_is_kept_with_the_reason(file: Path) -> None:
+    result = run("annotate", file)
+    assert "left as it is: pgn: game 2: illegal san: 'Ke3'" in result.stderr
+    broken = games_of(result.stdout)[1]
+    assert broken.comment.startswith("movemask: pgn: game 2: illegal san: 'Ke3'")
+    assert [move.uci() for move in broken.mainline_moves()] == ["e2e4", "e7e5"]
+
+
+def test_annotating_again_changes_nothing(file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.pgn"
+    first, _, last = GAMES.split("\n\n[")
+    file.write_text(f"{first}\n\n[{last}")
+    assert run("annotate", file, "--out", out).exit_code == 0
+    once = out.read_text()
+    assert run("annotate", out).stdout == once
+    assert run("annotate", file, "--elo", "900", "2400").stdout != once
+
+
+def test_players_are_summed_up_over_all_games(file: Path, tmp_path: Path) -> None:
+    rows = run("annotate", file).stderr.splitlines()
+    table = {line.split()[0]: line.split()[1] for line in rows if not line.startswith("left")}
+    assert table == {"player": "moves", "Ann": "6", "Bob": "3", "Cid": "1", "all": "10"}
+    crowd = tmp_path / "crowd.pgn"
+    crowd.write_text("".join(f'[White "P{n}"]\n[Black "Q"]\n\n1. e4 e5 *\n\n' for n in range(30)))
+    rows = run("annotate", crowd).stderr.splitlines()
+    assert [line.split("  ")[0] for line in rows[:4]] == ["player", "Q", "P0", "P1"]
+    assert [line.split("  ")[0] for line in rows[-2:]] == ["21 others", "all"]
+    assert len(rows) == 13
+
+
+def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = games_of(run("annotate", file).stdout)[0]
+    assert [node.nags for node in usual.mainline()] == [node.nags for node in games_of(GAMES)[0].mainline()]
+    assert "; ?! at most 2% and the expected score falls by 0.1; " in usual.comment
+    monkeypatch.setattr(annotation, "RARE", 1.0)
+    monkeypatch.setattr(annotation, "FALL", 0.0)
+    everything = games_of(run("annotate", file).stdout)[0]
+    marked = [node.nags for node in everything.mainline()]
+    assert marked[2] == {chess.pgn.NAG_DUBIOUS_MOVE}  # its own
+    assert marked[5] == {chess.pgn.NAG_BLUNDER}
+    assert marked[6] == set()  # mate: the expected score rises
+    added = [nags for place, nags in enumerate(marked) if place not in (2, 5)]
+    assert set().union(*added) <= {chess.pgn.NAG_DUBIOUS_MOVE}  # no glyph of praise: the value is too coarse for one
+
+
+def test_the_pages_example_is_what_the_command_writes(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "uci.md").read_text().split("## Annotated games")[1]
+    command, shown = re.findall(r"```(?:sh|)\n(.*?)```", page, re.S)[1:3]
+    moves = re.search(r"echo '(.*)' \| movemask annotate -", command)
+    assert moves
+    (tmp_path / "game.pgn").write_text(moves[1])
+    written = run("annotate", tmp_path / "game.pgn").stdout.split("\n\n", 1)[1].strip()
+    assert figures(shown) == pytest.approx(figures(written), rel=0.1, abs=0.2), written
+    assert FIGURE.sub("", shown).split() == FIGURE.sub("", written).split(), written
+
+
+FIGURE = re.compile(r"\d+\.\d+")  # 8-bit integers may round the other way on another processor
+
+
+def figures(text: str) -> list[float]:
+    return [float(found) for found in FIGURE.findall(text)]
+
+
+UNPLAYABLE = {
+    "FEN": '[FEN "x"]\n\n1. e4 *',
+    "variant": '[Variant "x"]\n\n1. e4 *',
+    "long FEN": f'[SetUp "1"]\n[FEN "4k3/8/8/8/8/8/8/4K2R w K - 0 1{" " * 300}"]\n\n1. Kd2 *',
+    "move number": f'[SetUp "1"]\n[FEN "4k3/8/8/8/8/8/8/4K2R w K - 0 {"9" * 4400}"]\n\n1. Kd2 *',
+    "variation": "1. e4 (1. e5) e5 2. Nf3 (2. e4) *",
+    "glyph": f"1. e4 ${'1' * 4400} e5 {{ kept }} *",
+}
+
+
+@pytest.mark.parametrize("bad", UNPLAYABLE.values(), ids=UNPLAYABLE)
+def test_a_game_that_cannot_be_played_costs_only_itself_and_nothing_of_it_is_lost(
+    bad: str, serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = '[Event "good"]\n\n1. e4 e5 *'
+    client = serve(shipped_models())
+    answer = client.post(
+        "/v1/games", json={"pgn": f"{good}\n\n{bad}\n\n{good}\n"}, headers={"Accept": "application/x-chess-pgn"}
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.text.count("first choice 100 %") == 4
+    for line in bad.splitlines():
+        assert line in answer.text
+    assert "{ movemask: pgn: game 2: " in answer.text
+    assert not any("4k3" in record.getMessage() for record in caplog.records)
+    (tmp_path / "bad.pgn").write_text(bad)
+    (tmp_path / "once.pgn").write_text(run("annotate", tmp_path / "bad.pgn").stdout)
+    assert run("annotate", tmp_path / "once.pgn").stdout == (tmp_path / "once.pgn").read_text()
+
+
+@given(
+    st.lists(
+        st.sampled_from(["1. e4 ", "e5 ", "Nf3 ", "{", "}", "( ", ")", "\n", "\n\n", ";", "%", "$3 ", "[FEN "]),
+        max_size=12,
+    )
+)
+def test_whatever_was_read_can_be_written(words: list[str]) -> None:
+    for tree, game in read_trees(io.StringIO("".join(words))):
+        assert isinstance(tree, list) or str(Annotated(tree, InvalidPgn("")))
+        assert isinstance(tree, list) == isinstance(game, InvalidPgn)
+
+
+def test_a_forecast_looks_at_the_replies_and_the_value_stays_the_networks(shipped: TestClient) -> None:
+    """White mates on d8, or Black takes it all on d5: what the network thinks of the position alone sees neither."""
+    fen, elo = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1", {"self": 2200, "opponent": 2200}
+    plain = asked(shipped, fen=fen, elo=elo)
+    told = asked(shipped, fen=fen, elo=elo, include=["forecast"])
+    assert "forecast" not in plain
+    assert told["value"] == plain["value"]
+    after = [asked(shipped, fen=fen, moves=[move["uci"]], elo=elo) for move in plain["moves"][:3]]
+    weights = [move["probability"] for move in plain["moves"][:3]]
+    for name, other in (("win", "loss"), ("draw", "draw"), ("loss", "win")):
+        values = [0.0 if one["status"] == "checkmate" else one["value"][other] for one in after]
+        values = [
+            float(name == "win") if one["status"] == "checkmate" else v for one, v in zip(after, values, strict=True)
+        ]
+        rest = (1 - sum(weights)) * plain["value"][name]  # what is not looked at
+        mean = rest + sum(weight * value for weight, value in zip(weights, values, strict=True))
+        assert told["forecast"][name] == pytest.approx(mean, abs=1e-4)
+    assert told["forecast"]["win"] > plain["value"]["win"] + 0.1
+    pgn = f'[SetUp "1"]\n[FEN "{fen}"]\n[WhiteElo "2200"]\n\n1. Rd2 Qxd2 *'
+    moves = asked(shipped, "/v1/games", pgn=pgn, include=["forecast"])["games"][0]["moves"]
+    assert moves[0]["forecast"]["score"] == pytest.approx(told["forecast"]["score"], abs=1e-4)
+    assert "forecast" not in asked(shipped, "/v1/games", pgn=pgn)["games"][0]["moves"][0]
+    written = shipped.post("/v1/games", json={"pgn": pgn}, headers={"Accept": "application/x-chess-pgn"}).text
+    assert "1. Rd2 $6" in written  # the queen was to be had
+    mate = asked(shipped, fen="6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1", elo=2200, include=["forecast"])
+    assert mate["forecast"]["win"] > 0.9
+    over = asked(shipped, fen="7k/6Q1/6K1/8/8/8/8/8 b - - 0 1", include=["forecast"])
+    assert "forecast" not in over
+
+
+def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """python-chess plays a move and takes it back to name it: whoever reads the board meanwhile gets a wrong FEN."""
+    model = fake_model()
+    with closing(pipeline(model)) as own:
+        ((tree, game),) = read_trees(io.StringIO("1. e4 (1. d4) e5 2. Qh5 Nc6 *"))
+        assert isinstance(game, Game)
+        (report,) = asyncio.run(reports_of(own, [game], 1.0))
+        points = asyncio.run(sweep([Part(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
+    assert isinstance(tree, chess.pgn.Game)
+    assert isinstance(report, GameReport)
+    for move in report.moves:
+        monkeypatch.setattr(move.position.board, "push", None)
+    annotate(tree, report, "fake")
+    assert [move["san"] for move in game_out(report, model)["moves"]] == ["e4", "e5", "Qh5", "Nc6"]
+    swept = [policy_out(answer, []) for answer in points]
+    assert "e5" in [move["san"] for move in sweep_out(swept, points[0].position, san=True)["moves"]]
+    assert "e5" in [move["san"] for move in policy_out(points[0], ["san"])["moves"]]
+
+
+def test_the_service_writes_the_same_pgn(file: Path, serve: Serve) -> None:
+    client: TestClient = serve(shipped_models())
+    answer = client.post("/v1/games", json={"pgn": GAMES}, headers={"Accept": "application/x-chess-pgn"})
+    assert answer.headers["content-type"] == "application/x-chess-pgn"
+    assert answer.text == run("annotate", file).stdout
+    refused = client.post("/v1/games", json={"pgn": ""}, headers={"Accept": "application/x-chess-pgn"})
+    assert refused.status_code == 200
+    assert "there is no game in it" in refused.text
+
+
+def test_comments_without_end_take_no_time_without_end() -> None:
+    text = "1. e4 " + "{x} " * 50_000 + "e5 *"
+    ((tree, game),) = list(read_trees(io.StringIO(text)))
+    assert isinstance(tree, chess.pgn.Game)
+    assert isinstance(game, Game)
+    assert len(tree.variations[0].comment) <= 10_010
