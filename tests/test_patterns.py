@@ -19,11 +19,11 @@ from fastapi.testclient import TestClient
 import movemask
 from movemask import logs
 from movemask.api import keys, routes
-from movemask.api.routers.leakage import time_of
 from movemask.api.schemas.requests import MAX_PGN
 from movemask.board import pgn, position
 from movemask.errors import InvalidParameter
 from movemask.games import annotation
+from movemask.times import time_of
 
 SECONDS = 5.0
 MILLION = 1_000_000
@@ -106,9 +106,9 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
         lambda text: sum(1 for _ in routes._TOKEN.finditer(text.encode())),
         [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
     ),
-    "api/routers/leakage.py a number": (since, [full("1"), "1." + full("1") + "x"]),
-    "api/routers/leakage.py a duration": (since, [full("1") + "h"]),
-    "api/routers/leakage.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),
+    "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
+    "times.py a duration": (since, [full("1") + "h"]),
+    "times.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),
     "logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
 }
 

@@ -16,10 +16,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import orjson
+
+from movemask.times import rfc3339
 
 #: Most lines that wait to be written.
 QUEUE = 10_000
@@ -197,11 +198,6 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
     # No line names its caller, thread or process: looking them up would be half of the cost of an access line.
     logging._srcfile = None  # so in "Optimization" of Python's logging HOWTO
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-
-
-def rfc3339(seconds: float) -> str:
-    """The RFC 3339 form of a time in seconds since 1970, in UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _name(record: logging.LogRecord) -> str:

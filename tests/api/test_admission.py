@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from movemask.api.admission import BytesInFlight, RateLimit
-from movemask.api.telemetry import RequestContext
+from movemask.api.context import RequestContext
 from movemask.errors import Overloaded, RateLimited
 from movemask.tally import Tally
 from tests.api.asking import refused

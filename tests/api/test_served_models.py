@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from movemask.api.context import RequestContext
 from movemask.api.served_models import Serving
-from movemask.api.telemetry import RequestContext
 from movemask.errors import UnknownModel
 from movemask.pipeline import Pipeline, Query
 from movemask.settings import Settings

@@ -16,10 +16,11 @@ from functools import lru_cache, partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
+from movemask.api.context import PROBES, RequestContext, context_of
 from movemask.api.keys import Keys
 from movemask.api.keys import Scope as KeyScope
 from movemask.api.problems import ProblemError
-from movemask.api.telemetry import PROBES, Metrics, RequestContext, context_of
+from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError, Overloaded, RateLimited
 from movemask.settings import Settings
 from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tally

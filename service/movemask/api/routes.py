@@ -28,10 +28,10 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
+from movemask.api.context import context_of
 from movemask.api.problems import ProblemError, shown
 from movemask.api.schemas.requests import MAX_PGN, MAX_SLOTS
 from movemask.api.state import Services
-from movemask.api.telemetry import context_of
 from movemask.errors import InvalidParameter, LimitExceeded
 from movemask.settings import Settings
 

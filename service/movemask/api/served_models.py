@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from movemask.api.telemetry import RequestContext
+from movemask.api.context import RequestContext
 from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named

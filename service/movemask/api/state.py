@@ -13,8 +13,9 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
+from movemask.api.context import context_of
 from movemask.api.served_models import Serving
-from movemask.api.telemetry import Metrics, context_of
+from movemask.api.telemetry import Metrics
 from movemask.errors import Overloaded, SettingsError, UnknownModel
 from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedModel

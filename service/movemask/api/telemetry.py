@@ -1,5 +1,4 @@
-"""What a request leaves behind: Prometheus metrics, a log line and OpenTelemetry spans; and `RequestContext` while it
-runs.
+"""What a request leaves behind: Prometheus metrics, a log line and OpenTelemetry spans.
 
 The metrics are listed in docs/operations.md (a test compares). No label holds a FEN or a move. With several worker
 processes (`movemask serve --workers` sets PROMETHEUS_MULTIPROC_DIR), a scrape of any worker reports all of them.
@@ -11,8 +10,7 @@ import math
 import os
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 
@@ -23,9 +21,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask import logs
-from movemask.api import keys, problems
+from movemask.api import problems
+from movemask.api.context import CONTEXT, PROBES, RequestContext
 from movemask.api.schemas.answers import Problem
-from movemask.errors import MovemaskError
 from movemask.leakage.causes import CAUSES
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
@@ -38,12 +36,7 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
-#: Paths polled every few seconds: logged at debug unless they fail, and answered however much is in flight.
-PROBES = {"/livez", "/readyz", "/metrics"}
-
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-
-_CONTEXT = "movemask"  # in the scope
 
 
 class Metrics:
@@ -174,40 +167,6 @@ def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
         histogram._sum.inc(float(values.sum()))
 
 
-@dataclass(slots=True)
-class RequestContext:
-    """What is known of one request, in its scope.
-
-    `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the
-    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `held` is its bytes
-    in flight, and `head` whether only the head of its answer is asked for. `runs`, of each network its name, how many
-    positions it ran on and the submission, is None unless the request is traced.
-    """
-
-    id: str
-    client: str = ""
-    key: str | None = None
-    scopes: frozenset[keys.Scope] = frozenset(keys.Scope)
-    taken: int = 0
-    take: Callable[[int], None] = field(default=lambda positions: None)
-    held: int = 0
-    head: bool = False
-    positions: int = 0
-    runs: list[tuple[str, int, Submission]] | None = None
-
-    def delivered(self, model: str, submission: Submission, ran: int) -> None:
-        """Adds answered positions to the log line, and the network's run to the spans."""
-        self.positions += sum(not isinstance(result, MovemaskError) for result in submission.results)
-        if self.runs is not None and ran:
-            self.runs.append((model, ran, submission))
-
-
-def context_of(scope: Scope) -> RequestContext:
-    """The context of a request."""
-    context: RequestContext = scope[_CONTEXT]
-    return context
-
-
 class RequestLog:
     """ASGI middleware that makes the context of each request, and counts, logs and traces it under an id, which is
     returned in X-Request-ID. To the app HEAD is GET: the server leaves out the body."""
@@ -227,7 +186,7 @@ class RequestLog:
         traced = span.is_recording()
         request_id = logs.id_of(scope["headers"])
         context = RequestContext(request_id, head=method == "HEAD", runs=[] if traced else None)
-        scope = {**scope, "method": "GET" if context.head else scope["method"], _CONTEXT: context}
+        scope = {**scope, "method": "GET" if context.head else scope["method"], CONTEXT: context}
         logs.request_id.set(request_id)  # for lines that anything logs on the way
 
         async def send_observed(message: Message) -> None:

@@ -6,12 +6,12 @@ import time
 
 import click
 
-from movemask.api.routers.leakage import time_of
 from movemask.cli.options import database_option
 from movemask.errors import InvalidParameter
 from movemask.settings import Settings
 from movemask.store.database import Database
 from movemask.store.writer import delete
+from movemask.times import time_of
 
 
 @click.group()

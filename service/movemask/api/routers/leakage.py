@@ -9,10 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any, Literal
@@ -23,6 +21,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
+from movemask.api.context import context_of
 from movemask.api.routes import Router, audit_limits
 from movemask.api.schemas.answers import VerdictOut
 from movemask.api.schemas.reports import (
@@ -34,7 +33,6 @@ from movemask.api.schemas.reports import (
 )
 from movemask.api.schemas.requests import AuditIn
 from movemask.api.state import AppServices, Services
-from movemask.api.telemetry import context_of
 from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
@@ -44,9 +42,9 @@ from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.foreign import audited_policy, audited_slots
 from movemask.leakage.kinds import KINDS, RANKED, RAW, SERVED, UNNORMALISED
-from movemask.logs import rfc3339
 from movemask.store.cells import CAUSE
 from movemask.store.reader import Bucket, Kinds, ModelFigures, Span, StoredPosition, positions_of
+from movemask.times import FORMS, rfc3339, time_of
 
 _CSV, _NDJSON = "text/csv", "application/x-ndjson"
 _PLAIN = (
@@ -64,10 +62,8 @@ _MOST = 10**9  # positions that can be asked for
 
 _BUCKETS = {"10m": 600, "1h": 3_600, "1d": 86_400}
 
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
 
-TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {_FORMS}.")]
+TimeText = Annotated[str | None, Query(max_length=40, description=f"A time: {FORMS}.")]
 
 By = Literal["phase", "side", "in_check", "legal_moves", "elo", "cause", "model"]
 
@@ -222,23 +218,6 @@ async def audit(request: AuditIn, http: Request, services: AppServices) -> Respo
     `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
     """
     return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
-
-
-def time_of(name: str, given: str | None, now: float) -> float | None:
-    """The time that a text says, in seconds since 1970; raises InvalidParameter that names the parameter."""
-    if given is None:
-        return None
-    text = given.strip()
-    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
-        return float(text)
-    if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
-        return now - int(match[1]) * _SECONDS[match[2]]
-    try:
-        # A plus sign in a URL's query is a space.
-        moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise InvalidParameter(f"{name}: {given!r} is not a time; write {_FORMS}") from None
 
 
 async def _answer(services: Services, read: Callable[[], dict[str, Any]]) -> Response:

@@ -11,6 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from movemask import __version__
 from movemask.api import problems
+from movemask.api.context import context_of
 from movemask.api.keys import Scope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
 from movemask.api.routes import Router
@@ -23,7 +24,6 @@ from movemask.api.schemas.reports import (
     VersionOut,
 )
 from movemask.api.state import AppServices, Services
-from movemask.api.telemetry import context_of
 from movemask.network.registry import Entry
 
 router = Router(tags=["operations"])

@@ -1,0 +1,34 @@
+"""Times as people write them, and as RFC 3339."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from movemask.errors import InvalidParameter
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+#: How a time may be written.
+FORMS = "seconds since 1970, an ISO 8601 time (UTC if it names no zone), or how long ago: 90s, 10m, 24h, 7d, 2w"
+
+
+def time_of(name: str, given: str | None, now: float) -> float | None:
+    """The time that a text says, in seconds since 1970; raises InvalidParameter that names the parameter."""
+    if given is None:
+        return None
+    text = given.strip()
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
+        return float(text)
+    if match := re.fullmatch(r"(\d{1,9})([smhdw])", text):
+        return now - int(match[1]) * _SECONDS[match[2]]
+    try:
+        # A plus sign in a URL's query is a space.
+        moment = datetime.fromisoformat(re.sub(r" (?=\d\d:?\d\d$)", "+", text) if "T" in text else text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise InvalidParameter(f"{name}: {given!r} is not a time; write {FORMS}") from None
+
+
+def rfc3339(seconds: float) -> str:
+    """The RFC 3339 form of a time in seconds since 1970, in UTC and milliseconds: `2026-11-22T08:07:30.125Z`."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
