@@ -22,9 +22,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from movemask import __version__
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
+from movemask.api.bodies import Bounded, mcp_limits
 from movemask.api.keys import Keys
 from movemask.api.routers import leakage, operations, page, policy
-from movemask.api.routes import BEARER, Bounded, PostRoute, known_parameters, mcp_limits, operation_id
+from movemask.api.routes import BEARER, PostRoute, known_parameters, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require

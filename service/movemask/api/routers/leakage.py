@@ -21,8 +21,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
+from movemask.api.bodies import audit_limits
 from movemask.api.context import context_of
-from movemask.api.routes import Router, audit_limits
+from movemask.api.routes import Router
 from movemask.api.schemas.answers import VerdictOut
 from movemask.api.schemas.reports import (
     AuditedOut,

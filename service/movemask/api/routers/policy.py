@@ -16,7 +16,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.routes import Router, batch_limits, games_limits, position_limits, sweep_limits
+from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
+from movemask.api.routes import Router
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.state import AppServices, Services, while_connected
