@@ -286,7 +286,8 @@ class AnsweredBatch:
 
 
 class Pipeline:
-    """Answers queries by one model in batches of what waits in its `queue`; clients take turns, few go before many.
+    """Answers queries by one model in batches of what waits in its `queue`; clients take turns, and small
+    requests go first.
 
     Parameters
     ----------

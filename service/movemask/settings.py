@@ -118,7 +118,7 @@ class Settings(BaseSettings):
     max_plies: int = Field(65_536, ge=0, description="Moves of all positions in one request.")
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes of a body; some routes have lower limits.")
     client_rate: float = Field(0, ge=0, description="Positions a second for each key or address; 0 for no limit.")
-    client_burst: int = Field(2048, ge=1, description="Positions that a client who has rested may ask for at once.")
+    client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")
     client_in_flight: int = Field(0, ge=0, description="Positions in flight for each key or address; 0 for no limit.")
     max_connections: int = Field(2048, ge=1, description="Connections that may be open, per worker.")
     max_connections_per_address: int = Field(256, ge=1, description="Connections of one address, per worker.")

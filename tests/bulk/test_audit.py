@@ -139,7 +139,7 @@ def test_networks_are_compared_and_the_masked_one_is_marked(tmp_path: Path, mode
     )  # fmt: skip
     assert result.exit_code == 3
     assert "net: raw.mean is " in result.output
-    assert "masked: raw.mean=1e-06 is not asked: trained with the mask" in result.output
+    assert "masked: raw.mean=1e-06 is skipped: the model was trained with the mask" in result.output
     assert "multiplied.max is" not in result.output
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())["models"]
     assert {name: one["trained_with_mask"] for name, one in summary.items()} == {"net": False, "masked": True}

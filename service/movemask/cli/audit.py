@@ -157,7 +157,7 @@ def audit(
     for limit_of in thresholds:
         for model in models:
             if not limit_of.applies(model):
-                click.echo(f"{model.name}: {limit_of} is not asked: trained with the mask", err=True)
+                click.echo(f"{model.name}: {limit_of} is skipped: the model was trained with the mask", err=True)
             elif limit_of.exceeded(model):
                 failed.append(model.name)
                 click.echo(_exceeded(limit_of, model), err=True)

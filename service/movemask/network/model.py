@@ -111,7 +111,7 @@ class Batch:
         )
 
     def rows(self, indices: Index, elo: Float | None = None) -> Batch:
-        """The positions at these indices, which rise; with ratings `[len(indices), 2]` in any order, and repeated."""
+        """Rows at increasing `indices`; with `elo` `[len(indices), 2]`, indices may repeat in any order."""
         if elo is None and len(indices) == len(self):
             return self
         lengths = self.counts[indices]
