@@ -168,7 +168,6 @@ def test_a_stop_that_is_asked_for_during_the_start_is_not_lost(models: Path, wor
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
         said = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 0, said
-    assert "SystemExit" in said  # it was raised in the callback, and went no further
 
 
 def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:

@@ -148,7 +148,7 @@ class OneIn(PositionIn):
 class PolicyIn(OneIn):
     """A request for one position."""
 
-    include: list[Include | Literal["forecast"]] = Field(
+    include: list[Literal["san", "logit", "statistics", "illegal", "forecast"]] = Field(
         _EMPTY,
         fail_fast=True,
         max_length=16,
