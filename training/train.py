@@ -56,7 +56,7 @@ def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
     rows = dataset.order(seen, run.data, run.seed)
     batches = stream(seen, rows, done, settings.batch, taught.bare, device, teacher)
     whole = torch.compile(network.states) if settings.compile else network.states
-    began, gone = time.monotonic(), 0.0
+    first, began, gone = done, time.monotonic(), 0.0
     bar = tqdm(initial=done * settings.batch, total=steps * settings.batch, unit=" positions", mininterval=30)
     stopping = _asked_to_stop()
     stop = False
@@ -64,7 +64,10 @@ def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
         batch = next(batches)
         gone += min(time.monotonic() - began, STOPPED)
         began = time.monotonic()
-        _set_rate(optimizers, settings.learning_rate * min((done + 1) / settings.warm_up, 1, max(1 - gone / anneal, 0)))
+        _set_rate(
+            optimizers,
+            settings.learning_rate * min((done - first + 1) / settings.warm_up, 1, max(1 - gone / anneal, 0)),
+        )
         losses = step(network, whole, optimizers, batch, run, apart=done * settings.batch < taught.apart)
         done, stop = done + 1, next(stopping) or gone >= min(seconds, anneal)
         bar.update(settings.batch)
@@ -219,8 +222,9 @@ def _restored(
         network.load_state_dict(state["network"])
     except RuntimeError:
         raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
-    for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
-        optimizer.load_state_dict(kept)
+    if "optimizers" in state:  # else they begin anew: the state of an earlier sitting that was kept without them
+        for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
     return int(state["step"]), float(state["seconds"])
 
 
