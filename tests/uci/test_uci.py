@@ -24,7 +24,7 @@ from tests.ground_truth import perft
 COMMAND = [sys.executable, "-m", "movemask", "uci"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def engine() -> Iterator[chess.engine.SimpleEngine]:
     with chess.engine.SimpleEngine.popen_uci(COMMAND, timeout=30) as engine:
         yield engine

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
@@ -17,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from movemask import __version__
 from movemask.api import problems
@@ -25,15 +24,13 @@ from movemask.api.admission import AdmissionControl
 from movemask.api.bodies import Bounded, mcp_limits
 from movemask.api.keys import Keys
 from movemask.api.routers import leakage, operations, page, policy
-from movemask.api.routes import BEARER, PostRoute, known_parameters, operation_id
+from movemask.api.routes import BEARER, COMPRESSED, Posts, known_parameters, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
 from movemask.network.model import Model
 from movemask.settings import Settings
 from movemask.tally import Tally
-
-log = logging.getLogger(__name__)
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability
@@ -49,12 +46,6 @@ _EXPOSED = (
     *("Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-ID"),
     *("Movemask-As-Of", "Movemask-As-Of-Utc", "Movemask-Waiting"),
 )
-
-#: Bytes of an answer from which on it is compressed, and a length for what is streamed.
-COMPRESSED = 16_384
-_STREAMED = range(COMPRESSED)
-
-Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 #: nginx's status for a request whose client closed the connection; only metrics and logs show it.
 _CLIENT_CLOSED = 499
@@ -124,7 +115,7 @@ def create_app(
         """In place of FastAPI's own: our layers for all routes. POST routes are called straight from the last of them,
         the others through FastAPI's."""
         others = GZipMiddleware(FastAPI.build_middleware_stack(app), minimum_size=COMPRESSED, compresslevel=4)
-        inner = AdmissionControl(_Posts(app, others), keys, settings, metrics, tally)
+        inner = AdmissionControl(Posts(app, others), keys, settings, metrics, tally)
         outer: ASGIApp = RequestLog(inner, metrics=metrics, tracer=tracer)
         if not settings.cors_origins:
             return outer
@@ -138,35 +129,6 @@ def create_app(
 
     app.build_middleware_stack = stack  # type: ignore[method-assign]
     return app
-
-
-class _Posts:
-    """ASGI app that calls the POST routes by their path, and everything else through FastAPI's layers."""
-
-    def __init__(self, app: FastAPI, others: ASGIApp) -> None:
-        self._posts: dict[str, PostRoute] = app.state.posts
-        self._others = others
-        self._handlers = {kind: cast(Handler, handler) for kind, handler in app.exception_handlers.items()}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._posts.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-        if route is None:
-            await self._others(scope, receive, send)
-            return
-        scope["route"] = route
-        response: ASGIApp
-        try:
-            response = await route.answer(scope, receive)
-            if len(getattr(response, "body", _STREAMED)) >= COMPRESSED:
-                response = GZipMiddleware(response, minimum_size=COMPRESSED, compresslevel=4)
-        except Exception as error:
-            http = Request(scope, receive)
-            handler = next((self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers), None)
-            assert handler is not None  # there is one for Exception
-            response = await handler(http, error)
-            if handler is self._handlers[Exception]:
-                log.exception("%s %s failed", scope["method"], scope["path"])
-        await response(scope, receive, send)
 
 
 def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]]:

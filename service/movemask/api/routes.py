@@ -6,19 +6,21 @@ A small request comes to its endpoint and back in a fraction of the CPU time tha
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from anyio import to_thread
-from fastapi import APIRouter, Request, Response, Security, params
+from fastapi import APIRouter, FastAPI, Request, Response, Security, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from movemask.api import problems
 from movemask.api.bodies import SMALL, BodyLimits, parsed, read_body
@@ -28,10 +30,18 @@ from movemask.api.state import Services
 from movemask.errors import InvalidParameter
 from movemask.settings import Settings
 
+log = logging.getLogger(__name__)
+
 E = TypeVar("E", bound=Callable[..., Any])
 
 #: The endpoint of a POST route: body, HTTP request and services → response.
 Endpoint = Callable[[Any, Request, Services], Awaitable[Response]]
+
+#: Bytes of an answer from which on it is compressed, and a length for what is streamed.
+COMPRESSED = 16_384
+_STREAMED = range(COMPRESSED)
+
+Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 #: Documents how keys are sent; `authenticate` checks them.
 BEARER = Security(HTTPBearer(auto_error=False, description="An API key, if the service has any."))
@@ -112,6 +122,35 @@ class PostRoute(APIRoute):
             await known_parameters(http)
         context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
         return await self._endpoint(request, http, services)
+
+
+class Posts:
+    """ASGI app that calls the POST routes by their path, and everything else through FastAPI's layers."""
+
+    def __init__(self, app: FastAPI, others: ASGIApp) -> None:
+        self._posts: dict[str, PostRoute] = app.state.posts
+        self._others = others
+        self._handlers = {kind: cast(Handler, handler) for kind, handler in app.exception_handlers.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._posts.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if route is None:
+            await self._others(scope, receive, send)
+            return
+        scope["route"] = route
+        response: ASGIApp
+        try:
+            response = await route.answer(scope, receive)
+            if len(getattr(response, "body", _STREAMED)) >= COMPRESSED:
+                response = GZipMiddleware(response, minimum_size=COMPRESSED, compresslevel=4)
+        except Exception as error:
+            http = Request(scope, receive)
+            handler = next((self._handlers[kind] for kind in type(error).__mro__ if kind in self._handlers), None)
+            assert handler is not None  # there is one for Exception
+            response = await handler(http, error)
+            if handler is self._handlers[Exception]:
+                log.exception("%s %s failed", scope["method"], scope["path"])
+        await response(scope, receive, send)
 
 
 class Router(APIRouter):
