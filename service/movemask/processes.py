@@ -129,8 +129,8 @@ def supervise(
     They are forked from a process that has imported `module`, the first alone, and the others when it serves. `begun`
     and `ended` are called with each. A worker that dies, or sends no heartbeat for `stuck_seconds`, is replaced. If one
     cannot start, all are stopped and SettingsError is raised: at once while none has served yet, later after several
-    failed starts in a row. Stopping calls `stopping`, and takes at most `stop_seconds`; a second signal kills the
-    workers.
+    failed starts in a row. Stopping sends SIGTERM, calls `stopping`, and takes at most `stop_seconds`; a second signal
+    kills the workers.
     """
     if FORKS:
         _FORKS.set_forkserver_preload([module])
@@ -146,6 +146,8 @@ def supervise(
             workers.append(start(0))
             _watch(workers, start, count, stop, stuck_seconds, ended)
         finally:
+            for worker in workers:
+                worker.process.terminate()
             stopping()
             _stop(workers, stop, stop_seconds)
             for worker in workers:
@@ -188,11 +190,9 @@ def _watch(
 
 
 def _stop(workers: Sequence[Worker], stop: Connection, stop_seconds: float) -> None:
-    """Sends SIGTERM to all, waits for them to exit, and kills those that remain."""
+    """Waits for all to exit, and kills those that remain."""
     while stop.poll():
         stop.recv_bytes()  # only a second signal is seen below
-    for worker in workers:
-        worker.process.terminate()
     deadline = time.monotonic() + stop_seconds
     while running := [worker for worker in workers if worker.process.is_alive()]:
         ready = wait([stop, *(worker.process.sentinel for worker in running)], max(0.0, deadline - time.monotonic()))

@@ -35,6 +35,8 @@ SERVED, TOO_MANY, TOO_MANY_OF_ADDRESS = range(3)
 _SILENT = 2.0
 #: Connections taken from a listener before the other sockets are looked at again.
 _AT_ONCE = 64
+#: Seconds that workers which have had SIGTERM get to say that they drain.
+_DRAINS = 1.0
 _PAUSE = 0.05  # seconds, where nobody can take a connection
 
 
@@ -90,8 +92,11 @@ class Acceptor:
         channel.close()
 
     def close(self) -> None:
-        """Hands over what has connected, closes the listeners, and ends the thread; workers read the end of their
-        channels."""
+        """Closes the listeners once the workers drain, so that who finds the port closed is told so in his answers, and
+        ends the thread; workers read the end of their channels."""
+        until = time.monotonic() + _DRAINS
+        while self._able() and time.monotonic() < until:
+            time.sleep(0.01)
         with self._lock:
             self._closing = True
             self._wake.send(b"-")
@@ -153,7 +158,7 @@ class Acceptor:
         return True
 
     def _able(self) -> list[_Worker]:
-        return [one for one in self._workers if not one.draining and one.last_alive() is not None]
+        return [one for one in list(self._workers) if not one.draining and one.last_alive() is not None]
 
     def _hand_over(self, connection: socket.socket, address: str) -> None:
         """To the worker with the fewest connections of those that give signs of life."""
