@@ -7,20 +7,19 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from benchmarks.hostile.clients import Service, Times, repeat, service
 from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
+from tests import processes
 
 _CLIENTS = 16
 _STUCK_SECONDS = 3
 
 
 def _workers(tried: Service) -> list[int]:
-    """Process ids of the workers: the children that listen, not multiprocessing's own helper."""
-    children = Path(f"/proc/{tried.process.pid}/task/{tried.process.pid}/children").read_text().split()
-    return [pid for pid in map(int, children) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    """Process ids of the workers."""
+    return sorted(processes.workers(tried.process.pid))
 
 
 def workers(seconds: float) -> Iterator[Trial]:
