@@ -37,11 +37,11 @@ class Server:
 
     def resident_bytes(self) -> int:
         """Memory of the process and its children that is resident."""
-        return sum(_resident(pid) for pid in _family(self.process.pid))
+        return sum(_resident(pid) for pid in family(self.process.pid))
 
     def cpu_seconds(self) -> float:
         """Time of processors that the process and its children have had."""
-        return sum(_cpu(pid) for pid in _family(self.process.pid))
+        return sum(_cpu(pid) for pid in family(self.process.pid))
 
 
 @contextmanager
@@ -140,11 +140,11 @@ def _free_port() -> int:
         return port
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """A process and all below it."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        found += [one for child in task.read_text().split() for one in _family(int(child))]
+        found += [one for child in task.read_text().split() for one in family(int(child))]
     return found
 
 

@@ -25,6 +25,8 @@ from typing import Any
 
 import chess
 
+from benchmarks.servers import family
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,24 +41,26 @@ class Service:
 
     @property
     def rss_mb(self) -> float:
-        """Resident memory in MB."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(text.split("VmRSS:")[1].split()[0]) / 1024
+        """Resident memory in MB, summed over the processes, so that what they share counts more than once."""
+        return self._memory("VmRSS:")
 
     @property
     def peak_mb(self) -> float:
-        """The most resident memory so far, in MB."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(text.split("VmHWM:")[1].split()[0]) / 1024
+        """The most resident memory of each process so far, in MB, summed."""
+        return self._memory("VmHWM:")
+
+    def _memory(self, what: str) -> float:
+        texts = (Path(f"/proc/{pid}/status").read_text() for pid in family(self.process.pid))
+        return sum(int(text.split(what)[1].split()[0]) for text in texts) / 1024
 
     @property
     def cpu_seconds(self) -> float:
         """CPU time since it was ready."""
-        return _cpu_seconds(self.process.pid) - self.cpu_before
+        return sum(map(_cpu_seconds, family(self.process.pid))) - self.cpu_before
 
     @property
     def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in family(self.process.pid))
 
     @property
     def log_bytes(self) -> int:
@@ -143,7 +147,7 @@ def service(environment: Mapping[str, str] | None = None, **settings: str) -> It
         try:
             _ready(process, port, f"see {folder}/log.txt")
             with nullcontext(port) if not behind else _nginx(Path(folder), port, settings) as asked:
-                yield Service(process, asked, Path(folder), _cpu_seconds(process.pid))
+                yield Service(process, asked, Path(folder), sum(map(_cpu_seconds, family(process.pid))))
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
