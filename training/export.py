@@ -33,7 +33,8 @@ from training.data import PROGRESS
 from training.maia3 import LICENCE, SOURCE
 from training.measure import BATCH, loaded, microseconds
 from training.network import Network
-from training.onnx_file import INPUTS, OUTPUTS, feeds_of, ranges, write
+from training.onnx_file import INPUTS, OUTPUTS, feeds_of, write
+from training.rounding import Range, held_ranges, hold, products, ranges
 from training.samples import samples
 from training.train import held_out
 
@@ -52,19 +53,18 @@ def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence
         raise SystemExit(f"{run.folder}: no checkpoint; python -m training.train makes one")
     network = Network(run.network).eval()
     network.load_state_dict(state["network"])
+    hold(network, {name: Range(**one) for name, one in state.get("ranges", {}).items()})
     bare, with_game = held_out(run, None, count=FITTED)
     temperature, calibration = _cooled(network, [*bare, *with_game])
     folders = {name: run.folder / name for name in ("floats", "integers")}
     files = {name: folder / f"{target.name}.onnx" for name, folder in folders.items()}
     for folder in (*folders.values(), target.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    seen = {
-        name: one
-        for name, one in ranges(network, (one[0].part(slice(CALIBRATED // 2)) for one in (bare, with_game))).items()
-        if name not in floats
-    }
+    within = held_ranges(network) or ranges(network, (one[0].part(slice(CALIBRATED // 2)) for one in (bare, with_game)))
     write(network, files["floats"])
-    write(network, files["integers"], seen)
+    write(network, files["integers"], {name: one for name, one in within.items() if name not in floats})
+    for _, product in products(network):
+        product.rounds = False  # what goes in, as the floats do not
     if not (difference := _difference(network, files["floats"], bare[0])) <= TOLERANCE:
         raise SystemExit(f"the ONNX file differs from torch by {difference}")
     feeds = feeds_of(bare[0].part(slice(BATCH)))

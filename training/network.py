@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from movemask.encoding.vocabularies import vocabulary
 from training import config
+from training.rounding import Product
 
 TOKENS = 99  # numbers for each square: eight positions of 12 pieces, our and their castling rooks, en passant
 PIECES = 96  # the first of them, all that Maia-3 takes
@@ -24,6 +25,7 @@ BIAS = 64  # numbers that a head's bias is made of
 MOVES = 1792  # from-to slots of movemask-1880; the promotions follow
 RATING = 1000.0  # ratings come in as multiples of this, from 1500
 EPSILON = 1e-6
+PRODUCTS = ("bias", "attention", "out", "first", "second")  # of a layer
 
 
 class Network(nn.Module):
@@ -35,6 +37,7 @@ class Network(nn.Module):
         self.tokens = nn.Linear(TOKENS, width)
         self.ratings = nn.Linear(2, width, bias=False)
         self.biases = nn.Parameter(torch.randn(64 * 64, BIAS) * 0.02)  # of each pair of squares
+        self.products = nn.ModuleDict({"tokens": Product(level=False)})
         self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
         self.head = Head(width)
 
@@ -44,7 +47,7 @@ class Network(nn.Module):
     def embedded(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> Tensor:
         """`[B, 64, D]`: what goes into the first layer."""
         ratings = torch.stack([elo_self, elo_opponent], 1) / RATING - 1.5
-        return self.tokens(tokens) + self.ratings(ratings)[:, None]
+        return self.products["tokens"](tokens, self.tokens.weight, self.tokens.bias) + self.ratings(ratings)[:, None]
 
     def states(self, tokens: Tensor, elo_self: Tensor, elo_opponent: Tensor) -> list[Tensor]:
         """`[B, 64, D]` before the first layer and after each."""
@@ -75,17 +78,19 @@ class Layer(nn.Module):
         self.first, self.second = nn.Linear(width, settings.hidden), nn.Linear(settings.hidden, width)
         self.attention_norm = nn.Parameter(torch.ones(width))
         self.hidden_norm = nn.Parameter(torch.ones(width))
+        self.products = nn.ModuleDict({name: Product(level=name != "bias") for name in PRODUCTS})
 
     def forward(self, x: Tensor, biases: Tensor) -> Tensor:  # [B, 64, D], [64 * 64, BIAS] → [B, 64, D]
         board = self.squeeze_norm(self.activation(self.squeeze(x.mean(1))))
         board = self.excite_norm(self.activation(self.excite(board)))
-        bias = (board.view(-1, BIAS) @ biases.t()).view(-1, self.heads, 64, 64)
-        query, key, value = (
-            part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.attention(x).chunk(3, 2)
-        )
+        times = self.products
+        bias = times["bias"](board.view(-1, BIAS), biases).view(-1, self.heads, 64, 64)
+        projections = times["attention"](x, self.attention.weight).chunk(3, 2)
+        query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in projections)
         seen = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
-        x = normalised(x + self.out(seen.transpose(1, 2).flatten(2)), self.attention_norm)
-        return normalised(x + self.second(self.activation(self.first(x))), self.hidden_norm)
+        x = normalised(x + times["out"](seen.transpose(1, 2).flatten(2), self.out.weight), self.attention_norm)
+        hidden = self.activation(times["first"](x, self.first.weight, self.first.bias))
+        return normalised(x + times["second"](hidden, self.second.weight, self.second.bias), self.hidden_norm)
 
 
 class Head(nn.Module):
@@ -100,12 +105,13 @@ class Head(nn.Module):
         pairs, pieces = _slot_indices()
         self.register_buffer("pairs", pairs, persistent=False)
         self.register_buffer("pieces", pieces, persistent=False)
+        self.products = Product()
 
     def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
         squares = self.norm(squares)
-        source, target = self.source(squares), self.target(squares)
-        pairs = (source @ target.transpose(1, 2)).flatten(1) * source.shape[2] ** -0.5  # [B, 64 * 64]
-        promotions = self.promotion(target).flatten(1)  # [B, 64 * 4], by to-square and piece
+        source = self.products(squares, self.target.weight.t() @ self.source.weight * squares.shape[2] ** -0.5)
+        pairs = (source @ squares.transpose(1, 2)).flatten(1)  # [B, 64 * 64]
+        promotions = (squares @ (self.promotion.weight @ self.target.weight).t()).flatten(1)  # [B, 64 * 4], by piece
         logits = pairs[:, self.pairs]
         logits = torch.cat([logits[:, :MOVES], logits[:, MOVES:] + promotions[:, self.pieces]], 1)
         board = self.board_norm(squares.mean(1))

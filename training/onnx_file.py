@@ -8,8 +8,7 @@ column of the weights. Scales are fixed, so an answer does not depend on the res
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,27 +20,11 @@ from torch import Tensor, nn
 
 from training.batches import Batch
 from training.network import EPSILON, MOVES, RATING, TOKENS, Layer, Network
+from training.rounding import Range, held_ranges, on_grid, steps_of
 
 INPUTS, OUTPUTS = ("planes", "elo_self", "elo_opponent"), ("logits", "value")
 OPSET, MICROSOFT = 23, "com.microsoft"
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Range:
-    """The least and the largest value of each channel `[D]` of what goes into a product."""
-
-    low: Floats
-    high: Floats
-
-    def divided(self, by: Floats) -> Range:
-        return Range(self.low / by, self.high / by)
-
-    def scale(self) -> tuple[np.float32, np.uint8]:
-        """Step and zero point of unsigned 8-bit integers that hold the range, and 0 exactly."""
-        low, high = min(float(self.low.min()), 0.0), max(float(self.high.max()), 0.0)
-        step = (high - low) / 255 or 1.0
-        return np.float32(step), np.uint8(round(-low / step))
 
 
 def feeds_of(batch: Batch) -> dict[str, Floats]:
@@ -51,44 +34,11 @@ def feeds_of(batch: Batch) -> dict[str, Floats]:
 
 
 @torch.no_grad()
-def ranges(network: Network, batches: Iterable[Batch]) -> dict[str, Range]:
-    """What goes into each product that integers may hold, in these batches; by the product's name."""
-    watched: dict[str, nn.Module] = {"tokens": network.tokens, "head": network.head.source}
-    for number, layer in enumerate(network.layers):
-        for name in ("attention", "out", "first", "second"):
-            watched[f"{number}.{name}"] = getattr(layer, name)
-    found: dict[str, Range] = {}
-
-    def see(name: str, x: Tensor) -> None:
-        flat = x.detach().reshape(-1, x.shape[-1])
-        low, high = flat.amin(0).numpy(), flat.amax(0).numpy()
-        known = found.get(name, Range(low, high))
-        found[name] = Range(np.minimum(low, known.low), np.maximum(high, known.high))
-
-    hooks = [
-        module.register_forward_pre_hook(lambda _, given, name=name: see(name, given[0]))
-        for name, module in watched.items()
-    ]
-    hooks += [
-        layer.excite_norm.register_forward_hook(
-            lambda _, __, given, name=f"{number}.bias", size=layer.squeeze.out_features: see(
-                name, given.reshape(-1, size)
-            )
-        )
-        for number, layer in enumerate(network.layers)
-    ]
-    for batch in batches:
-        network(*batch.inputs())
-    for hook in hooks:
-        hook.remove()
-    return found
-
-
-@torch.no_grad()
 def write(network: Network, file: Path, integers: Mapping[str, Range] | None = None) -> None:
     """Writes the network in floats, but the products that `integers` names in integers by these ranges; the batch is
-    free, the value comes as probabilities."""
-    graph = _Graph(integers)
+    free, the value comes as probabilities. Of a product that the network was trained to round, floats too have the
+    range and the weights that it was trained with."""
+    graph = _Graph(integers, held_ranges(network))
     states = graph.embedded(network)
     for number, layer in enumerate(network.layers):
         assert isinstance(layer, Layer)
@@ -100,8 +50,8 @@ def write(network: Network, file: Path, integers: Mapping[str, Range] | None = N
 class _Graph:
     """The nodes and constants so far; a method adds a part of the network and returns the name of what comes out."""
 
-    def __init__(self, integers: Mapping[str, Range] | None) -> None:
-        self._integers = integers or {}
+    def __init__(self, integers: Mapping[str, Range] | None, trained: Mapping[str, Range]) -> None:
+        self._integers, self._trained = integers or {}, trained
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
         self._quantised: dict[str, tuple[str, str, str]] = {}  # by what was quantised
@@ -132,9 +82,9 @@ class _Graph:
         scale = (width // layer.heads) ** -0.5
         heads = self._list(64, -1, layer.heads, width // layer.heads)
         projections = (layer.attention.weight * _column([scale, 1, 1], width)).t()
-        seen_by = self._spread(f"{prefix}out", layer.out.weight.t())
+        seen_by = self._spread(f"{prefix}out", layer.out.in_features)
         projections = projections / torch.cat([torch.ones(2 * width), seen_by])
-        spread = self._spread(f"{prefix}attention", projections)
+        spread = self._spread(f"{prefix}attention", layer.attention.in_features)
         divided = self._divided(x, spread)
         query, key, value = (
             self._op("Reshape", self._product(f"{prefix}attention", divided, weight, spread=spread), heads)
@@ -148,9 +98,9 @@ class _Graph:
         x = self._normalised(
             x, self._product(f"{prefix}out", seen, layer.out.weight.t(), spread=seen_by), layer.attention_norm
         )
-        hidden_by = self._spread(f"{prefix}second", layer.second.weight.t())
+        hidden_by = self._spread(f"{prefix}second", layer.second.in_features)
         first, bias = layer.first.weight.t() / hidden_by, layer.first.bias / hidden_by
-        spread = self._spread(f"{prefix}first", first)
+        spread = self._spread(f"{prefix}first", layer.first.in_features)
         hidden = self._product(f"{prefix}first", self._divided(x, spread), first, bias, spread)
         if f"{prefix}second" not in self._integers:  # unsigned integers with their zero at 0 have no negative numbers
             hidden = self._op("Relu", hidden)
@@ -163,7 +113,7 @@ class _Graph:
         width = head.source.in_features
         pairs = head.source.weight.t() @ head.target.weight * width**-0.5
         promotions = (head.promotion.weight @ head.target.weight).t()
-        spread = self._spread("head", pairs)
+        spread = self._spread("head", width)
         x = self._norm(x, head.norm, 1 / spread)
         pairs, promotions = pairs * spread, spread[:, None] * promotions
         source = self._op("Unsqueeze", self._product("head", x, pairs, spread=spread), self._list(2))
@@ -193,14 +143,9 @@ class _Graph:
         board = self._norm(self._op("Relu", self._gemm(board, layer.excite)), layer.excite_norm)
         return self._product(f"{prefix}bias", self._op("Reshape", board, self._list(-1, biases.shape[1])), biases.t())
 
-    def _spread(self, name: str, weight: Tensor) -> Tensor:
-        """What each channel of a product's input is divided by, and the weights multiplied with, so that both are about
-        as wide as the others' (SmoothQuant, Xiao et al. 2022, arXiv:2211.10438); ones for floats."""
-        if (seen := self._integers.get(name)) is None:
-            return torch.ones(len(weight))
-        largest = torch.from_numpy(np.maximum(seen.high, -seen.low)).clamp(min=1e-3)
-        wide = (largest / weight.abs().amax(1).clamp(min=1e-4)).sqrt()
-        return wide / wide.log().mean().exp()
+    def _spread(self, name: str, width: int) -> Tensor:
+        """What each channel of a product's input is divided by, and the weights multiplied with; ones for floats."""
+        return self._integers[name].spread if name in self._integers else torch.ones(width)
 
     def _divided(self, x: str, spread: Tensor) -> str:
         return x if (spread == 1).all() else self._op("Mul", x, self._constant(1 / spread))
@@ -210,20 +155,26 @@ class _Graph:
     ) -> str:
         """`spread * x @ weight + bias`."""
         added = [] if bias is None else [self._constant(bias)]
-        spread = torch.as_tensor(spread).expand(len(weight))
-        weight = spread[:, None] * weight
         if name not in self._integers:
+            if name in self._trained:
+                x, weight = self._within(x, self._trained[name]), _rounded(weight, self._trained[name])
             product = self._op("MatMul", x, self._constant(weight))
             return self._op("Add", product, *added) if added else product
+        weight = torch.as_tensor(spread).expand(len(weight))[:, None] * weight
         if x not in self._quantised:
-            step, zero = map(self._constant, self._integers[name].divided(spread.numpy()).scale())
-            self._quantised[x] = (self._op("QuantizeLinear", x, step, zero), step, zero)
-        quantised, step, zero = self._quantised[x]
-        steps = weight.abs().amax(0).clamp(min=1e-12) / 127
+            step, zero = self._integers[name].scale()
+            constants = self._constant(np.float32(step)), self._constant(np.uint8(zero))
+            self._quantised[x] = (self._op("QuantizeLinear", x, *constants), *constants)
+        quantised, step_name, zero_name = self._quantised[x]
+        steps = steps_of(weight.t())[:, 0]
         rounded = self._constant((weight / steps).round().to(torch.int8))
         zeros = self._constant(torch.zeros(len(steps), dtype=torch.int8))
-        given = (quantised, rounded, step, self._constant(steps), zero, zeros)
+        given = (quantised, rounded, step_name, self._constant(steps), zero_name, zeros)
         return self._op("MatMulIntegerToFloat", *given, *added, domain=MICROSOFT)
+
+    def _within(self, x: str, trained: Range) -> str:
+        low, high = (self._constant(bound * trained.spread) for bound in trained.bounds())
+        return self._op("Max", self._op("Min", x, high), low)
 
     def _normalised(self, x: str, more: str, weight: Tensor) -> str:
         return self._op("RMSNormalization", self._op("Add", x, more), self._constant(weight), axis=-1, epsilon=EPSILON)
@@ -249,6 +200,11 @@ class _Graph:
         to = to or f"{kind}{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, given, [to], domain=domain, **attributes))
         return to
+
+
+def _rounded(weight: Tensor, trained: Range) -> Tensor:
+    spread = trained.spread[:, None]
+    return on_grid((spread * weight).t()).t() / spread
 
 
 def _column(factors: list[float], width: int) -> Tensor:

@@ -14,6 +14,7 @@ import signal
 import time
 from collections.abc import Iterator
 from math import inf
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,17 @@ from training.config import Run, load_run
 from training.losses import outcome_loss, played_loss, rules_loss, states_loss, taught_loss, value_loss
 from training.maia3 import Teacher
 from training.network import Network
+from training.rounding import SHARE, Range, held_ranges, hold, ranges
 
 VALIDATED = 2048  # positions
 STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the sitting
 
 
-def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
+def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool = False) -> None:
     """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number.
 
-    With `anneal` the rate goes down on a straight line to zero in so many seconds, and the sitting ends.
+    With `anneal` the rate goes down on a straight line to zero in so many seconds, and the sitting ends. With
+    `rounding` the network is rounded as its integers will be, from now on.
     """
     settings, taught, device = run.training, run.teaching, _device()
     torch.manual_seed(run.seed)
@@ -50,6 +53,8 @@ def train(run: Run, seconds: float = inf, anneal: float = inf) -> None:
         done, spent = _restored(state, run, network, optimizers)
     seen = dataset.load(run.data, "train")
     held = held_out(run, teacher, device)
+    if rounding and not held_ranges(network):
+        hold(network, ranges(network, (batches[0] for batches in held), SHARE))
     progress = Progress(run, network, optimizers, spent, held)
     print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
     print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)
@@ -210,6 +215,7 @@ def _state(network: Network, optimizers: list[torch.optim.Optimizer], done: int,
     return {
         "network": network.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "ranges": {name: asdict(one) for name, one in held_ranges(network).items()},
         "step": done,
         "seconds": spent,
     }
@@ -222,6 +228,7 @@ def _restored(
         network.load_state_dict(state["network"])
     except RuntimeError:
         raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
+    hold(network, {name: Range(**one) for name, one in state.get("ranges", {}).items()})
     if "optimizers" in state:  # else they begin anew: the state of an earlier sitting that was kept without them
         for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
@@ -261,8 +268,9 @@ def main() -> None:
     parser.add_argument(
         "--anneal", type=float, default=inf, help="bring the rate down to zero in so many seconds, then stop"
     )
+    parser.add_argument("--rounding", action="store_true", help="round as the integers will, from now on")
     arguments = parser.parse_args()
-    train(load_run(arguments.run), arguments.seconds, arguments.anneal)
+    train(load_run(arguments.run), arguments.seconds, arguments.anneal, rounding=arguments.rounding)
 
 
 if __name__ == "__main__":

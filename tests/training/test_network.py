@@ -23,8 +23,9 @@ from training.data import make_shards
 from training.legal import legal_mask
 from training.losses import outcome_loss, played_loss, rules_loss, taught_loss
 from training.maia3 import Teacher
-from training.network import Network
-from training.onnx_file import Range, feeds_of, ranges, write
+from training.network import PRODUCTS, Network
+from training.onnx_file import feeds_of, write
+from training.rounding import Range, held_ranges, hold, products, ranges
 from training.shards import read_shard
 
 SMALL = config.Network(width=32, layers=2, heads=2, hidden=48)
@@ -194,9 +195,39 @@ def test_the_file_answers_as_torch_does_and_its_integers_nearly_in_any_batch(run
     assert integers.stat().st_size < floats.stat().st_size / 2
 
 
+def test_integers_answer_as_the_rounded_network_that_was_trained(run: Run, tmp_path: Path) -> None:
+    """And the floats written beside them as the same network where only what goes in is not rounded."""
+    network, batch = trained(), batch_of(run, 40)
+    hold(network, ranges(network, [batch], share=0.85))
+    for rounds, integers in ((True, held_ranges(network)), (False, {})):
+        for _, product in products(network):
+            product.rounds = rounds
+        with torch.no_grad():
+            logits = network(*batch.inputs())[0].numpy()
+        write(network, tmp_path / "net.onnx", integers)
+        found = export._session(tmp_path / "net.onnx").run(["logits"], feeds_of(batch))[0]
+        close = np.abs(found - logits).max(1) < 1e-4
+        assert close.mean() > 0.5 if rounds else close.all()  # a value just between two steps may go either way
+
+
+def test_a_run_trained_with_rounding_goes_on_with_the_same_ranges(run: Run) -> None:
+    run = replace(run, folder=run.folder.with_name("rounded"), training=replace(run.training, positions=768))
+    train.train(run, rounding=True)
+    first = checkpoints.load(run.folder)
+    run = replace(run, training=replace(run.training, positions=1024))
+    train.train(run)
+    second = checkpoints.load(run.folder)
+    assert first is not None
+    assert second is not None
+    assert set(first["ranges"]) == {"tokens", "head", *(f"{i}.{n}" for i in "01" for n in PRODUCTS)}
+    for name, one in first["ranges"].items():
+        torch.testing.assert_close(second["ranges"][name]["spread"], one["spread"], rtol=0, atol=0)
+        assert second["ranges"][name]["high"] == one["high"]
+
+
 def test_integers_hold_nought_exactly_and_the_whole_range() -> None:
     for low, high in ((-3.0, 5.0), (0.0, 12.0), (0.5, 2.0), (-2.0, -1.0), (0.0, 0.0)):
-        step, zero = Range(np.array([low], "f4"), np.array([high], "f4")).scale()
+        step, zero = Range(torch.ones(1), low, high).scale()
         assert 0 <= zero <= 255
         for value in (0.0, min(low, 0.0), max(high, 0.0)):
             rounded = np.clip(round(value / step) + int(zero), 0, 255)
