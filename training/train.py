@@ -13,8 +13,8 @@ import json
 import signal
 import time
 from collections.abc import Iterator
-from math import inf
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
