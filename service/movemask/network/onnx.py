@@ -109,6 +109,8 @@ def _opened(name: str, network: bytes, threads: int, provider: Provider) -> ort.
             f"{name}: onnxruntime cannot run it on {provider.name.lower()} (MOVEMASK_PROVIDER): the driver, CUDA or "
             "cuDNN is missing or of another version"
         )
+    if hasattr(session, "_model_bytes"):
+        session._model_bytes = None  # the file's content, which it would keep for set_providers alone
     return session
 
 
