@@ -1,4 +1,7 @@
-"""Runs the trials and prints the rows of benchmarks/results/hostile.md: `scripts/test-hostile [TRIAL…] [--times N]`."""
+"""Runs the trials and prints the rows of benchmarks/results/hostile.md: `scripts/test-hostile [TRIAL…] [--times N]`.
+
+`--workers N` gives the services so many workers in place of the default.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.hostile import clock, faults, fuzz, guided, load, postgres, slow, workers
-from benchmarks.hostile.clients import BEHIND_NGINX
+from benchmarks.hostile.clients import BEHIND_NGINX, WORKERS
 from benchmarks.hostile.trial import HEAD, Trial
 
 #: Each trial, given how many times as long as usual it may take.
@@ -42,12 +45,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--times", type=int, default=1, metavar="N", help="N times as long as usual")
     parser.add_argument("--tally", type=Path, help="file to which fuzz adds its counts, for a trial in pieces")
     parser.add_argument("--nginx", action="store_true", help="through nginx by deploy/proxies/nginx.conf, without TLS")
+    parser.add_argument("--workers", help="so many in place of the default")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.trials if name not in TRIALS]
     if unknown:
         parser.error(f"no trial {', '.join(unknown)}; there are {', '.join(TRIALS)}")
     if given.nginx:
         os.environ[BEHIND_NGINX] = "yes"
+    if given.workers:
+        os.environ[WORKERS] = given.workers
     print(HEAD)
     broken = 0
     for name in given.trials or TRIALS:

@@ -38,6 +38,7 @@ class Service:
     port: int
     folder: Path
     cpu_before: float = 0.0
+    peak_before: float = 0.0
 
     @property
     def rss_mb(self) -> float:
@@ -49,13 +50,25 @@ class Service:
         """The most resident memory of each process so far, in MB, summed."""
         return self._memory("VmHWM:")
 
+    @property
+    def grown_mb(self) -> float:
+        """By how much the processes have been larger than when the service was ready, in MB, summed."""
+        return self.peak_mb - self.peak_before
+
+    def rest(self) -> None:
+        """Waits until every worker is up: until a second in which no CPU time is used. Counts begin there."""
+        while (used := self.cpu_seconds) > 0.02:
+            self.cpu_before += used
+            time.sleep(1)
+        self.peak_before = self.peak_mb
+
     def _memory(self, what: str) -> float:
         texts = (Path(f"/proc/{pid}/status").read_text() for pid in family(self.process.pid))
         return sum(int(text.split(what)[1].split()[0]) for text in texts) / 1024
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time since it was ready."""
+        """CPU time since all of it was ready."""
         return sum(map(_cpu_seconds, family(self.process.pid))) - self.cpu_before
 
     @property
@@ -88,6 +101,9 @@ def free_port() -> int:
 
 #: Set by `--nginx`: trials go through nginx by the shipped configuration.
 BEHIND_NGINX = "MOVEMASK_HOSTILE_NGINX"
+
+#: Set by `--workers`: how many workers the services have whose trial does not say.
+WORKERS = "MOVEMASK_HOSTILE_WORKERS"
 
 _opened = itertools.count()
 
@@ -136,6 +152,8 @@ def service(environment: Mapping[str, str] | None = None, **settings: str) -> It
         port, behind = free_port(), bool(os.environ.get(BEHIND_NGINX))
         if behind:
             settings = {"proxies": "1", "keep_alive_seconds": "75", **settings}
+        if WORKERS in os.environ:
+            settings = {"workers": os.environ[WORKERS], **settings}
         variables = {f"MOVEMASK_{name.upper()}": value for name, value in settings.items()}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MOVEMASK_")}
         ours = {"PYTHONPATH": str(ROOT / "service"), "MOVEMASK_PORT": str(port)}
@@ -147,7 +165,9 @@ def service(environment: Mapping[str, str] | None = None, **settings: str) -> It
         try:
             _ready(process, port, f"see {folder}/log.txt")
             with nullcontext(port) if not behind else _nginx(Path(folder), port, settings) as asked:
-                yield Service(process, asked, Path(folder), sum(map(_cpu_seconds, family(process.pid))))
+                tried = Service(process, asked, Path(folder))
+                tried.rest()
+                yield tried
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
