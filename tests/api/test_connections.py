@@ -369,3 +369,26 @@ def test_a_client_that_waits_to_send_a_body_that_is_refused_is_told_that_the_con
         answer = b"".join(iter(lambda: client.recv(65_536), b""))
     assert answer.startswith((b"HTTP/1.1 413 ", b"HTTP/1.1 404 "))
     assert b"connection: close" in answer
+
+
+def test_head_and_body_of_an_answer_come_in_one_packet_and_a_head_alone_does_not_wait() -> None:
+    async def main() -> None:
+        body_may_come = asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            if scope["path"] == "/later":
+                await body_may_come.wait()
+            await send({"type": "http.response.body", "body": b"ok"})
+
+        async with listening(app) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(GET)
+            assert (await reader.read(65_536)).endswith(b"\r\n\r\nok")
+            writer.write(GET.replace(b"/ ", b"/later ", 1))
+            assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
+            body_may_come.set()
+            assert await reader.readexactly(2) == b"ok"
+            writer.close()
+
+    asyncio.run(main())

@@ -56,6 +56,7 @@ class Connection(HttpToolsProtocol):
         self.until: float | None = None  # when the client must have sent what it is sending, by time.monotonic
         self.unsent, self.stuck_since = 0, 0.0  # bytes that the client had not read at the last look
         self.closing = False  # at the last look
+        self._unwritten = b""  # the head of an answer whose body may follow at once
         self._in_head = self._in_body = False
         self._pending = 0  # bytes since a head or a piece of a body was complete
         self._discarded = 0
@@ -65,7 +66,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         transport.max_size = _READ  # type: ignore[attr-defined]
         super().connection_made(transport)
-        self.write, self.is_closing = transport.write, transport.is_closing  # for answers, with `close`
+        self.is_closing = transport.is_closing  # for answers, with `write` and `close`
         self._wait(self._tracker.settings.head_seconds)
         self._tracker.enter(self)
         if self.refused is not None:
@@ -145,9 +146,25 @@ class Connection(HttpToolsProtocol):
         self._in_body, self._pending, self.until = False, 0, None
         super().on_message_complete()
 
+    def write(self, data: bytes) -> None:
+        """Writes part of an answer: its head together with its body if that is there, as one packet."""
+        if self._unwritten:
+            data, self._unwritten = self._unwritten + data, b""
+        elif data.startswith(b"HTTP/"):
+            self._unwritten = data
+            self.loop.call_soon(self._flush)
+            return
+        self.transport.write(data)
+
+    def _flush(self) -> None:
+        if self._unwritten:
+            self.transport.write(self._unwritten)
+            self._unwritten = b""
+
     def close(self) -> None:
         """Closes once an answer is complete that was the last. A client that is still sending is listened to for a
         while: a reset would take the answer from it."""
+        self._flush()
         self.pipeline.clear()
         if self.transport.is_closing():
             return
@@ -209,6 +226,7 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: str, reason: str, *headers: str) -> None:
         """Answers without the app, and closes; what still comes is ignored."""
+        self._flush()
         waiting = self.cycle is not None and not self.cycle.response_complete
         self._deaf, self.until = True, None
         if waiting and not self._in_body:  # what was asked before is answered
