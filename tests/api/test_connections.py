@@ -381,10 +381,16 @@ def test_head_and_body_of_an_answer_come_in_one_packet_and_a_head_alone_does_not
                 await body_may_come.wait()
             await send({"type": "http.response.body", "body": b"ok"})
 
-        async with listening(app) as (_, port):
+        async with listening(app) as (made, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(GET)
-            assert (await reader.read(65_536)).endswith(b"\r\n\r\nok")
+            await reader.readuntil(b"ok")
+            packets: list[bytes] = []
+            transport: Any = made[0].transport
+            transport.write = lambda data, write=transport.write: packets.append(data) or write(data)
+            writer.write(GET)
+            await reader.readuntil(b"ok")
+            assert len(packets) == 1
             writer.write(GET.replace(b"/ ", b"/later ", 1))
             assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
             body_may_come.set()
