@@ -387,7 +387,13 @@ def test_head_and_body_of_an_answer_come_in_one_packet_and_a_head_alone_does_not
             await reader.readuntil(b"ok")
             packets: list[bytes] = []
             transport: Any = made[0].transport
-            transport.write = lambda data, write=transport.write: packets.append(data) or write(data)
+            write = transport.write
+
+            def written(data: bytes) -> None:
+                packets.append(data)
+                write(data)
+
+            transport.write = written
             writer.write(GET)
             await reader.readuntil(b"ok")
             assert len(packets) == 1
