@@ -380,7 +380,7 @@ def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate:
 
 
 def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:
-    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10_000, max_seconds=0.5)
+    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10_000, max_seconds=10)
 
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))
