@@ -30,7 +30,8 @@ POSITIONS: Mapping[str, str] = _WHITE_TO_MOVE | {
 }
 
 _ROUNDING = 1e-5  # what rounding in float32 may take from a sum
-_SHOWN, _NAMED, _WIDTH = 3, 5, 400  # positions and known mistakes, moves of a position, characters of a line
+_CERTAIN = 0.99  # on one move; then the rest may underflow, as with a network that has never seen eight queens
+_SHOWN, _NAMED, _WIDTH = 3, 4, 400  # positions and known mistakes, moves of a position, characters of a line
 
 
 class _Fault(NamedTuple):
@@ -52,7 +53,7 @@ def assert_masked(
     chess960: bool = False,
 ) -> None:
     """Raises AssertionError, which says what leaked, where and why, unless the policy is masked correctly: illegal
-    moves have at most `at_most`, the legal moves sum to 1, and each has more than 0 unless one has everything.
+    moves have at most `at_most`, the legal moves sum to 1, and each has more than 0, or one has 99 %.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def _fault(policy: Policy, fen: str, position: Position, words: Vocabulary | Non
         said.append(f"illegal moves have {leaked:.3g}: {_some(moves)}")
     if abs(legal - 1) > max(at_most, _ROUNDING):
         said.append(f"the legal moves sum to {legal:.6g}")
-    if verdict.missing and max(answer.values() if isinstance(answer, Mapping) else answer) < 1 - at_most:
+    if verdict.missing and max(answer.values() if isinstance(answer, Mapping) else answer) < _CERTAIN:
         said.append(f"legal moves with 0: {_some(verdict.missing)}")
     return _Fault(fen, max(leaked, abs(1 - legal)), "; ".join(said), verdict.patterns) if said else None
 
@@ -115,8 +116,10 @@ def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:
     """At most ten lines: the worst positions, and the known mistakes that they look like."""
     allowed = f"illegal moves may have at most {at_most:g}"
     lines = [f"the policy is not masked correctly in {len(faults)} of {tried} positions ({allowed}); the worst:"]
-    distinct = {POSITIONS.get(fault.fen, fault.fen): fault for fault in reversed(faults)}
-    for shows, fault in list(distinct.items())[: -_SHOWN - 1 : -1]:
+    distinct: dict[str, _Fault] = {}  # by what a position shows: the worse of White's and Black's
+    for fault in faults:
+        distinct.setdefault(POSITIONS.get(fault.fen, fault.fen), fault)
+    for shows, fault in list(distinct.items())[:_SHOWN]:
         lines.append(f"  {fault.fen}" + (f" ({shows})" if shows != fault.fen else ""))
         lines.append(textwrap.indent(textwrap.shorten(fault.words, _WIDTH), "    "))
     patterns = [pattern for fault in faults for pattern in fault.patterns]
