@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import chess
 import numpy as np
 
+from movemask.board.moves import has_legal_move
 from movemask.board.position import Position
 from movemask.encoding import vocabularies
 from movemask.encoding.forms import Castling
@@ -59,7 +60,7 @@ def assert_masked(
     ----------
     policy : FEN → `{uci: probability}`, or → probabilities `[A]`; a function, or a map of FENs. In UCI, castling is
         e1g1; in Chess960 the king takes its rook.
-    positions : FENs; those of POSITIONS if None
+    positions : FENs with a legal move; those of POSITIONS if None
     at_most : the largest illegal share; the sum may differ from 1 by as much, or by 1e-5, for rounding in float32
     vocabulary : which moves `[A]` stand for, such as `lc0-1858`
     chess960 : read the FENs as Chess960; without it, a FEN that only Chess960 allows is an InvalidPosition
@@ -68,9 +69,13 @@ def assert_masked(
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     words = None if vocabulary is None else vocabularies.vocabulary(vocabulary)
-    tried = {fen: Position.read(fen, chess960=chess960) for fen in (POSITIONS if positions is None else positions)}
+    fens = map(str, POSITIONS if positions is None else positions)
+    tried = {fen: Position.read(fen, chess960=chess960) for fen in fens}
     if not tried or not 0 <= at_most < 1:
         raise InvalidParameter(f"nothing could fail with {len(tried)} positions and at_most {at_most}")
+    for fen, position in tried.items():
+        if not has_legal_move(position.board):
+            raise InvalidParameter(f"positions: {fen!r} has no legal move, so there is no policy to test")
     found = (_fault(policy, fen, position, words, at_most) for fen, position in tried.items())
     faults = sorted((fault for fault in found if fault), key=lambda fault: -fault.badness)
     if faults:
@@ -107,7 +112,7 @@ def _verdict(answer: Any, position: Position, words: Vocabulary | None) -> Verdi
         return audited_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
     if words is None:
         names = ", ".join(vocabularies.vocabulary_names())
-        raise TypeError(f"{type(answer).__name__} is not a map of moves; a vector needs vocabulary=, one of {names}")
+        raise TypeError(f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}")
     vector = np.asarray(answer, dtype=np.float64).tolist()
     return audited_slots("probabilities", vector, position, words, least=0, named=len(words))
 
@@ -115,7 +120,7 @@ def _verdict(answer: Any, position: Position, words: Vocabulary | None) -> Verdi
 def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:
     """At most ten lines: the worst positions, and the known mistakes that they look like."""
     allowed = f"illegal moves may have at most {at_most:g}"
-    lines = [f"the policy is not masked correctly in {len(faults)} of {tried} positions ({allowed}); the worst:"]
+    lines = [f"the policy fails in {len(faults)} of {tried} positions ({allowed}); the worst:"]
     distinct: dict[str, _Fault] = {}  # by what a position shows: the worse of White's and Black's
     for fault in faults:
         distinct.setdefault(POSITIONS.get(fault.fen, fault.fen), fault)
