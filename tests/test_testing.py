@@ -452,8 +452,7 @@ def test_the_example_finds_a_missing_and_a_multiplied_mask_and_passes_the_right_
     command = [sys.executable, str(ROOT / "examples" / "mask.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     unmasked, multiplied, masked = done.stdout.strip().split("\n\n")
-    every = f"the policy fails in {len(POSITIONS)} of {len(POSITIONS)} positions"
-    assert unmasked.startswith(f"unmasked: {every}")
-    assert multiplied.startswith(f"multiplied: {every}")
-    assert "looks like multiplied" in multiplied
+    assert unmasked.startswith("unmasked: the policy fails in ")
+    assert multiplied.startswith("multiplied: the policy fails in ")
+    assert "\nlooks like multiplied (" in multiplied
     assert masked == "masked: passed"
