@@ -266,7 +266,7 @@ def main() -> None:
         "--games",
         type=int,
         default=60,
-        help=f"of each of {len(schedule(RATINGS, NODES))} pairs, half with each colour",
+        help=f"of each of {len(schedule(RATINGS, NODES))} pairs, half with each colour; default 60",
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; as many as cores if left out")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of strength.json and strength.md")
@@ -283,7 +283,9 @@ def main() -> None:
         found = measured(contract, schedule(ratings, NODES), arguments.games, arguments.jobs)
     except MovemaskError as error:
         raise SystemExit(str(error)) from None
-    command = f"python -m benchmarks.strength --model {arguments.model} --games {arguments.games}"
+    command = (
+        f"python -m benchmarks.strength --model {arguments.model} --games {arguments.games} --jobs {arguments.jobs}"
+    )
     (arguments.out / "strength.json").write_text(json.dumps(found | {"command": command}, indent=1) + "\n")
     (arguments.out / "strength.md").write_text(table(found, command))
     if arguments.write:
