@@ -274,6 +274,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if min(arguments.games, arguments.jobs) < 1:
         parser.error("--games and --jobs: at least 1")
+    arguments.out.mkdir(parents=True, exist_ok=True)  # before the games, not after them
     contract = arguments.models_dir / f"{arguments.model}.toml"
     try:
         read = read_contract(contract)

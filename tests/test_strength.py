@@ -70,10 +70,10 @@ def test_a_match_becomes_a_table_a_report_and_a_card(
         shutil.copy(file, tmp_path)
     monkeypatch.setattr(strength, "RATINGS", (800, 1500))
     monkeypatch.setattr(strength, "NODES", (1,))
-    wanted = ["--model", source.stem, "--models-dir", str(tmp_path), "--out", str(tmp_path)]
+    wanted = ["--model", source.stem, "--models-dir", str(tmp_path), "--out", str(tmp_path / "out")]
     monkeypatch.setattr("sys.argv", ["strength", *wanted, "--games", "2", "--jobs", "2", "--write"])
     strength.main()
-    found = json.loads((tmp_path / "strength.json").read_text())
+    found = json.loads((tmp_path / "out" / "strength.json").read_text())
     played = [pair for pair in found["pairs"] if "Stockfish" not in pair["players"][1]]
     assert len(played) == 7
     assert {pair["games"] for pair in found["pairs"]} == {2}
@@ -85,7 +85,7 @@ def test_a_match_becomes_a_table_a_report_and_a_card(
     assert read_contract(tmp_path / source.name).card["strength"] == found["rows"]
     text = (tmp_path / source.name).read_text()
     assert text.startswith(source.read_text().split("[[card.strength]]")[0].rstrip())
-    report = (tmp_path / "strength.md").read_text()
+    report = (tmp_path / "out" / "strength.md").read_text()
     assert report in capsys.readouterr().out
     assert "| 1500 | 1500 ± 0 |" in report
     assert ("nodes a move" if found["stockfish"] else "Stockfish is not installed") in report
