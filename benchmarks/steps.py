@@ -145,7 +145,7 @@ def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer
 def _recorded(audited: Sequence[Audited]) -> float:
     """CPU time of the process from what the pipeline hands over to what is written, in microseconds a position."""
     with TemporaryDirectory() as folder:
-        store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6, keep_worst=100)
+        store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
         metrics = Metrics()
         recorder = Recorder(
             store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.audited

@@ -35,8 +35,8 @@ def opened() -> Iterator[list[Serving]]:
 
 
 def serving(folder: Path, opened: list[Serving], default: str | None = None) -> Serving:
-    settings = Settings.read(models_dir=folder, default_model=default, models_poll_seconds=0, trial_seconds=0)
-    opened.append(Serving(settings, pipeline))
+    settings = Settings.read(models_dir=folder, default_model=default, trial_seconds=0)
+    opened.append(Serving(settings, pipeline, poll_seconds=0))
     opened[-1].refresh()
     return opened[-1]
 

@@ -32,6 +32,9 @@ from movemask.store.tables import CELL, MODEL, POSITION, WORST
 #: span is kept before it is merged into the next tier.
 TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
 
+#: Worst positions that are kept per model and kind.
+_KEEP_WORST = 100
+
 #: The tier of all time.
 EVER = 0
 
@@ -56,7 +59,13 @@ class Store:
     """
 
     def __init__(
-        self, url: str, *, keep_seconds: float, keep_positions: int, keep_worst: int, positions: bool = True
+        self,
+        url: str,
+        *,
+        keep_seconds: float,
+        keep_positions: int,
+        keep_worst: int = _KEEP_WORST,
+        positions: bool = True,
     ) -> None:
         self._positions = positions
         self._keep_seconds = keep_seconds

@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
+from movemask.api.bodies import MAX_PLIES, batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
@@ -96,10 +96,10 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     `Accept: application/x-ndjson` streams one line per result.
     """
     plies = sum(len(position.moves) for position in request.positions if isinstance(position, PositionIn))
-    if plies > services.settings.max_plies:
+    if plies > MAX_PLIES:
         raise LimitExceeded(
-            f"positions: {plies} moves in all, at most {services.settings.max_plies} are taken in one request "
-            "(MOVEMASK_MAX_PLIES); send fewer positions, or a FEN and fewer moves"
+            f"positions: {plies} moves in all, at most {MAX_PLIES} are taken in one request; "
+            "send fewer positions, or a FEN and fewer moves"
         )
     async with services.pipeline(request.model, http) as pipeline:  # an unknown model is a 404, before a stream begins
         if NDJSON in http.headers.get("accept", ""):
