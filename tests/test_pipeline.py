@@ -50,10 +50,10 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
     faults = [RuntimeError("out of memory")]
 
     class Broken(Model):
-        def evaluate(self, batch: Batch) -> Outputs:
+        def run(self, batch: Batch) -> Outputs:
             if faults:
                 raise faults.pop()
-            return super().evaluate(batch)
+            return super().run(batch)
 
     async def story(asked: Pipeline) -> None:
         with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):

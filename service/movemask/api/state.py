@@ -168,19 +168,19 @@ def audit_plan(settings: Settings) -> Plan:
     return Plan(always, settings.audit_share)
 
 
-async def services(request: Request) -> Services:
+async def services(http: Request) -> Services:
     """The app's services, as a dependency of routes.
 
     `async`, because FastAPI runs plain functions on the shared threads, which a probe must not wait for.
     """
-    app_services: Services = request.app.state.services
+    app_services: Services = http.app.state.services
     return app_services
 
 
 AppServices = Annotated[Services, Depends(services)]
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(http: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`; cancels it and raises ClientDisconnect if the client disconnects first."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -188,7 +188,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
     def listen() -> None:
         nonlocal listening
-        listening = loop.create_task(_cancelled_when_gone(request, task))
+        listening = loop.create_task(_cancelled_when_gone(http, task))
 
     timer = loop.call_later(_LISTEN_AFTER, listen)
     try:
@@ -203,8 +203,8 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             listening.cancel()
 
 
-async def _cancelled_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
+async def _cancelled_when_gone(http: Request, task: asyncio.Task[Any]) -> None:
     """Cancels the task when the client disconnects. The body has been read, so no other message can arrive."""
-    while (await request.receive())["type"] != "http.disconnect":
+    while (await http.receive())["type"] != "http.disconnect":
         continue
     task.cancel()

@@ -35,7 +35,7 @@ class Vary(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Series:
     """One network of a sweep: the position at each of these ratings."""
 
     pipeline: Pipeline
@@ -72,7 +72,7 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
 
 
 async def sweep(
-    parts: Sequence[Part], position: Position, rule: Normalisation, write: Callable[[Answer], R]
+    parts: Sequence[Series], position: Position, rule: Normalisation, write: Callable[[Answer], R]
 ) -> list[R]:
     """`write(answer)` for every rating of every part, in order. Each network gets its ratings as one submission.
 
@@ -80,7 +80,7 @@ async def sweep(
     and errors of the model and the queue.
     """
 
-    async def points_of(part: Part) -> Sequence[R | MovemaskError]:
+    async def points_of(part: Series) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
         return await part.pipeline.evaluate(queries, write)
 

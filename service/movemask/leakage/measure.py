@@ -85,7 +85,7 @@ class HeavySlots:
     masses: Float
 
 
-class LogitBatch:
+class UnmaskedLogits:
     """Unmasked logits and their legal slots, from which every kind is computed. Shared parts are computed once.
 
     Parameters
@@ -104,7 +104,7 @@ class LogitBatch:
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
 
     @classmethod
-    def joined(cls, parts: Sequence[LogitBatch]) -> LogitBatch:
+    def joined(cls, parts: Sequence[UnmaskedLogits]) -> UnmaskedLogits:
         """Batches of one network, concatenated with what was computed of them."""
         if len(parts) == 1:
             return parts[0]
@@ -270,7 +270,7 @@ class LogitBatch:
 
 
 def measure(
-    kinds: Collection[str], batch: LogitBatch, vocabulary: Vocabulary, black: NDArray[np.bool_]
+    kinds: Collection[str], batch: UnmaskedLogits, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
     """These kinds of a whole batch; `black` bool `[B]` says where Black is to move.
 

@@ -22,7 +22,7 @@ class Audited:
 
     times, elos : as in AuditTable
     measured : by kind, arrays `[B]`
-    heavy : the illegal slots to which plain softmax gives most (`LogitBatch.heavy`)
+    heavy : the illegal slots to which plain softmax gives most (`UnmaskedLogits.heavy`)
     """
 
     model: Model

@@ -24,7 +24,7 @@ from movemask.errors import StoreError, StoreUnreachable
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RANKED
 from movemask.records.table import AuditTable
-from movemask.store.cells import Cells, Key, cells_of
+from movemask.store.cells import CellKey, Cells, cells_of
 from movemask.store.database import POSTGRESQL, SQLITE, Database
 from movemask.store.tables import CELL, MODEL, POSITION, WORST
 
@@ -195,7 +195,7 @@ def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, ad
     """Adds cells to the stored ones of a span."""
     kinds = sorted({key.kind for key in added.places})
     stored = _rows_of(connection, _span(model, tier, start), CELL.c.kind.in_(kinds))
-    rows = [*(row for row in stored if Key(*row[:3]) in added.places), *added.rows()]
+    rows = [*(row for row in stored if CellKey(*row[:3]) in added.places), *added.rows()]
     _execute(connection, CELL, [(model, tier, start, *row) for row in Cells.of_rows(rows).rows()])
 
 

@@ -27,7 +27,7 @@ from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.reports import GameReport, foreseen, report_games
-from movemask.games.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
+from movemask.games.sweep import FIRST, LAST, STEP, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
 
 log = logging.getLogger(__name__)
@@ -131,9 +131,9 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
-                parts.append(Part(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+                parts.append(Series(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
             else:
-                parts.append(Part(pipeline, [query.elo]))
+                parts.append(Series(pipeline, [query.elo]))
         position = await run_in_threadpool(
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
