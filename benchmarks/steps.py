@@ -134,7 +134,7 @@ def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer
     pipeline = Pipeline(model, lambda batches, _: audited.extend(batches), max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
-        results = [await pipeline.evaluate([Query(fen) for fen in part], lambda answer: answer) for part in texts]
+        results = [await pipeline.answer([Query(fen) for fen in part], lambda answer: answer) for part in texts]
         return [one for part in results for one in part if isinstance(one, Answer)]
 
     answers = asyncio.run(ask())

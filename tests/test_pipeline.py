@@ -26,7 +26,7 @@ from tests.store.records import joined, record, recording
 def answered(asked: Pipeline, queries: Sequence[Query]) -> Sequence[Mapping[int, float] | MovemaskError]:
     """Each query's probabilities by move, and the pipeline closed."""
     try:
-        return asyncio.run(asked.evaluate(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
+        return asyncio.run(asked.answer(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
     finally:
         asked.close()
 
@@ -57,8 +57,8 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
 
     async def story(asked: Pipeline) -> None:
         with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):
-            await asked.evaluate([Query()], lambda answer: answer.status)
-        assert await asked.evaluate([Query()], lambda answer: answer.status) == ["ongoing"]
+            await asked.answer([Query()], lambda answer: answer.status)
+        assert await asked.answer([Query()], lambda answer: answer.status) == ["ongoing"]
 
     whole = fake_model()
     asked = pipeline(Broken("broken", whole.digest, whole.contract, whole.session))

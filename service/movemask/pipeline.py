@@ -3,7 +3,7 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-To read it in order: `Pipeline.evaluate` submits queries on the event loop; a thread of the queue runs `answered` for
+To read it in order: `Pipeline.answer` submits queries on the event loop; a thread of the queue runs `answered` for
 those that it took, as `movemask.load` does without a queue; it calls `evaluate`, as do the bulk audit, calibration, the
 diagnosis, quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
 """
@@ -344,7 +344,7 @@ class Pipeline:
         own._client, own._delivered = client, delivered
         return own
 
-    async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
+    async def answer(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
         """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
 
         Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is

@@ -65,7 +65,7 @@ async def forecasts(pipeline: Pipeline, outlooks: Sequence[Outlook]) -> list[Val
                 places.append((place, probability))
     for start in range(0, len(queries), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        values = await pipeline.evaluate(queries[part], lambda answer: answer.value)
+        values = await pipeline.answer(queries[part], lambda answer: answer.value)
         for answer, (place, probability) in zip(values, places[part], strict=True):
             if isinstance(answer, MovemaskError):
                 failed[place] = answer

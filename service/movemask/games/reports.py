@@ -149,7 +149,7 @@ async def reports_of(
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(pipeline, await pipeline.evaluate(queries, _report)))
+    moves = iter(await _swept(pipeline, await pipeline.answer(queries, _report)))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -180,7 +180,7 @@ async def _swept(
         for move in worst
         for elo in elos
     ]
-    swept = iter(await pipeline.evaluate(queries, _report))
+    swept = iter(await pipeline.answer(queries, _report))
     found = {}
     for move in worst:
         points = zip(ratings, islice(swept, len(ratings)), strict=True)

@@ -179,7 +179,7 @@ async def _reported(pipeline: Pipeline, request: GamesIn, limit: int) -> list[Ga
 
 async def _with_forecast(query: Query, include: Sequence[Include], pipeline: Pipeline) -> bytes:
     """The JSON of a `PolicyOut` with its forecast; raises the position's error."""
-    (outcome,) = await pipeline.evaluate([query], lambda answer: (policy_out(answer, include), Outlook.of(answer)))
+    (outcome,) = await pipeline.answer([query], lambda answer: (policy_out(answer, include), Outlook.of(answer)))
     if isinstance(outcome, MovemaskError):
         raise outcome
     out, outlook = outcome
@@ -227,7 +227,7 @@ async def _results(
     """The answers and errors of positions, as JSON."""
     items = [_query(position, request) for position in positions]
     queries = [item for item in items if isinstance(item, Query)]
-    answered = iter(await pipeline.evaluate(queries, lambda answer: orjson.dumps(policy_out(answer, request.include))))
+    answered = iter(await pipeline.answer(queries, lambda answer: orjson.dumps(policy_out(answer, request.include))))
     results = (next(answered) if isinstance(item, Query) else item for item in items)
     return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
@@ -243,7 +243,7 @@ async def _answer(request: OneIn, http: Request, services: Services, write: Call
     """The response to one position; raises its error."""
     query = query_of(request)
     async with services.pipeline(request.model, http) as pipeline:
-        (outcome,) = await while_connected(http, pipeline.evaluate([query], write))
+        (outcome,) = await while_connected(http, pipeline.answer([query], write))
     if isinstance(outcome, MovemaskError):
         raise outcome
     return Response(outcome, media_type=JSON)
