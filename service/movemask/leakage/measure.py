@@ -128,6 +128,12 @@ class UnmaskedLogits:
         return mask
 
     @cached_property
+    def log_policy(self) -> Float:
+        """The logarithms of the right policy, float64 `[N]`."""
+        log_policy: Float = log_softmax(self.legal, self.indptr)
+        return log_policy
+
+    @cached_property
     def rest(self) -> NDArray[np.floating]:
         """The logits `[B, A]` in their own dtype, legal ones as -inf."""
         rest = self.logits.copy()
@@ -246,7 +252,7 @@ class UnmaskedLogits:
 
     def rounded(self) -> Measured:
         """How far the sum is from 1 when each probability is rounded to 4 places; summed as integers, so exact."""
-        steps = np.rint(np.exp(log_softmax(self.legal, self.indptr)) * _ROUNDING_STEPS)
+        steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
         return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS))
 
@@ -262,10 +268,9 @@ class UnmaskedLogits:
 
     def _divergence(self, mistaken: Float) -> Float:
         """KL divergence `sum p log(p / q)` of each row, where `q` `[N]` is the mistaken policy of the legal moves."""
-        log_p = log_softmax(self.legal, self.indptr)
-        p = np.exp(log_p)
+        p = np.exp(self.log_policy)
         with np.errstate(divide="ignore", invalid="ignore"):
-            terms: Float = np.where(p > 0, p * (log_p - np.log(mistaken)), 0.0)
+            terms: Float = np.where(p > 0, p * (self.log_policy - np.log(mistaken)), 0.0)
         return np.maximum(row_sum(terms, self.indptr), 0.0)
 
 
