@@ -21,7 +21,7 @@ from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
-from movemask.records.table import AuditTable
+from movemask.records import AuditTable
 from movemask.store.reader import Figures, Span
 from movemask.store.writer import Store
 

@@ -29,7 +29,7 @@ from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Normalisation, Policies, policies
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from movemask.settings import shipped_models
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store

@@ -20,7 +20,7 @@ from movemask.encoding.encoders import plane_encoder
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline
-from movemask.records.audited import Audited
+from movemask.records import Audited
 
 ONNX_TOML = """
 [contract]

@@ -31,7 +31,7 @@ from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Value, policies
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from movemask.tally import Tally
 
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
 from movemask.leakage.measure import Figure, UnmaskedLogits, measure
 from movemask.network.model import Batch
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from tests.networks import fake_model
 
 

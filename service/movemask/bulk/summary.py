@@ -20,7 +20,7 @@ from movemask.bulk.files import Folder, is_uri
 from movemask.errors import AuditError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
-from movemask.records.table import DIMENSIONS, groups
+from movemask.records import DIMENSIONS, groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, rank_of
 
 if TYPE_CHECKING:

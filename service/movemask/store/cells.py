@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RAW
-from movemask.records.table import DIMENSIONS, AuditTable, groups
+from movemask.records import DIMENSIONS, AuditTable, groups
 
 #: The dimension with a single group, which holds every position.
 ALL = "all"

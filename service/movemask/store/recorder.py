@@ -13,8 +13,7 @@ from itertools import count, islice
 import numpy as np
 
 from movemask.errors import StoreError
-from movemask.records.audited import Audited
-from movemask.records.table import AuditTable
+from movemask.records import Audited, AuditTable
 from movemask.store.writer import Store
 from movemask.tally import SINCE, UNWRITTEN, Tally
 

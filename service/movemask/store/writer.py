@@ -23,7 +23,7 @@ from movemask.board.boards import PHASES
 from movemask.errors import StoreError, StoreUnreachable
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RANKED
-from movemask.records.table import AuditTable
+from movemask.records import AuditTable
 from movemask.store.cells import CellKey, Cells, cells_of
 from movemask.store.database import POSTGRESQL, SQLITE, Database
 from movemask.store.tables import CELL, MODEL, POSITION, WORST
