@@ -65,7 +65,6 @@ class Settings(BaseSettings):
     workers: int | Literal["auto"] = Field(
         "auto", description="Worker processes, 1 to 64; auto: the cores the process may use, at most 4."
     )
-    worker_timeout_seconds: float = Field(30, ge=2, description="A worker process stuck for this long is replaced.")
     log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
     log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text or json.")
 
@@ -83,7 +82,6 @@ class Settings(BaseSettings):
         None, description="Folder of NAME.toml and NAME.onnx files, in place of your own and the shipped one."
     )
     default_model: str | None = Field(None, description="Model for requests that name none; else the shipped one.")
-    models_poll_seconds: float = Field(1, ge=0, le=3600, description="Seconds between checks of the models; 0: never.")
     trial_seconds: float = Field(60, ge=0, description="Limit of a new network's trial in a process apart; 0: none.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
@@ -99,23 +97,16 @@ class Settings(BaseSettings):
     )
     audit_kinds: str = Field("raw,multiplied,served", description="Kinds of leakage measured for all requests, or all.")
     audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests that all kinds are measured for.")
-    audit_cause_threshold: float = Field(0.001, gt=0, le=1, description="Least probability of a recorded illegal move.")
-    audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest time before an audit record is written.")
-    audit_buffer: int = Field(100_000, ge=1, description="Audit records buffered while the database cannot be written.")
     audit_positions: Literal["on", "off"] = Field("on", description="Whether the audit keeps positions (FENs).")
     audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals stay.")
     audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions kept, the newest.")
-    audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
 
     max_batch: int | None = Field(None, ge=1, le=4096, description="Positions in one run; by default 64, on a GPU 512.")
     cache_mb: int = Field(0, ge=0, description="Megabytes for a cache of network outputs; 0 for none.")
     max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
-    max_in_flight_mb: int = Field(64, ge=1, description="Megabytes of bodies and answers in flight before a 503.")
     max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer for the network get a 503.")
-    max_readers: int = Field(16, ge=1, description="Audit queries that run or wait at once; more get a 503.")
     max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
     max_moves: int = Field(1024, ge=0, description="Moves in the `moves` of one position.")
-    max_plies: int = Field(65_536, ge=0, description="Moves of all positions in one request.")
     max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes of a body; some routes have lower limits.")
     client_rate: float = Field(0, ge=0, description="Positions a second for each key or address; 0 for no limit.")
     client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")

@@ -18,7 +18,7 @@ from movemask.models import calibration, diagnosis
 from movemask.models.diagnosis import Diagnosis, Finding
 from movemask.network.contract import read_contract
 from movemask.network.files import ModelFolders
-from movemask.network.guess import KINDS
+from movemask.network.guess import FAMILIES
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
@@ -44,7 +44,7 @@ def list_models(settings: Settings) -> None:
         mark, failure = "*" if entry.name == registry.default else " ", f"  {entry.failure}" if entry.failure else ""
         click.echo(f"{mark} {entry.name}{failure}")
         if entry.model is not None:
-            terms, card = entry.model.contract.contract, entry.model.contract.card
+            terms, card = entry.model.contract.terms, entry.model.contract.card
             click.echo(f"    {terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}")
             click.echo(f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}")
 
@@ -65,7 +65,7 @@ def import_model(file: Path, name: str | None, replace: bool, settings: Settings
 
 @models.command("add")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--contract", "kind", type=click.Choice(list(KINDS)), help="Kind of network; guessed if left out.")
+@click.option("--contract", "kind", type=click.Choice(list(FAMILIES)), help="Kind of network; guessed if left out.")
 @click.option("--name", help="Name of the model; the file's if left out.")
 @click.option(
     "--trained-with-mask", is_flag=True, default=None, help="The network's logits of illegal moves mean nothing."

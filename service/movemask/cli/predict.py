@@ -15,7 +15,7 @@ from movemask.api.writing import policy_out, sweep_out
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
-from movemask.games.sweep import Part, Vary, elos_of, sweep
+from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline, Query
 from movemask.policy import CALIBRATED, Normalisation
@@ -71,7 +71,7 @@ def predict(
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
     with closing(Pipeline(chosen, max_batch=1, max_waiting=1)) as pipeline:
-        (out,) = asyncio.run(pipeline.evaluate([query], lambda answer: policy_out(answer, include)))
+        (out,) = asyncio.run(pipeline.answer([query], lambda answer: policy_out(answer, include)))
     if isinstance(out, MovemaskError):
         raise out
     click.echo(json.dumps(out, indent=2) if as_json else _table(out, top))
@@ -113,7 +113,7 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
     with closing(Pipeline(model, max_batch=64, max_waiting=1)) as pipeline:
-        parts = [Part(pipeline, elos)]
+        parts = [Series(pipeline, elos)]
         points = asyncio.run(sweep(parts, position, query.rule, lambda answer: policy_out(answer, ["statistics"])))
     out = sweep_out(points, position, san=True)
     if as_json:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import chess
 
     from movemask.api.schemas.answers import ErrorOut, PolicyOut
+    from movemask.client.distribution import Policy
     from movemask.client.http import Client
-    from movemask.client.policy import Policy
     from movemask.uci.search import Source
 
 
@@ -109,7 +109,7 @@ class RemoteSource:
 
 def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
     from movemask.api.schemas.answers import ErrorOut
-    from movemask.client.policy import Policy, Value
+    from movemask.client.distribution import Policy, Value
     from movemask.client.wire import error_of_problem
 
     if isinstance(answer, ErrorOut):
