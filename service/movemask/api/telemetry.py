@@ -46,6 +46,7 @@ class Metrics:
         registry = CollectorRegistry()
         self._registry = registry
         self._models: set[str] = set()
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
         seconds = partial(histogram, buckets=_SECONDS)
@@ -89,6 +90,16 @@ class Metrics:
             "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
         )
 
+    def answered_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a request by its route's template, and keeps how long it took."""
+        found = self._of_requests.get((route, method, status))
+        if found is None:  # looking labels up takes longer than counting
+            found = self.requests.labels(route, method, str(status)), self.request_seconds.labels(route)
+            self._of_requests[route, method, status] = found
+        count, time_taken = found
+        count.inc()
+        time_taken.observe(seconds)
+
     def models(self, registry: Registry) -> None:
         """Keeps which models are served. One that is gone becomes NaN: several processes cannot forget a label."""
         served = {entry.name: float(entry.served) for entry in registry}
@@ -98,20 +109,20 @@ class Metrics:
         for name, value in served.items():
             self.model_served.labels(name).set(value)
 
-    def answered(self, model: str, batch: AnsweredBatch) -> None:
-        """Counts answered positions by status, and the run of the network."""
-        for status, count in Counts(answer.status for answer in batch.answers).items():
+    def answered(self, model: str, batches: Sequence[AnsweredBatch]) -> None:
+        """Counts answered positions by status, and the runs of the network."""
+        for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
-        if batch.evaluated is None or not batch.evaluated.ran:
+        runs = [batch for batch in batches if batch.evaluated is not None and batch.evaluated.ran]
+        if not runs:
             return
-        self.batches.labels(model).inc()
-        self.batch_size.labels(model).observe(batch.evaluated.ran)
-        self.inference_seconds.labels(model).observe(batch.evaluated.seconds)
-        self.waiting.labels(model).set(batch.waiting)
-        histogram = self.queue_seconds.labels(model)
-        for answer in batch.answers:
-            if answer.evaluated is not None:
-                histogram.observe(answer.waited)
+        evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
+        waited = [one.waited for batch in runs for one in batch.answers if one.evaluated is not None]
+        self.batches.labels(model).inc(len(runs))
+        _observe_all(self.batch_size.labels(model), np.array([float(one.ran) for one in evaluated]))
+        _observe_all(self.inference_seconds.labels(model), np.array([one.seconds for one in evaluated]))
+        _observe_all(self.queue_seconds.labels(model), np.array(waited))
+        self.waiting.labels(model).set(runs[-1].waiting)
 
     def audited(self, table: AuditTable) -> None:
         """Counts the leakage of answered positions. What is unmeasured, or no probability, is skipped: a NaN would make
@@ -159,7 +170,7 @@ class Metrics:
 
 
 def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
-    """`histogram.observe` of each value, at the cost of one: observing is most of what the audit's metrics cost."""
+    """`histogram.observe` of each value, at the cost of one: observing is most of what metrics cost."""
     if len(values):
         counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))
         for place in np.flatnonzero(counts).tolist():
@@ -185,7 +196,7 @@ class RequestLog:
         span = trace.get_current_span()
         traced = span.is_recording()
         request_id = logs.id_of(scope["headers"])
-        context = RequestContext(request_id, head=method == "HEAD", runs=[] if traced else None)
+        context = RequestContext(id=request_id, head=method == "HEAD", runs=[] if traced else None)
         scope = {**scope, "method": "GET" if context.head else scope["method"], CONTEXT: context}
         logs.request_id.set(request_id)  # for lines that anything logs on the way
 
@@ -208,8 +219,7 @@ class RequestLog:
             await self._app(scope, receive, send_observed)
         finally:
             route, seconds = _route(scope), time.perf_counter() - started
-            self._metrics.requests.labels(route, method, str(status)).inc()
-            self._metrics.request_seconds.labels(route).observe(seconds)
+            self._metrics.answered_request(route, method, status, seconds)
             probe = route in PROBES and status < 400
             logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
 

@@ -62,7 +62,7 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
+        with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
             async for game in annotated(pipeline, lines, degrees, elo=elo):
                 write(f"{game}\n\n")
                 if isinstance(game.report, MovemaskError):

@@ -24,7 +24,7 @@ from movemask.games.reports import (
     foreseen,
     reports_of,
 )
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Caller, Pipeline
 
 #: Games that are read and evaluated together.
 _AT_ONCE = 16
@@ -77,13 +77,14 @@ async def annotated(
     *,
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
+    caller: Caller | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, a few read at a time. Raises LimitExceeded, and errors of model and queue."""
     trees = read_trees(pgn, max_positions)
     name = pipeline.model.name
     while part := await asyncio.to_thread(list, islice(trees, _AT_ONCE)):
-        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
-        reports = await foreseen(pipeline, reports, _judges)
+        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo, caller)
+        reports = await foreseen(pipeline, reports, _judges, caller)
         for (tree, _), report in zip(part, reports, strict=True):
             if isinstance(tree, chess.pgn.Game):
                 await asyncio.to_thread(annotate, tree, report, name)
