@@ -28,11 +28,11 @@ from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tall
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
 
-#: Bytes of bodies and large answers in flight, in all processes together.
-_IN_FLIGHT = 64 << 20
-
 #: Bytes that each request may hold without being counted: all connections together hold few of them.
 _UNCOUNTED = 4096
+
+#: Bytes of bodies and large answers in flight, in all processes together.
+_IN_FLIGHT = 64 << 20
 
 #: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
 _FREE = PROBES | {"/"}

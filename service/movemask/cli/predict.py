@@ -28,20 +28,22 @@ _SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
 
 @click.command(cls=RatingsCommand)
 @click.argument("fen", required=False)
-@click.option("--moves", default="", help="Moves in UCI or SAN from FEN, else from the start: 'e2e4 e7e5', '1. e4 e5'.")
+@click.option("--moves", default="", help="Moves in UCI or SAN, from FEN or from the start: 'e2e4 e7e5', '1. e4 e5'.")
 @click.option(
-    "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and the other."
+    "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
 )
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this.")
-@click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
+@click.option(
+    "--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this probability."
+)
+@click.option("--chess960", is_flag=True, help="Read the FEN and write castling as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
-@click.option("--sweep", "swept", is_flag=True, help="One column per rating.")
+@click.option("--sweep", "swept", is_flag=True, help="Show one column per rating.")
 @click.option("--ratings", help="With --sweep: ratings separated by commas. [default: every hundred from 800 to 2500]")
-@click.option("--model", help="Name of the model; the default if left out.")
+@click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as POST /v1/policy (or its /sweep) gives it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer of POST /v1/policy (or of /v1/policy/sweep).")
 def predict(
     fen: str | None,
     moves: str,
@@ -57,7 +59,7 @@ def predict(
     settings: Settings,
     as_json: bool,
 ) -> None:
-    """Show the move distribution of FEN (the start position if left out), with --sweep at many ratings."""
+    """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings."""
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature goes without --calibrated")
     rule = Normalisation(temperature=CALIBRATED if calibrated else temperature, top_p=top_p)
