@@ -19,7 +19,7 @@ def logits_and_mask(fen: str) -> tuple[np.ndarray, np.ndarray]:
     batch = model.whole_batch([Position.read(fen)])
     mask = np.zeros(len(model.vocabulary), dtype=bool)
     mask[batch.slots] = True
-    return model.evaluate(batch).logits[0], mask
+    return model.run(batch).logits[0], mask
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -157,14 +157,30 @@ def stop(phase, info):
         gc.callbacks.remove(stop)
         os.kill(os.getpid(), signal.SIGTERM)
 
-gc.callbacks.append(stop)
+{when}
 main(["serve", "--port", "0", *sys.argv[1:]])
 """
 
+FIRST = "gc.callbacks.append(stop)"
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_stop_that_is_asked_for_during_the_start_is_not_lost(models: Path, workers: str) -> None:
-    command = [sys.executable, "-c", STOPPED_EARLY, "--models-dir", str(models), "--workers", workers]
+#: Right before the supervisor handles signals itself.
+LATE = """
+import movemask.api.server as server
+make = server.Acceptor
+
+def acceptor(*arguments):
+    gc.callbacks.append(stop)
+    gc.collect()
+    return make(*arguments)
+
+server.Acceptor = acceptor
+"""
+
+
+@pytest.mark.parametrize(("workers", "when"), [("1", FIRST), ("2", FIRST), ("2", LATE)], ids=["1", "2", "2, late"])
+def test_a_stop_that_is_asked_for_during_the_start_is_not_lost(models: Path, workers: str, when: str) -> None:
+    program = STOPPED_EARLY.replace("{when}", when)
+    command = [sys.executable, "-c", program, "--models-dir", str(models), "--workers", workers]
     with started(command, cwd=models, stdout=PIPE, stderr=STDOUT) as process:
         said = process.communicate(timeout=60)[0].decode()
     assert process.returncode == 0, said

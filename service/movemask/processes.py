@@ -123,6 +123,7 @@ def supervise(
     begun: Callable[[Worker], None],
     ended: Callable[[Worker], None],
     stopping: Callable[[], None],
+    stopped: Callable[[], bool],
 ) -> None:
     """Keeps `count` processes of `target` running until SIGTERM or SIGINT; returns when all have exited.
 
@@ -130,7 +131,7 @@ def supervise(
     and `ended` are called with each. A worker that dies, or sends no heartbeat for `stuck_seconds`, is replaced. If one
     cannot start, all are stopped and SettingsError is raised: at once while none has served yet, later after several
     failed starts in a row. Stopping sends SIGTERM, calls `stopping`, and takes at most `stop_seconds`; a second signal
-    kills the workers.
+    kills the workers. `stopped` says whether a signal came before they were handled here.
     """
     if FORKS:
         _FORKS.set_forkserver_preload([module])
@@ -143,8 +144,9 @@ def supervise(
             return worker
 
         try:
-            workers.append(start(0))
-            _watch(workers, start, count, stop, stuck_seconds, ended)
+            if not stopped():
+                workers.append(start(0))
+                _watch(workers, start, count, stop, stuck_seconds, ended)
         finally:
             for worker in workers:
                 worker.process.terminate()

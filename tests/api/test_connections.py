@@ -30,7 +30,17 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
 #: What `Connection` uses of uvicorn that its documentation does not promise: of the protocol, and of a request's cycle.
-PROTOCOL = {"_unset_keepalive_if_required", "cycle", "headers", "loop", "parser", "pipeline", "transport", "url"}
+PROTOCOL = {
+    "_unset_keepalive_if_required",
+    "cycle",
+    "headers",
+    "loop",
+    "parser",
+    "pipeline",
+    "scope",
+    "transport",
+    "url",
+}
 CYCLE = {
     "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started", "transport"
 }  # fmt: skip

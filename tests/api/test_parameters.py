@@ -118,14 +118,6 @@ def test_the_start_position_has_a_word(client: TestClient) -> None:
     assert after == [client.post("/v1/move", json={"moves": ["e2e4"]}).json()["move"]] * 3
 
 
-def test_a_seed_without_sample_is_refused(client: TestClient) -> None:
-    for body in ({"seed": 7}, {"seed": 7, "method": "greedy"}):
-        answer = client.post("/v1/move", json={"fen": "startpos", **body})
-        assert answer.status_code == 422
-        assert answer.json()["detail"] == "seed: goes with method 'sample', not with 'greedy'"
-    assert client.post("/v1/move", json={"fen": "startpos", "seed": 7, "method": "sample"}).json()["seed"] == 7
-
-
 def test_the_documented_defaults_of_a_rule_change_nothing(client: TestClient) -> None:
     plain = client.post("/v1/policy", json={"fen": "startpos"}).json()
     said = {"temperature": 1, "top_p": 1, "min_p": 0, "normalizer": "softmax"}

@@ -204,13 +204,6 @@ def test_items_of_a_batch_of_every_wrong_shape_are_errors_in_their_place(client:
     ]
 
 
-def test_a_batch_has_the_same_numbers_as_one_by_one(client: TestClient) -> None:
-    moves = [["e2e4"], ["g1f3", "g8f6"], []]
-    together = asked(client, "/v1/policy/batch", positions=[{"moves": line} for line in moves])["results"]
-    for line, answer in zip(moves, together, strict=True):
-        assert asked(client, moves=line)["moves"] == answer["moves"]
-
-
 def test_what_the_batch_says_holds_for_items_that_say_nothing(rated: TestClient) -> None:
     results = asked(
         rated,

@@ -16,12 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from movemask.network.registry import load_registry
 from movemask.settings import Settings
-from tests.conftest import ROOT
 from tests.networks import Tensor, write_fake, write_judge, write_loop, write_named
 from tests.processes import contents, run
 from tests.weight_files import Made
-
-MAIA = ROOT.parent / "shared" / "maia1"
 
 
 @pytest.fixture
@@ -49,18 +46,6 @@ def test_a_scalar_value_is_the_expected_score_and_no_more(folder: Path, tmp_path
     assert answer["value"]["win"] is None
     assert 0 <= answer["value"]["score"] <= 1
     assert "expected score 0." in run("predict", "--model", "scalar", "--models-dir", folder).output
-
-
-@pytest.mark.parametrize("name", ["maia-1100", "maia-1500", "maia-1900"])
-@pytest.mark.skipif(not MAIA.exists(), reason="maia-1: ../shared/maia1 is not here")
-def test_the_real_maia_networks_are_served_from_their_weight_files(name: str, folder: Path) -> None:
-    result = run("models", "import", MAIA / f"{name}.pb.gz", "--models-dir", folder)
-    assert result.exit_code == 0, result.output
-    assert "6 blocks of 64 filters" in result.output
-    won = float(result.output.split("won positions score ")[1][:4])
-    assert won > 0.8
-    answer = json.loads(run("predict", "--moves", "e2e4", "--model", name, "--models-dir", folder, "--json").output)
-    assert {move["uci"] for move in answer["moves"][:3]} <= {"e7e5", "c7c5", "e7e6", "d7d5", "c7c6"}
 
 
 def test_an_onnx_file_is_added_and_what_was_guessed_is_told(folder: Path, tmp_path: Path) -> None:

@@ -119,12 +119,6 @@ async def test_what_waits_goes_before_the_follow_up_of_what_is_answered(gate: Ga
     assert gate.followed_up == [[1, 7]]
 
 
-async def test_an_answer_is_followed_up_though_nothing_comes_after_it(gate: Gate, queue: Queue) -> None:
-    gate.open.set()
-    assert await ask(queue, [1]) == [2]
-    until(lambda: gate.followed_up == [[1]], "the follow-up of the answer")
-
-
 @on_two_threads
 async def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread_gave_them(
     gate: Gate, queue: Queue

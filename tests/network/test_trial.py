@@ -93,15 +93,6 @@ def test_hostile_networks_are_refused_in_words_while_the_service_answers(
         assert stopped(process) == 0
 
 
-def test_a_network_that_never_ends_is_refused_after_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "endless.toml").write_text(NO_VALUE)
-    write_loop(tmp_path / "endless.onnx")
-    entry = Trial(2).failed(tmp_path / "endless.toml")
-    assert entry
-    assert entry.failure == "its check has not ended after 2 s"
-
-
 def test_a_network_that_came_through_is_known_and_not_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ import pytest
 from movemask.errors import StoreError
 from movemask.records import Audited, AuditTable
 from movemask.store.reader import Figures
-from movemask.store.recorder import Freshness
 from movemask.store.writer import Store
 from tests.processes import until
 from tests.store.records import audited, numbered, opened, recording, written
@@ -131,20 +130,6 @@ def test_a_database_that_fails_between_the_parts_of_a_batch_loses_and_repeats_no
     assert (count(store), recorder.dropped) == (63, 1)
     assert len({position["fen"] for position in Figures(store.database).all_positions()}) == 63
     failing.close()
-
-
-def test_figures_say_how_fresh_they_are(store: Store, tmp_path: Path) -> None:
-    recorder = recording(store)
-    before = time.time()
-    assert recorder.freshness().as_of >= before  # nothing waits: all that was answered is there
-    with sqlite3.connect(tmp_path / "audit.db") as other:
-        other.execute("ALTER TABLE position RENAME TO gone")
-    recorder.audit([audited([1], at=1000.0), audited([2], at=2000.0)])
-    assert not written(recorder)
-    assert recorder.freshness() == Freshness(1000.0, 2)
-    other.execute("ALTER TABLE gone RENAME TO position")
-    other.close()
-    recorder.close(60)
 
 
 def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(store: Store) -> None:

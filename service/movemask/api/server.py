@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from threading import Event
 
 from movemask import logs
 from movemask.api.acceptor import HANDED, Acceptor
@@ -64,8 +65,8 @@ def serve(settings: Settings) -> None:
 
             with suppress(SystemExit):
                 asyncio.run(worker.serve(settings, stopping, listeners=listeners))
-        elif not stopping.is_set():
-            _supervise(settings, listeners)
+        else:
+            _supervise(settings, listeners, stopping)
     finally:
         _close(listeners)
 
@@ -130,7 +131,7 @@ def _check_tls(settings: Settings) -> None:
         raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None
 
 
-def _supervise(settings: Settings, listeners: Sequence[socket.socket]) -> None:
+def _supervise(settings: Settings, listeners: Sequence[socket.socket], stopping: Event) -> None:
     count = settings.worker_processes
     grace = settings.drain_seconds + _CLOSING_SECONDS
     of_address = None if settings.proxies else settings.max_connections_per_address
@@ -159,6 +160,7 @@ def _supervise(settings: Settings, listeners: Sequence[socket.socket]) -> None:
             begun=begun,
             ended=ended,
             stopping=acceptor.close,
+            stopped=stopping.is_set,
         )
 
 

@@ -119,7 +119,6 @@ def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
     if entry.steps:
         out["check"] = entry.steps
     if entry.contract is not None:
-        sections = entry.contract.model_dump(mode="json", exclude={"card"}, by_alias=True)
-        out["contract"] = {"terms": sections.pop("contract"), **sections}
+        out["contract"] = entry.contract.model_dump(mode="json", exclude={"card"})
         out["card"] = entry.contract.card
     return out
