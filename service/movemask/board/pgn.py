@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TextIO, cast
 
 import chess
@@ -39,6 +39,19 @@ class Game:
     chess960: bool
     plies: tuple[Ply, ...]
     tree: chess.pgn.Game | None = None
+
+    @property
+    def line(self) -> Line:
+        """All its positions."""
+        line = self.plies[-1].position.line
+        assert line is not None
+        return line
+
+    def evaluated(self) -> Game:
+        """The game with the `chances` of the evaluations that its tree has by now."""
+        assert self.tree is not None
+        known = _chances(self.tree, self.line)
+        return replace(self, plies=tuple(map(lambda ply, chances: replace(ply, chances=chances), self.plies, known)))
 
 
 #: Characters of one move's comments from which further ones are dropped.

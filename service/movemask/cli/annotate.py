@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AsyncExitStack, closing, nullcontext
 from pathlib import Path
 
 import click
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.pgn import Lines
-from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
+from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
 from movemask.errors import MovemaskError
 from movemask.games.annotation import annotated
+from movemask.games.evaluations import evaluator
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
 from movemask.settings import Settings
@@ -37,6 +38,8 @@ Totals = dict[str, NDArray[np.float64]]
 @click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings, in place of those in the headers.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
+@click.option("--engine", metavar="COMMAND", help="UCI engine, as stockfish, to write [%eval] where it is missing.")
+@click.option("--nodes", type=click.IntRange(1), default=50_000, show_default=True, help="Nodes it searches.")
 def annotate(
     games: str,
     out: Path | None,
@@ -45,6 +48,8 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
+    engine: str | None,
+    nodes: int,
 ) -> None:
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
     comment, and ?! for moves that few would make and that cost something.
@@ -62,8 +67,12 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo):
+        async with AsyncExitStack() as stack:
+            pipeline = Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)
+            stack.enter_context(closing(pipeline))
+            starting = nullcontext() if engine is None else evaluator(engine, nodes, show_progress)
+            evaluate = await stack.enter_async_context(starting)
+            async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
                 write(f"{game}\n\n")
                 if isinstance(game.report, MovemaskError):
                     click.echo(f"left as it is: {game.report}", err=True)

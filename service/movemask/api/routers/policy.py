@@ -26,6 +26,7 @@ from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
+from movemask.games.moments import unclear
 from movemask.games.reports import GameReport, foreseen, report_games
 from movemask.games.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
@@ -157,7 +158,8 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
-    cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
+    cross-entropy, the perplexity and the share of first choices; for each game its opening and its most telling moves.
+    What is wrong with a game is an `error` in its place.
 
     `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and `?!` for moves that few would
     make and that cost something. `include` with `tree` adds the comments and variations that the PGN has.
@@ -167,14 +169,15 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
         if PGN in http.headers.get("accept", ""):
             return Response(await while_connected(http, _annotated(pipeline, request, services)), media_type=PGN)
         games = await while_connected(http, _reported(pipeline, request, limit))
-    return await run_in_threadpool(_reports, games, pipeline, services)
+    return await run_in_threadpool(_reports, games, pipeline, services, forecasts="forecast" in request.include)
 
 
 async def _reported(pipeline: Pipeline, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
     """The reports on the games, with what is to be included."""
     trees = "tree" in request.include
     reports = await report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
-    return await foreseen(pipeline, reports) if "forecast" in request.include else reports
+    every = "forecast" in request.include
+    return await foreseen(pipeline, reports, lambda report, place: every or unclear(report, place))
 
 
 async def _with_forecast(query: Query, include: Sequence[Include], pipeline: Pipeline) -> bytes:
@@ -199,11 +202,15 @@ async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services) -
     return "".join(texts)
 
 
-def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:
+def _reports(
+    found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, *, forecasts: bool
+) -> Response:
     model = pipeline.model
     temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
-        orjson.Fragment(error_out(game, services)) if isinstance(game, MovemaskError) else game_out(game, model)
+        orjson.Fragment(error_out(game, services))
+        if isinstance(game, MovemaskError)
+        else game_out(game, model, forecasts=forecasts)
         for game in found
     ]
     out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
