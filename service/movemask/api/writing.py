@@ -13,7 +13,7 @@ from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Position
-from movemask.games.moments import Moment, moments_of
+from movemask.games.moments import moments_of
 from movemask.games.reports import GameReport, MoveReport
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
@@ -60,9 +60,7 @@ def game_out(report: GameReport, model: Model, *, forecasts: bool = True) -> Jso
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
     for color, side in (("white", report.white), ("black", report.black)):
         out[color] = None if side is None else {**dataclasses.asdict(side), "perplexity": side.perplexity}
-    opening = opening_of(game.line)
-    out["opening"] = opening and opening._asdict()
-    out["moments"] = [_moment(moment) for moment in moments_of(report)]
+    out |= {"opening": opening_of(game.line), "moments": moments_of(report)}
     out["moves"] = [_played(move, model, forecasts) for move in report.moves]
     if game.tree is not None:
         out["tree"] = _tree(game.tree)
@@ -83,12 +81,6 @@ def _tree(game: chess.pgn.Game) -> list[Json]:
         board.push(node.move)
         waiting += [(child, len(nodes) - 1, board) for child in reversed(node.variations)]
     return nodes
-
-
-def _moment(moment: Moment) -> Json:
-    """The JSON of a `MomentOut`."""
-    out = {"ply": moment.ply, "kind": moment.kind, "change": moment.change, "text": moment.text}
-    return out if moment.best is None else {**out, "best": moment.best.uci()}
 
 
 def _played(report: MoveReport, model: Model, forecasts: bool) -> Json:

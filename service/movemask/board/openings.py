@@ -1,41 +1,40 @@
 """The names of openings, by position: lichess's list (github.com/lichess-org/chess-openings, public domain, CC0 1.0).
 
-`scripts/openings` makes `openings.tsv.gz` from it: a line for each named position, with its EPD, ECO code and name.
+`scripts/openings` makes `openings.tsv.gz` of it: the EPD, ECO code and name of each named position, a line each.
 """
 
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Annotated
 
 import chess
+from pydantic import Field
 
 from movemask.board.line import Line
 
 
-class Opening(NamedTuple):
-    """An opening's code in the Encyclopaedia of Chess Openings, such as `C50`, and its name."""
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An opening, by lichess's list."""
 
-    eco: str
-    name: str
+    eco: Annotated[str, Field(description="Code in the Encyclopaedia of Chess Openings, such as `C50`.")]
+    name: Annotated[str, Field(description="Name in English.")]
 
 
 def opening_of(line: Line) -> Opening | None:
-    """The opening of a game: the last of its positions that has a name, by whatever moves it came about. None without
-    one, in Chess960, and from any other position than the start."""
-    first = line.board(0)
-    if first.chess960 or first.epd() != chess.Board().epd():
+    """The opening of a game: its last position that has a name, by whatever moves it came about. None without one, in
+    Chess960, and from any position but the start."""
+    if line.board(0).chess960 or line.board(0).epd() != chess.Board().epd():
         return None
-    found = (_openings().get(line.board(ply).epd()) for ply in range(line.plies, -1, -1))
-    return next(filter(None, found), None)
+    return next(filter(None, (_openings().get(line.board(ply).epd()) for ply in range(line.plies, 0, -1))), None)
 
 
 @cache
-def _openings() -> Mapping[str, Opening]:
-    """The openings by EPD, whose en-passant square is one where a capture is legal."""
-    text = gzip.decompress(resources.files("movemask.board").joinpath("openings.tsv.gz").read_bytes()).decode()
-    rows = (row.split("\t") for row in text.splitlines() if not row.startswith("#"))
+def _openings() -> dict[str, Opening]:
+    packed = resources.files("movemask.board").joinpath("openings.tsv.gz").read_bytes()
+    rows = (row.split("\t") for row in gzip.decompress(packed).decode().splitlines() if not row.startswith("#"))
     return {epd: Opening(eco, name) for epd, eco, name in rows}

@@ -32,26 +32,19 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game whose moves are all legal; `headers` as in the PGN. `tree` has its comments and variations, if they were
-    read."""
+    """A game whose moves are all legal; `headers` as in the PGN, `line` with all positions. `tree` has its comments and
+    variations, if they were read."""
 
     headers: dict[str, str]
     chess960: bool
     plies: tuple[Ply, ...]
+    line: Line
     tree: chess.pgn.Game | None = None
 
-    @property
-    def line(self) -> Line:
-        """All its positions."""
-        line = self.plies[-1].position.line
-        assert line is not None
-        return line
-
-    def evaluated(self) -> Game:
-        """The game with the `chances` of the evaluations that its tree has by now."""
-        assert self.tree is not None
-        known = _chances(self.tree, self.line)
-        return replace(self, plies=tuple(map(lambda ply, chances: replace(ply, chances=chances), self.plies, known)))
+    def evaluated(self, tree: chess.pgn.Game) -> Game:
+        """The game with the `chances` of the evaluations in a tree of it."""
+        known = zip(self.plies, _chances(tree, self.line), strict=True)
+        return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
 
 #: Characters of one move's comments from which further ones are dropped.
@@ -300,7 +293,7 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
         Ply(Position.along(line, ply), move, elos[line.board(ply).turn], known)
         for ply, (move, known) in enumerate(zip(moves, chances, strict=True))
     )
-    return Game(headers, board.chess960, tuple(plies), parsed if with_tree else None)
+    return Game(headers, board.chess960, tuple(plies), line, parsed if with_tree else None)
 
 
 def _chances(parsed: chess.pgn.Game, line: Line) -> Iterator[tuple[float, float] | None]:

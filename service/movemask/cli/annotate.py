@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import AsyncExitStack, closing, nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import click
@@ -67,20 +67,18 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        async with AsyncExitStack() as stack:
-            pipeline = Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)
-            stack.enter_context(closing(pipeline))
-            starting = nullcontext() if engine is None else evaluator(engine, nodes, show_progress)
-            evaluate = await stack.enter_async_context(starting)
-            async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
-                write(f"{game}\n\n")
-                if isinstance(game.report, MovemaskError):
-                    click.echo(f"left as it is: {game.report}", err=True)
-                    continue
-                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                    if side is not None:
-                        name = game.report.game.headers.get(colour, "?")
-                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
+        starting = nullcontext() if engine is None else evaluator(engine, nodes, show_progress)
+        with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
+            async with starting as evaluate:
+                async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
+                    write(f"{game}\n\n")
+                    if isinstance(game.report, MovemaskError):
+                        click.echo(f"left as it is: {game.report}", err=True)
+                        continue
+                    for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                        if side is not None:
+                            name = game.report.game.headers.get(colour, "?")
+                            players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:

@@ -11,7 +11,7 @@ from itertools import islice
 import chess.pgn
 
 from movemask.board.openings import opening_of
-from movemask.board.pgn import Lines, read_trees
+from movemask.board.pgn import Game, Lines, read_trees
 from movemask.errors import MovemaskError
 from movemask.games.evaluations import Evaluate
 from movemask.games.moments import forecast_change, moments_of, percent, unclear
@@ -87,9 +87,9 @@ async def annotated(
     name = pipeline.model.name
     while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _AT_ONCE)):
         if evaluate is not None:
-            part = [await evaluate(parsed) for parsed in part]
+            part = [(tree, await evaluate(game) if isinstance(game, Game) else game) for tree, game in part]
         reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
-        reports = await foreseen(pipeline, reports, _judges)
+        reports = await foreseen(pipeline, reports, unclear)
         for (tree, _), report in zip(part, reports, strict=True):
             if isinstance(tree, chess.pgn.Game):
                 await asyncio.to_thread(annotate, tree, report, name)
@@ -105,7 +105,8 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
     told += [f"{'' if place else 'moments: '}{one.text} ({one.kind})" for place, one in enumerate(moments_of(report))]
-    for header, text in zip(("ECO", "Opening"), opening_of(report.game.line) or (), strict=False):
+    opening = opening_of(report.game.line)
+    for header, text in (("ECO", opening.eco), ("Opening", opening.name)) if opening else ():
         if tree.headers.get(header, "?") in ("?", ""):
             tree.headers[header] = text
     summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
@@ -148,16 +149,7 @@ def _ordinal(number: int) -> str:
 
 def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
-    return _rare(move) and (change := forecast_change(move, following)) is not None and change <= -FALL
-
-
-def _rare(move: MoveReport) -> bool:
-    return move.legal > 1 and move.probability <= RARE
-
-
-def _judges(report: GameReport, place: int) -> bool:
-    """Whether a glyph or a moment depends on the forecast before a move."""
-    return unclear(report, place) or any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
+    return move.probability <= RARE and (forecast_change(move, following) or 0) <= -FALL
 
 
 def _summary(side: SideReport) -> str:

@@ -1,62 +1,60 @@
-"""The most telling moves of a game: those that lost most, the likely ones that were not found, the rare ones that
-worked. By the PGN's evaluations, and where a move has none, by the network's forecasts before and after it."""
+"""The most telling moves of a game: what lost most, likely moves that were not found, rare ones that worked. By the
+PGN's evaluations, and where a move has none, by the network's forecasts before and after it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Literal
+from typing import Annotated, Literal
 
-import chess
+from pydantic import Field
 
 from movemask.games.forecast import value_after
 from movemask.games.reports import FEW_FIND, MISTAKE, MOST_PLAY, GameReport, MoveReport
 
 Kind = Literal["trap", "missed", "mistake", "gem", "surprise"]
 
-#: Moments of a game, at most.
-_MOST = 5
+_KINDS = f"""`trap`, `mistake`, `gem`: as a move's `mark`; `missed`: a mistake where another move has {MOST_PLAY} or
+more; `surprise`: a move of at most {FEW_FIND} that raises the forecast by {MISTAKE} or more."""
 
-#: Nats of surprise by which a rare move that works is as telling as one that loses everything.
-_NATS = 10
+#: Moments of a game, at most; and nats of surprise by which a rare move that works tells as much as a lost game.
+_MOST, _NATS = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move. `change` is that of the mover's expected score, -1 to 1; `best` is the likely move that was not
-    found; `text` says it in words."""
+    """A telling move. What it changes is by the evaluations in the PGN, or else by the network's forecasts."""
 
-    ply: int
-    kind: Kind
-    change: float
-    text: str
-    best: chess.Move | None
+    ply: Annotated[int, Field(description="Number of the move in the game, in plies from 1.")]
+    kind: Annotated[Kind, Field(description=_KINDS)]
+    change: Annotated[float, Field(description="Change of the mover's expected score, -1 to 1.")]
+    best: Annotated[str | None, Field(description="The likely move that was `missed`, in UCI; else null.")]
+    text: Annotated[str, Field(description="All of it in words.")]
 
 
 def moments_of(report: GameReport) -> list[Moment]:
-    """At most five moments of a game, the most telling first: a rare move that worked counts by its surprise, any other
-    by what it lost. Forecasts are used where the report has them; `unclear` says which it needs."""
+    """At most five moments of a game, the most telling first. Forecasts are used where the report has them: `unclear`
+    says which are needed."""
     found: list[tuple[float, MoveReport, Kind, float]] = []
     for move, following in zip_longest(report.moves, report.moves[1:]):
         change = move.chances[1] - move.chances[0] if move.chances else forecast_change(move, following)
-        if change is not None and move.legal > 1 and (kind := _kind(move, change)) is not None:
-            weight = min(move.surprise / _NATS, 1) if kind in ("gem", "surprise") else -change
-            found.append((round(-weight, 3), move, kind, change))
-    found.sort(key=lambda one: one[0])  # of equals the first
+        if change is not None and (kind := _kind(move, change)) is not None:
+            weight = -change if change <= -MISTAKE else min(move.surprise / _NATS, 1)
+            found.append((round(weight, 3), move, kind, change))
+    found.sort(key=lambda one: -one[0])
     return [_moment(move, kind, change) for _, move, kind, change in found[:_MOST]]
 
 
 def unclear(report: GameReport, place: int) -> bool:
-    """Whether a moment depends on the forecast before a move: that of this move, or of the one before it."""
-    near = report.moves[max(0, place - 1) : place + 1]
-    return any(move.chances is None and move.legal > 1 and move.probability <= FEW_FIND for move in near)
+    """Whether a moment or glyph depends on the forecast before a move: that of this move, or of the one before it."""
+    return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
 
 
 def forecast_change(move: MoveReport, following: MoveReport | None) -> float | None:
-    """What a move changes of its mover's expected score by the forecasts before and after it; None without one."""
-    if move.forecast is None:
+    """What a rare move without evaluations changes of its mover's expected score, by the forecasts before and after."""
+    if move.forecast is None or not _rare(move):
         return None
-    position = move.position.after(move.move) if following is None else following.position
+    position = following.position if following else move.position.after(move.move)
     after = value_after(position.board, following.forecast if following else None)
     return None if after is None else after.score - move.forecast.score
 
@@ -66,27 +64,23 @@ def percent(probability: float) -> str:
     return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
+def _rare(move: MoveReport) -> bool:
+    return move.chances is None and move.legal > 1 and move.probability <= FEW_FIND
+
+
 def _kind(move: MoveReport, change: float) -> Kind | None:
-    rare = move.probability <= FEW_FIND
-    if move.chances is None and not rare:
-        return None
-    if change <= -MISTAKE and move.mark != "trap":
-        return "missed" if move.best_probability >= MOST_PLAY else "mistake"
-    if move.chances is None:
-        return "surprise" if change >= MISTAKE else None
-    return "gem" if move.mark == "gem" else "trap" if move.mark == "trap" else None
+    kind: Kind | None = move.mark
+    if move.chances is None and abs(change) >= MISTAKE:
+        kind = "mistake" if change < 0 else "surprise"
+    return "missed" if kind == "mistake" and move.best_probability >= MOST_PLAY else kind
 
 
 def _moment(move: MoveReport, kind: Kind, change: float) -> Moment:
-    board, points = move.position.board, f"{abs(100 * change):.0f} points"
-    played, best = move.position.sans([move.move, move.best])
-    if kind == "gem":
-        effect = "holds"
-    elif move.chances is not None:
-        effect = f"loses {points}"
-    else:
-        effect = f"{'raises' if change > 0 else 'lowers'} the forecast by {points}"
-    likely = f"{percent(move.best_probability)} would play {best}"
+    board, best = move.position.board, move.best if kind == "missed" else move.move
+    played, other = move.position.sans([move.move, best])
+    effect = f"{'raises' if change > 0 else 'lowers'} the forecast by" if move.chances is None else "loses"
+    effect = "holds" if kind == "gem" else f"{effect} {abs(100 * change):.0f} points"
+    likely = f"{percent(move.best_probability)} would play {other}"
     others = likely if kind == "missed" else f"{percent(move.probability)} would play it"
     text = f"{board.fullmove_number}{'.' if board.turn else '...'} {played} {effect}, and {others}"
-    return Moment(move.ply, kind, change, text, move.best if kind == "missed" else None)
+    return Moment(move.ply, kind, change, best.uci() if kind == "missed" else None, text)

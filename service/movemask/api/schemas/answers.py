@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from movemask.board.openings import Opening
+from movemask.games.moments import Moment
+
 Include = Literal["san", "logit", "statistics", "illegal"]
 Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
@@ -238,26 +241,6 @@ class SideOut(BaseModel):
     multiplied_leakage: float = Field(description="Mean probability of illegal moves by softmax(logits * mask).")
 
 
-class OpeningOut(BaseModel):
-    """An opening, by lichess's list."""
-
-    eco: str = Field(description="Code in the Encyclopaedia of Chess Openings, such as `C50`.")
-    name: str = Field(description="Name in English.")
-
-
-class MomentOut(BaseModel):
-    """A telling move. What it changes is by the evaluations in the PGN, or else by the network's forecasts."""
-
-    ply: int = Field(description="Number of the move in the game, in plies from 1.")
-    kind: Literal["trap", "missed", "mistake", "gem", "surprise"] = Field(
-        description="`trap`, `mistake` and `gem`: as a move's `mark`; `missed`: a mistake where another move has a "
-        "probability of 0.5 or more; `surprise`: one of at most 0.05 that raises the forecast by 0.1 or more."
-    )
-    change: float = Field(description="Change of the mover's expected score, -1 to 1.")
-    best: str | None = Field(None, description="The likely move that was `missed`, in UCI.")
-    text: str = Field(description="All of it in words.")
-
-
 class GameOut(BaseModel):
     """A game."""
 
@@ -267,8 +250,8 @@ class GameOut(BaseModel):
     elo: dict[str, float] | None = Field(None, description="Ratings that the network got, by side, in Elo points.")
     white: SideOut | None = Field(description="White's moves; null without any.")
     black: SideOut | None = Field(description="Black's moves; null without any.")
-    opening: OpeningOut | None = Field(description="Of its last named position; null in Chess960, or from a FEN.")
-    moments: list[MomentOut] = Field(description="At most five telling moves, the most telling first.")
+    opening: Opening | None = Field(description="Of its last named position; null in Chess960, or from a FEN.")
+    moments: list[Moment] = Field(description="At most five telling moves, the most telling first.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
     tree: list[NodeOut] | None = Field(None, description="Moves, variations and comments, if asked for, parents first.")
 
