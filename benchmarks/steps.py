@@ -127,10 +127,23 @@ def _check(batch: Batch, made: Policies) -> None:
         check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
 
 
+class _Kept:
+    """In the place of the recorder: keeps what it is handed."""
+
+    def __init__(self) -> None:
+        self.audited: list[Audited] = []
+
+    def expect(self, positions: int) -> int:
+        return 0
+
+    def audit(self, audited: Sequence[Audited], tickets: Sequence[int]) -> None:
+        self.audited += audited
+
+
 def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[Audited]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
-    audited: list[Audited] = []
-    pipeline = Pipeline(model, lambda batches, _: audited.extend(batches), max_batch=max(SIZES), max_waiting=max(SIZES))
+    kept = _Kept()
+    pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
         results = [await pipeline.evaluate([Query(fen) for fen in part], lambda answer: answer) for part in texts]
@@ -138,8 +151,8 @@ def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer
 
     answers = asyncio.run(ask())
     pipeline.close()
-    assert len(answers) == sum(map(len, audited)) == POSITIONS
-    return answers, audited
+    assert len(answers) == sum(map(len, kept.audited)) == POSITIONS
+    return answers, kept.audited
 
 
 def _recorded(audited: Sequence[Audited]) -> float:

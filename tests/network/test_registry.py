@@ -19,6 +19,8 @@ from movemask.network.registry import load_entry, load_registry
 from tests.conftest import ROOT
 from tests.networks import NO_VALUE, ONNX_TOML, batch_of, fake_model, rated_model, write_fake, write_net
 
+ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
+
 
 def test_an_onnx_network_is_served_with_its_digest(models: Path) -> None:
     entry = load_entry(models / "net.toml", threads=1)
@@ -70,6 +72,8 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         ("[contract]", '[network]\nfile = "../x.onnx"\n[contract]', "network.file: must be the name of a file beside"),
         ("[contract]", f'[network]\ndigest = "sha256:{"0" * 64}"\n[contract]', "network.digest: says sha256:0000"),
         ("[contract]", '[network]\ndigest = "abc"\n[contract]', "network.digest: String should match pattern"),
+        ("[contract]", "[[card.strength]]\nelo = 900\n[contract]", "card.strength.0.rating: this key is missing"),
+        ("[contract]", f"{2 * ROW}[contract]", "card: strength: elo must rise from row to row"),
     ],
 )
 def test_a_contract_that_is_not_kept_says_which_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:

@@ -117,8 +117,7 @@ def running_services(
             model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.cached)
         return Pipeline(
             model,
-            recorder.audit,
-            expect=recorder.expect,
+            recorder,
             max_batch=settings.positions_a_run,
             max_waiting=settings.max_queue,
             tally=tally,

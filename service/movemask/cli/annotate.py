@@ -67,7 +67,7 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
+        with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
             async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
                 async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
                     write(f"{game}\n\n")

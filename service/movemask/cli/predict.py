@@ -70,7 +70,7 @@ def predict(
         return
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
-    with closing(Pipeline(chosen, lambda *_: None, max_batch=1, max_waiting=1)) as pipeline:
+    with closing(Pipeline(chosen, max_batch=1, max_waiting=1)) as pipeline:
         (out,) = asyncio.run(pipeline.evaluate([query], lambda answer: policy_out(answer, include)))
     if isinstance(out, MovemaskError):
         raise out
@@ -112,7 +112,7 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     """The table of a sweep, or its JSON. Raises InvalidSweep and the errors of a position."""
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
-    with closing(Pipeline(model, lambda *_: None, max_batch=64, max_waiting=1)) as pipeline:
+    with closing(Pipeline(model, max_batch=64, max_waiting=1)) as pipeline:
         parts = [Part(pipeline, elos)]
         points = asyncio.run(sweep(parts, position, query.rule, lambda answer: policy_out(answer, ["statistics"])))
     out = sweep_out(points, position, san=True)

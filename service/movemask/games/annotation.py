@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,7 +13,6 @@ import chess.pgn
 from movemask.board.openings import opening_of
 from movemask.board.pgn import Game, Lines, read_trees
 from movemask.errors import MovemaskError
-from movemask.games.evaluations import Evaluate
 from movemask.games.moments import forecast_change, moments_of, percent, unclear
 from movemask.games.reports import (
     FEW_FIND,
@@ -80,7 +79,7 @@ async def annotated(
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
     caller: Caller | None = None,
-    evaluate: Evaluate | None = None,
+    evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, a few read at a time: one where `evaluate` gives each its evaluations first, so
     that none waits for another's. Raises LimitExceeded, and errors of model, queue and engine."""

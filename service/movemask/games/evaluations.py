@@ -15,17 +15,16 @@ from movemask.board.moves import has_legal_move
 from movemask.board.pgn import Game
 from movemask.errors import EngineFailed
 
-#: Gives the positions of a game, in its tree, the evaluations that they lack.
-Evaluate = Callable[[Game], Awaitable[Game]]
-
 #: Seconds in which an engine has to say that it is one.
 _STARTS_WITHIN = 30
 
 
 @asynccontextmanager
-async def evaluator(command: str, nodes: int, show: Callable[[str], object]) -> AsyncIterator[Evaluate]:
-    """The UCI engine of a command, for as long as the context lasts; it searches so many nodes for each position, of
-    which it knows the game. `show` gets the progress. Raises EngineFailed."""
+async def evaluator(
+    command: str, nodes: int, show: Callable[[str], object]
+) -> AsyncIterator[Callable[[Game], Awaitable[Game]]]:
+    """Starts the UCI engine of a command; yields what evaluates the positions of a game, in its tree, that have no
+    evaluation, by so many nodes each. `show` gets the progress. Raises EngineFailed."""
     try:
         words = [command] if shutil.which(command) else shlex.split(command) or [""]
         transport, engine = await chess.engine.UciProtocol.popen(words)
@@ -49,15 +48,12 @@ async def evaluator(command: str, nodes: int, show: Callable[[str], object]) -> 
         return game.evaluated(game.tree)
 
     try:
-        try:
-            await asyncio.wait_for(engine.initialize(), _STARTS_WITHIN)
-        except TimeoutError:
-            why = f"no `uciok` in {_STARTS_WITHIN} seconds, so it is no UCI engine"
-            raise EngineFailed(f"--engine {command}: {why}") from None
+        await asyncio.wait_for(engine.initialize(), _STARTS_WITHIN)
         yield evaluate
-    except chess.engine.EngineError as error:
+    except (TimeoutError, chess.engine.EngineError) as error:
         show("\n")
-        raise EngineFailed(f"--engine {command}: {where}: {error}") from None
+        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is no UCI engine"
+        raise EngineFailed(f"--engine {command}: {where}: {why}") from None
     finally:
         transport.close()
         await engine.returncode  # or else it may outlive the event loop

@@ -122,6 +122,20 @@ class Calibration(_Section):
     source: str = Field(description="The games.")
 
 
+class Strength(_Section):
+    """`[[card.strength]]`: the Elo at which a rating and a temperature play, by `benchmarks.strength`."""
+
+    elo: Annotated[float, Field(ge=1, le=5000)]
+    rating: Annotated[float, Field(ge=0, le=5000)]
+    temperature: Annotated[float, Field(ge=0, le=100)]
+
+
+class _Card(BaseModel):
+    """What of `[card]` is not free."""
+
+    strength: tuple[Strength, ...] = ()
+
+
 class Terms(_Section):
     """`[contract]`: how positions are encoded and logits are read."""
 
@@ -156,6 +170,14 @@ class Contract(_Section):
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
+
+    @field_validator("card")
+    @classmethod
+    def _strength_rises(cls, card: dict[str, Any]) -> dict[str, Any]:
+        rows = _Card.model_validate(card).strength
+        if any(low.elo >= high.elo for low, high in pairwise(rows)):
+            raise ValueError("strength: elo must rise from row to row")
+        return card
 
     @model_validator(mode="after")
     def _one_view(self) -> Contract:

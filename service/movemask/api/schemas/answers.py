@@ -282,7 +282,9 @@ class TopOut(BaseModel):
 class PatternOut(BaseModel):
     """A known mistake that the numbers resemble."""
 
-    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"] = Field(description="The mistake.")
+    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion", "unmirrored"] = Field(
+        description="The mistake."
+    )
     share: float = Field(description="Probability that the mistake accounts for.")
     detail: str = Field(description="What was found, for people.")
 
