@@ -147,7 +147,8 @@ def _ordinal(number: int) -> str:
 
 def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
-    return move.probability <= RARE and (forecast_change(move, following) or 0) <= -FALL
+    change = forecast_change(move, following)
+    return move.probability <= RARE and change is not None and change <= -FALL
 
 
 def _summary(side: SideReport) -> str:
