@@ -54,9 +54,9 @@ def annotate(
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
     comment, and ?! for moves that few would make and that cost something.
 
-    Comments, glyphs and variations that are there stay. [%eval] is written by --engine alone: the network's value is a forecast of
-    the result between people, not an evaluation of the position. A summary goes to standard error. Exits with 1 if
-    no game could be read.
+    Comments, glyphs and variations that are there stay. [%eval] is written by --engine alone: the network's value is
+    a forecast of the result between people, not an evaluation of the position. A summary goes to standard error. Exits
+    with 1 if no game could be read.
     """
     from movemask.bulk.read import TextSource
 
