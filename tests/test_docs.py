@@ -171,7 +171,8 @@ def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     for name, field in model.model_fields.items():
         kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
         nested = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
-        found |= keys(nested, f"{prefix}{name}.") if nested else {prefix + name}
+        key = prefix + (field.alias or name)
+        found |= keys(nested, f"{key}.") if nested else {key}
     return found
 
 

@@ -26,7 +26,7 @@ from tests.store.records import joined, record, recording
 def answered(asked: Pipeline, queries: Sequence[Query]) -> Sequence[Mapping[int, float] | MovemaskError]:
     """Each query's probabilities by move, and the pipeline closed."""
     try:
-        return asyncio.run(asked.evaluate(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
+        return asyncio.run(asked.answer(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
     finally:
         asked.close()
 
@@ -50,15 +50,15 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
     faults = [RuntimeError("out of memory")]
 
     class Broken(Model):
-        def evaluate(self, batch: Batch) -> Outputs:
+        def run(self, batch: Batch) -> Outputs:
             if faults:
                 raise faults.pop()
-            return super().evaluate(batch)
+            return super().run(batch)
 
     async def story(asked: Pipeline) -> None:
         with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):
-            await asked.evaluate([Query()], lambda answer: answer.status)
-        assert await asked.evaluate([Query()], lambda answer: answer.status) == ["ongoing"]
+            await asked.answer([Query()], lambda answer: answer.status)
+        assert await asked.answer([Query()], lambda answer: answer.status) == ["ongoing"]
 
     whole = fake_model()
     asked = pipeline(Broken("broken", whole.digest, whole.contract, whole.session))
@@ -73,7 +73,7 @@ def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
         return answer.position.turn
 
     async def story() -> None:
-        both = [asked.evaluate([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
+        both = [asked.answer([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
         good, bad = await asyncio.gather(*both, return_exceptions=True)
         assert good == ["white", "white"]
         assert isinstance(bad, ZeroDivisionError)

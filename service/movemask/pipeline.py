@@ -3,7 +3,7 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-To read it in order: `Pipeline.evaluate` submits queries on the event loop; a thread of the queue runs `answered` for
+To read it in order: `Pipeline.answer` submits queries on the event loop; a thread of the queue runs `answered` for
 those that it took, as `movemask.load` does without a queue; it calls `evaluate`, as do the bulk audit, calibration, the
 diagnosis, quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
 """
@@ -25,12 +25,12 @@ from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, Serve
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
-from movemask.leakage.measure import LogitBatch, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Value, policies
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from movemask.tally import Tally
 
 R = TypeVar("R")
@@ -76,7 +76,7 @@ class Evaluated:
     model: Model
     batch: Batch
     value: Float | None
-    unmasked: LogitBatch
+    unmasked: UnmaskedLogits
     policies: Policies
     raw: Float
     multiplied: Float
@@ -89,7 +89,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
     """The results of a batch whose positions all have a legal move, by a rule each. Raises InferenceFailed."""
     started = time.perf_counter()
     try:
-        outputs = model.evaluate(batch)
+        outputs = model.run(batch)
     except MovemaskError:
         raise
     except Exception as error:
@@ -104,7 +104,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
         moves = batch.legal(row)
         unusable[row] = _unusable(model, batch, row, legal[moves])
         legal[moves] = 0.0
-    unmasked = LogitBatch(logits, batch.slots, indptr, legal)
+    unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
     return Evaluated(model, batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
@@ -212,7 +212,7 @@ class Answer:
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
         indptr = np.array([0, len(slots)])
-        own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
+        own = UnmaskedLogits(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
         found = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
         return len(self.model.vocabulary) - len(slots), *found
@@ -348,7 +348,7 @@ class Pipeline:
             max_seconds=max_seconds,
         )
 
-    async def evaluate(
+    async def answer(
         self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
     ) -> Sequence[R | MovemaskError]:
         """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
@@ -410,7 +410,7 @@ class Pipeline:
         """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
         model, evaluated = self.model, [one.evaluated for one in done if one.evaluated is not None]
         batch = Batch.joined([one.batch for one in evaluated])
-        unmasked = LogitBatch.joined([one.unmasked for one in evaluated])
+        unmasked = UnmaskedLogits.joined([one.unmasked for one in evaluated])
         rows: list[Answer | None] = []  # None where the answer failed
         for one in done:
             of_row = {answer.row: answer for answer in one.answers if answer.evaluated is not None}

@@ -183,20 +183,21 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
 
 def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        async with opened(settings, gate, max_in_flight_mb=1, max_queue=4096) as (_, web):
+        async with opened(settings, gate, max_queue=4096) as (app, web):
             headers = {"Content-Type": "application/json"}
-            padded, large = b'{"moves": []' + b" " * 20_000 + b"}", b" " * 1_040_000
-            first = asyncio.create_task(web.post("/v1/policy", content=padded, headers=headers))
+            large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
+            held = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
             await begun(gate)
+            await queued(app, len(held) - sum(gate.sizes))
             refused = await web.post("/v1/policy/batch", content=large, headers=headers)
             assert refused.status_code == 503
-            assert "1 MiB" in refused.json()["detail"]
+            assert "30 MiB of yours" in refused.json()["detail"]
             assert refused.headers["Retry-After"] == "1"
             assert (await web.get("/livez")).status_code == 200
             gate.open.set()
-            assert (await first).status_code == 200
+            assert [(await one).status_code for one in held] == [200] * 4
             again = await web.post("/v1/policy/batch", content=large, headers=headers)
-            assert again.status_code == 400  # it is read, and is no JSON
+            assert again.status_code == 200
 
     asyncio.run(story())
 

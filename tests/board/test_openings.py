@@ -9,8 +9,8 @@ import chess
 import chess.pgn
 import pytest
 
-from movemask.board.line import Line
 from movemask.board.openings import opening_of
+from movemask.board.played_game import PlayedGame
 from tests.conftest import ROOT
 
 #: Rows of lichess's list: all of them where it is at hand.
@@ -25,7 +25,7 @@ def played(moves: str) -> chess.Board:
 
 
 def named(board: chess.Board) -> tuple[str, str] | None:
-    found = opening_of(Line.of(board))
+    found = opening_of(PlayedGame.of(board))
     return (found.eco, found.name) if found else None
 
 
@@ -66,4 +66,4 @@ def test_a_double_step_that_nobody_can_capture_hides_no_name() -> None:
 def test_other_games_have_no_name(board: chess.Board) -> None:
     if board.chess960 or board != chess.Board():
         board.push_san("e4")
-    assert opening_of(Line.of(board)) is None
+    assert opening_of(PlayedGame.of(board)) is None

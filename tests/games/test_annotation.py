@@ -22,7 +22,7 @@ from movemask.errors import InvalidPgn
 from movemask.games import annotation, moments
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
-from movemask.games.sweep import Part, sweep
+from movemask.games.sweep import Series, sweep
 from movemask.policy import Normalisation
 from movemask.settings import shipped_models
 from tests.api.asking import asked
@@ -279,7 +279,9 @@ def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pyt
         ((tree, game),) = read_trees(io.StringIO("1. e4 (1. d4) e5 2. Qh5 Nc6 *"))
         assert isinstance(game, Game)
         (report,) = asyncio.run(reports_of(own, [game], 1.0))
-        points = asyncio.run(sweep([Part(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
+        points = asyncio.run(
+            sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer)
+        )
     assert isinstance(tree, chess.pgn.Game)
     assert isinstance(report, GameReport)
     for move in report.moves:

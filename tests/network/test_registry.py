@@ -28,7 +28,7 @@ def test_an_onnx_network_is_served_with_its_digest(models: Path) -> None:
     assert entry.model is not None
     digest = hashlib.sha256((models / "net.onnx").read_bytes()).hexdigest()
     assert entry.model.digest == f"sha256:{digest}"
-    outputs = entry.model.evaluate(batch_of(entry.model, [Position.read()] * 3))
+    outputs = entry.model.run(batch_of(entry.model, [Position.read()] * 3))
     assert outputs.logits.shape == (3, 1880)
     assert outputs.value is not None
     np.testing.assert_allclose(outputs.value.sum(axis=1), 1)
@@ -107,7 +107,7 @@ def test_a_network_whose_batch_is_fixed_at_1_answers_as_one_whose_batch_is_free(
     for batch in (1, None):
         model = load_entry(write_net(tmp_path, fixed_batch=batch), 1).model
         assert model is not None
-        logits.append(model.evaluate(model.whole_batch(positions, [None] * 3)).logits)
+        logits.append(model.run(model.whole_batch(positions, [None] * 3)).logits)
     np.testing.assert_allclose(logits[0], logits[1], rtol=1e-5, atol=1e-5)
 
 
@@ -139,7 +139,7 @@ def test_elo_is_asked_defaulted_clamped_or_ignored() -> None:
     given = batch_of(rated, [start, start], [None, Elo(100, 3000)]).elo
     assert given.tolist() == [[1400, 1400], [800, 2400]]
     assert rated.ignored(Position.read(), Elo(1, 1)) == ()
-    one, other = rated.evaluate(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
+    one, other = rated.run(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
     assert not np.array_equal(one, other)
     unrated = fake_model()
     assert np.isnan(batch_of(unrated, [start], [Elo(1500, 1500)]).elo).all()

@@ -51,7 +51,7 @@ def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
     for sample in found:
         position = Position(sample.position.board.copy(stack=False))
         batch = model.whole_batch([position], [None])
-        logits = model.evaluate(batch).logits[0].astype(np.float64)
+        logits = model.run(batch).logits[0].astype(np.float64)
         masked = np.full(len(logits), -np.inf)
         masked[batch.slots] = logits[batch.slots]
         weights = np.exp(masked)

@@ -28,7 +28,7 @@ from movemask.leakage.causes import CAUSES
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
 from movemask.pipeline import AnsweredBatch
-from movemask.records.table import AuditTable
+from movemask.records import AuditTable
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 

@@ -20,30 +20,31 @@ if TYPE_CHECKING:
     import chess
 
     from movemask.api.schemas.answers import ErrorOut, PolicyOut
+    from movemask.client.distribution import Policy
     from movemask.client.http import Client
-    from movemask.client.policy import Policy
     from movemask.uci.search import Source
 
 
 @click.command()
-@click.option("--model", help="Name of the model; the default if left out. The option Model changes it.")
+@click.option("--model", help="Name of the model; otherwise the default. The option Model changes it.")
 @models_dir_option
-@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of a network in this process.")
+@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, instead of a network in this process.")
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @click.option(
     "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
 )
 @click.option(
     "--temperature", type=Finite(0, 100), default=0.0, show_default=True,
-    help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
+    help="0 plays the most probable move; 1 draws moves as players of that rating would.",
 )  # fmt: skip
 def uci(
     model: str | None, settings: Settings, url: str | None, key_file: TextIO | None, elo: int, temperature: float
 ) -> None:
     """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 
-    The GUI can set more options; `--elo` and `--temperature` are first values of two of them. With a temperature of 1
-    it plays as people of that rating do; UCI_LimitStrength and UCI_Elo set a strength that was measured in games.
+    The GUI can set more options. `--elo` and `--temperature` set the initial values of two of them. With a temperature
+    of 1 the engine plays as people of that rating do. UCI_LimitStrength and UCI_Elo set a strength that was measured in
+    games.
     """
     models, open_source = (
         _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
@@ -109,7 +110,7 @@ class RemoteSource:
 
 def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
     from movemask.api.schemas.answers import ErrorOut
-    from movemask.client.policy import Policy, Value
+    from movemask.client.distribution import Policy, Value
     from movemask.client.wire import error_of_problem
 
     if isinstance(answer, ErrorOut):

@@ -105,7 +105,7 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
     told += [f"{'' if place else 'moments: '}{one.text} ({one.kind})" for place, one in enumerate(moments_of(report))]
-    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.line)) else {}
+    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
     tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
     summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")

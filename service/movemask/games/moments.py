@@ -20,9 +20,9 @@ _MOST, _NATS = 5, 10
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap`, `mistake` and
-    `gem` are as a move's `mark`; `missed` is a mistake where another move has a probability of 0.5 or more; `surprise`
-    is a move of at most 0.05 that raises the forecast by 0.1 or more."""
+    """A telling move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
+    are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
+    or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
 
     ply: Annotated[int, Field(description="Number of the move in the game, in plies from 1.")]
     kind: Annotated[Kind, Field(description="What makes it telling.")]

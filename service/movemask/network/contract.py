@@ -164,7 +164,7 @@ class Contract(_Section):
     """What a network expects and returns; `card` says where it is from."""
 
     network: NetworkFile = NetworkFile()
-    contract: Terms
+    terms: Terms = Field(alias="contract")
     inputs: InputNames
     outputs: OutputNames
     elo: EloRange = EloRange()
@@ -181,10 +181,10 @@ class Contract(_Section):
 
     @model_validator(mode="after")
     def _one_view(self) -> Contract:
-        varied = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
+        varied = varied_vocabulary(vocabulary(self.terms.vocabulary), self.terms.variations)
         view = "side_to_move" if varied.mirrored else "white"
-        if self.contract.perspective not in (None, view):
-            raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
+        if self.terms.perspective not in (None, view):
+            raise ValueError(f"contract.perspective: the vocabulary {self.terms.vocabulary} is seen by {view}")
         return self
 
     @property
@@ -195,7 +195,7 @@ class Contract(_Section):
     @property
     def takes_history(self) -> bool:
         """Whether the network sees earlier positions."""
-        return plane_encoder(self.contract.planes).uses_history
+        return plane_encoder(self.terms.planes).uses_history
 
 
 def read_contract(file: Path) -> Contract:

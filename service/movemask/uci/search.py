@@ -14,7 +14,7 @@ import chess.polyglot
 
 from movemask.board.moves import read_move
 from movemask.board.position import Position
-from movemask.client.policy import Policy, Value
+from movemask.client.distribution import Policy, Value
 from movemask.games.forecast import value_after
 from movemask.think_time import think_time
 from movemask.uci.commands import MOST_FAULTS, Go
