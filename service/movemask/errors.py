@@ -30,6 +30,7 @@ MovemaskError
 ├── StoreError                  the audit store cannot be opened or read
 │   └── StoreUnreachable        the database server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
+├── EngineFailed                a UCI engine that cannot be started, or that stops answering
 ├── AuditError                  an audit of files that cannot continue with these arguments
 ├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
 ├── MissingExtra                a command whose optional dependencies are not installed
@@ -144,6 +145,9 @@ class StoreUnreachable(StoreError): ...
 
 
 class SourceError(MovemaskError): ...
+
+
+class EngineFailed(MovemaskError): ...
 
 
 class AuditError(MovemaskError): ...

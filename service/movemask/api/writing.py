@@ -11,7 +11,9 @@ import chess.pgn
 from movemask.api.schemas.answers import Include, Where
 from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
+from movemask.board.openings import opening_of
 from movemask.board.position import Position
+from movemask.games.moments import moments_of
 from movemask.games.reports import GameReport, MoveReport
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
@@ -48,8 +50,8 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     return out | _tail(answer, request.include)
 
 
-def game_out(report: GameReport, model: Model) -> Json:
-    """The JSON of a `GameOut`."""
+def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
+    """The JSON of a `GameOut`, with the `forecasts` that the report has, or without."""
     first, game = report.moves[0], report.game
     out: Json = {"headers": dict(game.headers), "chess960": game.chess960}
     out["ignored"] = sorted({name for move in report.moves for name in move.ignored})
@@ -58,7 +60,8 @@ def game_out(report: GameReport, model: Model) -> Json:
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
     for color, side in (("white", report.white), ("black", report.black)):
         out[color] = None if side is None else {**dataclasses.asdict(side), "perplexity": side.perplexity}
-    out["moves"] = [_played(move, model) for move in report.moves]
+    out |= {"opening": opening_of(game.played), "moments": moments_of(report)}
+    out["moves"] = [_played(move, model, forecasts) for move in report.moves]
     if game.tree is not None:
         out["tree"] = _tree(game.tree)
     return out
@@ -80,7 +83,7 @@ def _tree(game: chess.pgn.Game) -> list[Json]:
     return nodes
 
 
-def _played(report: MoveReport, model: Model) -> Json:
+def _played(report: MoveReport, model: Model, forecasts: bool) -> Json:
     """The JSON of a `PlayedOut`. What is infinite is written as null."""
     position = report.position
     out = {
@@ -93,7 +96,7 @@ def _played(report: MoveReport, model: Model) -> Json:
         "surprise": report.surprise,
         "leakage": _leakage(report.raw, report.multiplied, model),
         "value": report.value and report.value._asdict(),
-        "forecast": report.forecast and report.forecast._asdict(),
+        "forecast": report.forecast._asdict() if report.forecast and forecasts else None,
         "lost": report.lost,
         "mark": report.mark,
         "by_rating": [{"rating": rating, "probability": p} for rating, p in report.by_rating.items()] or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TextIO, cast
 
 import chess
@@ -32,13 +32,19 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game whose moves are all legal; `headers` as in the PGN. `tree` has its comments and variations, if they were
-    read."""
+    """A game whose moves are all legal; `headers` as in the PGN, `played` with all positions. `tree` has its comments
+    and variations, if they were read."""
 
     headers: dict[str, str]
     chess960: bool
     plies: tuple[Ply, ...]
+    played: PlayedGame
     tree: chess.pgn.Game | None = None
+
+    def evaluated(self, tree: chess.pgn.Game) -> Game:
+        """The game with the `chances` of the evaluations in a tree of it."""
+        known = zip(self.plies, _chances(tree, self.played), strict=True)
+        return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
 
 #: Characters of one move's comments from which further ones are dropped.
@@ -287,7 +293,7 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
         Ply(Position.along(game, ply), move, elos[game.board(ply).turn], known)
         for ply, (move, known) in enumerate(zip(moves, chances, strict=True))
     )
-    return Game(headers, board.chess960, tuple(plies), parsed if with_tree else None)
+    return Game(headers, board.chess960, tuple(plies), game, parsed if with_tree else None)
 
 
 def _chances(parsed: chess.pgn.Game, game: PlayedGame) -> Iterator[tuple[float, float] | None]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import click
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.pgn import Lines
-from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
+from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
 from movemask.errors import MovemaskError
 from movemask.games.annotation import annotated
+from movemask.games.evaluations import evaluator
 from movemask.pipeline import Pipeline
 from movemask.policy import CALIBRATED
 from movemask.settings import Settings
@@ -37,6 +38,8 @@ Totals = dict[str, NDArray[np.float64]]
 @click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings, instead of those in the headers.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
+@click.option("--engine", metavar="COMMAND", help="UCI engine, such as stockfish, to write missing [%eval].")
+@click.option("--nodes", type=click.IntRange(1), default=50_000, show_default=True, help="Nodes it searches.")
 def annotate(
     games: str,
     out: Path | None,
@@ -45,13 +48,15 @@ def annotate(
     elo: tuple[float, float] | None,
     temperature: float,
     calibrated: bool,
+    engine: str | None,
+    nodes: int,
 ) -> None:
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
     comment, and ?! on moves that few people would make and that lose something.
 
-    Existing comments, glyphs and variations stay. [%eval] is not written, because the network's value forecasts the
-    result between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no game
-    could be read.
+    Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the network's value forecasts
+    the result between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no
+    game could be read.
     """
     from movemask.bulk.read import TextSource
 
@@ -63,15 +68,16 @@ def annotate(
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
         with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async for game in annotated(pipeline, lines, degrees, elo=elo):
-                write(f"{game}\n\n")
-                if isinstance(game.report, MovemaskError):
-                    click.echo(f"left as it is: {game.report}", err=True)
-                    continue
-                for colour, side in (("White", game.report.white), ("Black", game.report.black)):
-                    if side is not None:
-                        name = game.report.game.headers.get(colour, "?")
-                        players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
+            async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
+                async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
+                    write(f"{game}\n\n")
+                    if isinstance(game.report, MovemaskError):
+                        click.echo(f"left as it is: {game.report}", err=True)
+                        continue
+                    for colour, side in (("White", game.report.white), ("Black", game.report.black)):
+                        if side is not None:
+                            name = game.report.game.headers.get(colour, "?")
+                            players[name] += side.moves * np.array([1, side.cross_entropy, side.top1])
 
     with TextSource(games) as source:
         if out is None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 
 import chess.pgn
 
-from movemask.board.pgn import Lines, read_trees
+from movemask.board.openings import opening_of
+from movemask.board.pgn import Game, Lines, read_trees
 from movemask.errors import MovemaskError
-from movemask.games.forecast import value_after
+from movemask.games.moments import forecast_change, moments_of, percent, unclear
 from movemask.games.reports import (
     FEW_FIND,
     HOLDS,
@@ -78,13 +79,17 @@ async def annotated(
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
     caller: Caller | None = None,
+    evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN, annotated, a few read at a time. Raises LimitExceeded, and errors of model and queue."""
+    """The games of a PGN, annotated, a few read at a time: one where `evaluate` gives each its evaluations first, so
+    that none waits for another's. Raises LimitExceeded, and errors of model, queue and engine."""
     trees = read_trees(pgn, max_positions)
     name = pipeline.model.name
-    while part := await asyncio.to_thread(list, islice(trees, _AT_ONCE)):
+    while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _AT_ONCE)):
+        if evaluate is not None:
+            part = [(tree, await evaluate(game) if isinstance(game, Game) else game) for tree, game in part]
         reports = await reports_of(pipeline, [game for _, game in part], temperature, elo, caller)
-        reports = await foreseen(pipeline, reports, _judges, caller)
+        reports = await foreseen(pipeline, reports, unclear, caller)
         for (tree, _), report in zip(part, reports, strict=True):
             if isinstance(tree, chess.pgn.Game):
                 await asyncio.to_thread(annotate, tree, report, name)
@@ -92,12 +97,16 @@ async def annotated(
 
 
 def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:
-    """Adds comments and glyphs to the main line of a game; only the reason to one that the network cannot judge."""
+    """Adds comments and glyphs to the main line of a game, and its opening to the headers where they name none; only
+    the reason to one that the network cannot judge."""
     if isinstance(report, MovemaskError):
         tree.comment = _joined(tree.comment, f"movemask: {report}")
         return
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
+    told += [f"{'' if place else 'moments: '}{one.text} ({one.kind})" for place, one in enumerate(moments_of(report))]
+    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
+    tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
     summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
     nodes = list(tree.mainline())
@@ -120,19 +129,15 @@ def _comment(move: MoveReport) -> str:
     if move.rank > 1:
         first = f"; {move.position.sans([move.best])[0]} {100 * move.best_probability:.1f} %"
     place = f"{_ordinal(move.rank)} of {move.legal}" if move.rank > 1 else "first choice"
-    return f"P {_percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(move)}"
+    return f"P {percent(move.probability)} ({place}{first}), surprise {move.surprise:.2f}{_judged(move)}"
 
 
 def _judged(move: MoveReport) -> str:
     """What the PGN's evaluations make of a move."""
     if move.mark is None or move.lost is None:
         return ""
-    rates = ", ".join(f"{_percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
+    rates = ", ".join(f"{percent(share)} at {rating:.0f}" for rating, share in move.by_rating.items())
     return f"; {move.mark}: loses {100 * move.lost:.0f} points{', made by ' if rates else ''}{rates}"
-
-
-def _percent(probability: float) -> str:
-    return f"{100 * probability:.2g} %" if probability < 0.01 else f"{100 * probability:.1f} %"
 
 
 def _ordinal(number: int) -> str:
@@ -142,19 +147,8 @@ def _ordinal(number: int) -> str:
 
 def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
-    if not _rare(move) or move.forecast is None:
-        return False
-    after = value_after(move.position.after(move.move).board, following.forecast if following else None)
-    return after is not None and move.forecast.score - after.score >= FALL
-
-
-def _rare(move: MoveReport) -> bool:
-    return move.legal > 1 and move.probability <= RARE
-
-
-def _judges(report: GameReport, place: int) -> bool:
-    """Whether a glyph depends on the forecast before a move: that of this move, or of the one before it."""
-    return any(map(_rare, report.moves[max(0, place - 1) : place + 1]))
+    change = forecast_change(move, following)
+    return move.probability <= RARE and change is not None and change <= -FALL
 
 
 def _summary(side: SideReport) -> str:

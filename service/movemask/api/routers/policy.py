@@ -27,6 +27,7 @@ from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
+from movemask.games.moments import unclear
 from movemask.games.reports import GameReport, foreseen, report_games
 from movemask.games.sweep import FIRST, LAST, STEP, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
@@ -160,7 +161,8 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
     """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
-    cross-entropy, the perplexity and the share of first choices. What is wrong with a game is an `error` in its place.
+    cross-entropy, the perplexity and the share of first choices; for each game its opening and its most telling moves.
+    What is wrong with a game is an `error` in its place.
 
     `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and `?!` for moves that few would
     make and that cost something. `include` with `tree` adds the comments and variations that the PGN has.
@@ -172,7 +174,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
             work = _annotated(pipeline, request, services, context)
             return Response(await while_connected(http.scope, work), media_type=PGN)
         games = await while_connected(http.scope, _reported(pipeline, request, limit, context))
-    return await run_in_threadpool(_reports, games, pipeline, services)
+    return await run_in_threadpool(_reports, games, pipeline, services, "forecast" in request.include)
 
 
 async def _reported(
@@ -183,7 +185,8 @@ async def _reported(
     reports = await report_games(
         pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees, caller=context
     )
-    return await foreseen(pipeline, reports, caller=context) if "forecast" in request.include else reports
+    every = "forecast" in request.include
+    return await foreseen(pipeline, reports, lambda report, place: every or unclear(report, place), context)
 
 
 async def _with_forecast(
@@ -213,11 +216,11 @@ async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, c
     return "".join(texts)
 
 
-def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services) -> Response:
+def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, every: bool) -> Response:
     model = pipeline.model
     temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
-        orjson.Fragment(error_out(game, services)) if isinstance(game, MovemaskError) else game_out(game, model)
+        orjson.Fragment(error_out(game, services)) if isinstance(game, MovemaskError) else game_out(game, model, every)
         for game in found
     ]
     out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}

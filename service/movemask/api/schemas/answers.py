@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from movemask.board.openings import Opening
+from movemask.games.moments import Moment
+
 Include = Literal["san", "logit", "statistics", "illegal"]
 Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
@@ -247,6 +250,8 @@ class GameOut(BaseModel):
     elo: dict[str, float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
+    opening: Opening | None = Field(description="Of its last named position; null in Chess960, or from a FEN.")
+    moments: list[Moment] = Field(description="At most five telling moves, the most telling first.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
     tree: list[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 

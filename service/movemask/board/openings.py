@@ -1,0 +1,40 @@
+"""The names of openings, by position: lichess's list (github.com/lichess-org/chess-openings, public domain, CC0 1.0).
+
+`scripts/openings` makes `openings.tsv.gz` of it: the EPD, ECO code and name of each named position, a line each.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Annotated
+
+import chess
+from pydantic import Field
+
+from movemask.board.played_game import PlayedGame
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An opening, by lichess's list."""
+
+    eco: Annotated[str, Field(description="Code in the Encyclopaedia of Chess Openings, such as `C50`.")]
+    name: Annotated[str, Field(description="Name in English.")]
+
+
+def opening_of(game: PlayedGame) -> Opening | None:
+    """The opening of a game: its last position that has a name, by whatever moves it came about. None without one, in
+    Chess960, and from any position but the start."""
+    if game.board(0).chess960 or game.board(0).epd() != chess.Board().epd():
+        return None
+    return next(filter(None, (_openings().get(game.board(ply).epd()) for ply in range(game.plies, 0, -1))), None)
+
+
+@cache
+def _openings() -> dict[str, Opening]:
+    packed = resources.files("movemask.board").joinpath("openings.tsv.gz").read_bytes()
+    rows = (row.split("\t") for row in gzip.decompress(packed).decode().splitlines() if not row.startswith("#"))
+    return {epd: Opening(eco, name) for epd, eco, name in rows}
