@@ -14,7 +14,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -50,6 +49,16 @@ class Query:
     elo: Elo | None = None
     rule: Normalisation = field(default_factory=Normalisation)
     position: Position | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Caller:
+    """Who asks: `client` takes turns with others. `positions` counts what has been answered, and `runs` are the model,
+    the positions that the network ran on and the submission of each call; None unless they are wanted."""
+
+    client: str = ""
+    positions: int = 0
+    runs: list[tuple[str, int, Submission]] | None = None
 
 
 @dataclass(frozen=True)
@@ -321,8 +330,6 @@ class Pipeline:
         self._max_moves = max_moves
         self._plan = plan or Plan()
         self._on_answered = on_answered
-        self._client = ""
-        self._delivered: Callable[[str, Submission, int], None] = lambda model, submission, ran: None
         self.queue = Queue(
             model.name,
             self._answered,
@@ -334,31 +341,27 @@ class Pipeline:
             max_seconds=max_seconds,
         )
 
-    def for_client(self, client: str, delivered: Callable[[str, Submission, int], None]) -> Pipeline:
-        """This pipeline, with the same queue, for a client, whose queries take turns with those of others.
-
-        delivered : called in the task that asked with the model's name, each submission that is answered, and how many
-            of its positions were in batches that the network ran on
-        """
-        own = copy(self)
-        own._client, own._delivered = client, delivered
-        return own
-
-    async def evaluate(self, queries: Sequence[Query], write: Callable[[Answer], R]) -> Sequence[R | MovemaskError]:
+    async def evaluate(
+        self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
+    ) -> Sequence[R | MovemaskError]:
         """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
 
         Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is
         cancelled before they reach a batch are dropped.
         """
+        caller = caller or Caller()
+        ran: list[bool] = []  # of each answer, whether the network ran for it
 
-        def written(answer: Answer) -> tuple[bool, R]:
-            return answer.evaluated is not None and answer.evaluated.ran > 0, write(answer)
+        def written(answer: Answer) -> R:
+            ran.append(answer.evaluated is not None and answer.evaluated.ran > 0)
+            return write(answer)
 
         work = [1 + len(query.moves) / _PLIES for query in queries]
-        submission = await self.queue.submit(queries, written, self._client, work)
-        ran = sum(one[0] for one in submission.results if not isinstance(one, MovemaskError))
-        self._delivered(self.model.name, submission, ran)
-        return [one if isinstance(one, MovemaskError) else one[1] for one in submission.results]
+        submission = await self.queue.submit(queries, write if caller.runs is None else written, caller.client, work)
+        caller.positions += sum(not isinstance(result, MovemaskError) for result in submission.results)
+        if caller.runs is not None and any(ran):
+            caller.runs.append((self.model.name, sum(ran), submission))
+        return submission.results
 
     def close(self) -> None:
         """Answers the waiting queries and accepts no more."""

@@ -21,7 +21,7 @@ from tests.processes import served
 
 
 def asking(client: str) -> RequestContext:
-    return RequestContext("1", client=client)
+    return RequestContext(id="1", client=client)
 
 
 def add(flight: BytesInFlight, context: RequestContext, size: int = 1 << 20) -> None:
@@ -174,13 +174,13 @@ def test_a_client_who_is_refused_and_forgotten_is_no_error() -> None:
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, 0, Tally(), clock=lambda: now)
-    limit.take(RequestContext("1", client="one"), 5)
+    limit.take(RequestContext(id="1", client="one"), 5)
     with pytest.raises(
         RateLimited, match=r"rate limit exceeded: 5 positions requested, limit 5/s \(burst 5\)"
     ) as refused:
-        limit.take(RequestContext("2", client="one"), 5)
+        limit.take(RequestContext(id="2", client="one"), 5)
     now = refused.value.retry_after
-    limit.take(RequestContext("3", client="one"), 5)
+    limit.take(RequestContext(id="3", client="one"), 5)
 
 
 def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from movemask.api.context import RequestContext
 from movemask.api.served_models import Serving
 from movemask.errors import UnknownModel
 from movemask.pipeline import Pipeline, Query
@@ -57,7 +56,7 @@ async def answer(running: Pipeline) -> None:
 
 
 async def ask(one: Serving, name: str | None = None) -> str:
-    async with one.lease(name, RequestContext("an id")) as running:
+    with one.lease(name) as running:
         await answer(running)
         return running.model.digest
 
@@ -78,7 +77,7 @@ def test_requests_under_way_finish_on_the_model_they_began_with(folder: Path, op
     one = serving(folder, opened)
 
     async def scenario() -> None:
-        async with one.lease("net", RequestContext("an id")) as old:
+        with one.lease("net") as old:
             write_judge(folder / "net.onnx", for_white=True)
             (folder / "net.toml").write_text(ONNX_TOML + 'point_of_view = "white"\n')
             assert settled(one)

@@ -28,6 +28,9 @@ from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tall
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
 
+#: Bytes that each request may hold without being counted: all connections together hold few of them.
+_UNCOUNTED = 4096
+
 #: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
 _FREE = PROBES | {"/"}
 _FREE_FILES = "/page/"
@@ -196,18 +199,24 @@ class BytesInFlight:
         raise Overloaded(fault, retry_after=1)
 
     def hold(self, context: RequestContext, size: int) -> None:
-        """Counts bytes of a request. More than half of the room is not counted, an equal part of it in each process:
-        answers that one client does not read keep nobody else out."""
-        row = self._tally.client(context.client) + CLIENT_HELD
-        before, counted = self._tally.own(row), self._most // 2 // self._tally.processes
-        self._tally.add(row, size)
+        """Counts bytes of a request, from the first few thousand on. More than half of the room is not counted, an
+        equal part of it in each process: answers that one client does not read keep nobody else out."""
         context.held += size
-        self._tally.add(HELD, min(before + size, counted) - min(before, counted))
+        if context.held > _UNCOUNTED:
+            self._count(context, context.held)
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: it holds nothing."""
-        if context.held:
-            self.hold(context, -context.held)
+        context.held = 0
+        if context.counted:
+            self._count(context, 0)
+
+    def _count(self, context: RequestContext, held: int) -> None:
+        row, size = self._tally.client(context.client) + CLIENT_HELD, held - context.counted
+        before, room = self._tally.own(row), self._most // 2 // self._tally.processes
+        self._tally.add(row, size)
+        self._tally.add(HELD, min(before + size, room) - min(before, room))
+        context.counted = held
 
 
 @lru_cache(maxsize=256)

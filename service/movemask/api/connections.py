@@ -11,6 +11,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from movemask.api.context import DISCONNECTION, Disconnection
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Connection(HttpToolsProtocol):
         self.until: float | None = None  # when the client must have sent what it is sending, by time.monotonic
         self.unsent, self.stuck_since = 0, 0.0  # bytes that the client had not read at the last look
         self.closing = False  # at the last look
+        self._disconnection = Disconnection()
         self._unwritten = b""  # the head of an answer whose body may follow at once
         self._in_head = self._in_body = False
         self._pending = 0  # bytes since a head or a piece of a body was complete
@@ -75,6 +77,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._tracker.leave(self)
         super().connection_lost(exc)
+        self._disconnection.happen()
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -128,6 +131,7 @@ class Connection(HttpToolsProtocol):
         if self._deaf:
             raise _Refused
         self._wait(self._tracker.settings.body_seconds)
+        self.scope[DISCONNECTION] = self._disconnection  # type: ignore[literal-required]
         super().on_headers_complete()
         self._in_head, self._in_body, self._discarded = False, True, 0
         self.cycle.transport = self  # type: ignore[assignment]

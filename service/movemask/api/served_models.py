@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from movemask.api.context import RequestContext
 from movemask.errors import ModelUnavailable, SettingsError, ShuttingDown
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
@@ -76,10 +75,9 @@ class Serving:
             self._watcher = threading.Thread(target=self._watch, args=(seconds,), name="models", daemon=True)
             self._watcher.start()
 
-    @asynccontextmanager
-    async def lease(self, name: str | None, context: RequestContext) -> AsyncIterator[Pipeline]:
-        """The pipeline of a served model for a request, kept alive until the lease ends. Raises UnknownModel or
-        ModelUnavailable."""
+    @contextmanager
+    def lease(self, name: str | None) -> Iterator[Pipeline]:
+        """The pipeline of a served model, kept alive until the lease ends. Raises UnknownModel or ModelUnavailable."""
         with self._lock:
             entry = self.registry.entry(name)
             if not entry.served:
@@ -89,7 +87,7 @@ class Serving:
                 raise ShuttingDown("the service is stopping", retry_after=5)
             loaded.users += 1
         try:
-            yield loaded.pipeline.for_client(context.client, context.delivered)
+            yield loaded.pipeline
         finally:
             self._release(loaded)
 

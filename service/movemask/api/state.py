@@ -1,19 +1,15 @@
-"""`Services`: the models behind their queues, the audit's store, recorder and readers, made in the app's lifespan. And
-work that ends when its client disconnects."""
+"""`Services`: the models behind their queues, the audit's store, recorder and readers, made in the app's lifespan."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
-from starlette.requests import ClientDisconnect
 
-from movemask.api.context import context_of
 from movemask.api.served_models import Serving
 from movemask.api.telemetry import Metrics
 from movemask.errors import Overloaded, SettingsError, UnknownModel
@@ -33,9 +29,6 @@ _PARSED_AT_ONCE = 2
 
 #: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
 _READING_THREADS = 2
-
-#: Seconds before listening for a disconnect. Most requests are done by then, and listening has a cost.
-_LISTEN_AFTER = 0.05
 
 
 @dataclass(frozen=True)
@@ -68,9 +61,9 @@ class Services:
                 reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
         return reasons + self.serving.faults()
 
-    def pipeline(self, model: str | None, http: Request) -> AbstractAsyncContextManager[Pipeline]:
-        """The pipeline of a model, on behalf of the client of a request; the model stays loaded meanwhile."""
-        return self.serving.lease(model, context_of(http.scope))
+    def pipeline(self, model: str | None) -> AbstractContextManager[Pipeline]:
+        """The pipeline of a model, which stays loaded meanwhile. Raises UnknownModel or ModelUnavailable."""
+        return self.serving.lease(model)
 
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
@@ -178,33 +171,3 @@ async def services(request: Request) -> Services:
 
 
 AppServices = Annotated[Services, Depends(services)]
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; cancels it and raises ClientDisconnect if the client disconnects first."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    listening: asyncio.Task[None] | None = None
-
-    def listen() -> None:
-        nonlocal listening
-        listening = loop.create_task(_cancelled_when_gone(request, task))
-
-    timer = loop.call_later(_LISTEN_AFTER, listen)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if listening is not None and listening.done() and not listening.cancelled() and task.uncancel() == 0:
-            raise ClientDisconnect from None
-        raise
-    finally:
-        timer.cancel()
-        if listening is not None:
-            listening.cancel()
-
-
-async def _cancelled_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
-    """Cancels the task when the client disconnects. The body has been read, so no other message can arrive."""
-    while (await request.receive())["type"] != "http.disconnect":
-        continue
-    task.cancel()

@@ -46,6 +46,7 @@ class Metrics:
         registry = CollectorRegistry()
         self._registry = registry
         self._models: set[str] = set()
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         counter = partial(Counter, registry=registry)
         histogram = partial(Histogram, registry=registry)
         seconds = partial(histogram, buckets=_SECONDS)
@@ -88,6 +89,16 @@ class Metrics:
         self.model_served = gauge(
             "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
         )
+
+    def answered_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Counts a request by its route's template, and keeps how long it took."""
+        found = self._of_requests.get((route, method, status))
+        if found is None:  # looking labels up takes longer than counting
+            found = self.requests.labels(route, method, str(status)), self.request_seconds.labels(route)
+            self._of_requests[route, method, status] = found
+        count, time_taken = found
+        count.inc()
+        time_taken.observe(seconds)
 
     def models(self, registry: Registry) -> None:
         """Keeps which models are served. One that is gone becomes NaN: several processes cannot forget a label."""
@@ -185,7 +196,7 @@ class RequestLog:
         span = trace.get_current_span()
         traced = span.is_recording()
         request_id = logs.id_of(scope["headers"])
-        context = RequestContext(request_id, head=method == "HEAD", runs=[] if traced else None)
+        context = RequestContext(id=request_id, head=method == "HEAD", runs=[] if traced else None)
         scope = {**scope, "method": "GET" if context.head else scope["method"], CONTEXT: context}
         logs.request_id.set(request_id)  # for lines that anything logs on the way
 
@@ -208,8 +219,7 @@ class RequestLog:
             await self._app(scope, receive, send_observed)
         finally:
             route, seconds = _route(scope), time.perf_counter() - started
-            self._metrics.requests.labels(route, method, str(status)).inc()
-            self._metrics.request_seconds.labels(route).observe(seconds)
+            self._metrics.answered_request(route, method, status, seconds)
             probe = route in PROBES and status < 400
             logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
 

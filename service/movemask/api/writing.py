@@ -50,7 +50,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     return out | _tail(answer, request.include)
 
 
-def game_out(report: GameReport, model: Model, *, forecasts: bool = True) -> Json:
+def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
     """The JSON of a `GameOut`, with the `forecasts` that the report has, or without."""
     first, game = report.moves[0], report.game
     out: Json = {"headers": dict(game.headers), "chess960": game.chess960}

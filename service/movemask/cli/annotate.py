@@ -67,9 +67,8 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        starting = nullcontext() if engine is None else evaluator(engine, nodes, show_progress)
         with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
-            async with starting as evaluate:
+            async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
                 async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
                     write(f"{game}\n\n")
                     if isinstance(game.report, MovemaskError):

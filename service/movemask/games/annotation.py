@@ -26,7 +26,7 @@ from movemask.games.reports import (
     foreseen,
     reports_of,
 )
-from movemask.pipeline import Pipeline
+from movemask.pipeline import Caller, Pipeline
 
 #: Games that are read and evaluated together.
 _AT_ONCE = 16
@@ -79,6 +79,7 @@ async def annotated(
     *,
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
+    caller: Caller | None = None,
     evaluate: Evaluate | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, a few read at a time: one where `evaluate` gives each its evaluations first, so
@@ -88,8 +89,8 @@ async def annotated(
     while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _AT_ONCE)):
         if evaluate is not None:
             part = [(tree, await evaluate(game) if isinstance(game, Game) else game) for tree, game in part]
-        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo)
-        reports = await foreseen(pipeline, reports, unclear)
+        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo, caller)
+        reports = await foreseen(pipeline, reports, unclear, caller)
         for (tree, _), report in zip(part, reports, strict=True):
             if isinstance(tree, chess.pgn.Game):
                 await asyncio.to_thread(annotate, tree, report, name)
@@ -105,10 +106,8 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
     told += [f"{'' if place else 'moments: '}{one.text} ({one.kind})" for place, one in enumerate(moments_of(report))]
-    opening = opening_of(report.game.line)
-    for header, text in (("ECO", opening.eco), ("Opening", opening.name)) if opening else ():
-        if tree.headers.get(header, "?") in ("?", ""):
-            tree.headers[header] = text
+    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.line)) else {}
+    tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
     summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
     nodes = list(tree.mainline())

@@ -13,7 +13,7 @@ import chess
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Answer, Caller, Pipeline, Query
 from movemask.policy import Value
 
 #: Moves that are looked at: each is one more position for the network.
@@ -43,7 +43,9 @@ class Outlook:
         return cls(answer.position, answer.value, answer.query.elo, moves)
 
 
-async def forecasts(pipeline: Pipeline, outlooks: Sequence[Outlook]) -> list[Value | MovemaskError | None]:
+async def forecasts(
+    pipeline: Pipeline, outlooks: Sequence[Outlook], caller: Caller | None = None
+) -> list[Value | MovemaskError | None]:
     """For each position the mean of the values after its moves, by their probability, for the side to move: after those
     that are not looked at, it is the network's own of the position. None where that has none, or the error of one. The
     network runs on the positions as on any other. Raises errors of the model and the queue."""
@@ -65,7 +67,7 @@ async def forecasts(pipeline: Pipeline, outlooks: Sequence[Outlook]) -> list[Val
                 places.append((place, probability))
     for start in range(0, len(queries), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        values = await pipeline.evaluate(queries[part], lambda answer: answer.value)
+        values = await pipeline.evaluate(queries[part], lambda answer: answer.value, caller)
         for answer, (place, probability) in zip(values, places[part], strict=True):
             if isinstance(answer, MovemaskError):
                 failed[place] = answer

@@ -4,7 +4,7 @@ PGN's evaluations, and where a move has none, by the network's forecasts before 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -35,14 +35,10 @@ class Moment:
 def moments_of(report: GameReport) -> list[Moment]:
     """At most five moments of a game, the most telling first. Forecasts are used where the report has them: `unclear`
     says which are needed."""
-    found: list[tuple[float, MoveReport, Kind, float]] = []
-    for move, following in zip_longest(report.moves, report.moves[1:]):
-        change = move.chances[1] - move.chances[0] if move.chances else forecast_change(move, following)
-        if change is not None and (kind := _kind(move, change)) is not None:
-            weight = -change if change <= -MISTAKE else min(move.surprise / _NATS, 1)
-            found.append((round(weight, 3), move, kind, change))
-    found.sort(key=lambda one: -one[0])
-    return [_moment(move, kind, change) for _, move, kind, change in found[:_MOST]]
+    found = filter(None, starmap(_moment, zip_longest(report.moves, report.moves[1:])))
+    rare = [min(move.surprise / _NATS, 1) for move in report.moves]
+    weight = {one: -one.change if one.change <= -MISTAKE else rare[one.ply - 1] for one in found}
+    return sorted(weight, key=weight.__getitem__, reverse=True)[:_MOST]
 
 
 def unclear(report: GameReport, place: int) -> bool:
@@ -68,19 +64,17 @@ def _rare(move: MoveReport) -> bool:
     return move.chances is None and move.legal > 1 and move.probability <= FEW_FIND
 
 
-def _kind(move: MoveReport, change: float) -> Kind | None:
+def _moment(move: MoveReport, following: MoveReport | None) -> Moment | None:
+    change = move.chances[1] - move.chances[0] if move.chances else forecast_change(move, following)
     kind: Kind | None = move.mark
-    if move.chances is None and abs(change) >= MISTAKE:
+    if change is not None and move.chances is None and abs(change) >= MISTAKE:
         kind = "mistake" if change < 0 else "surprise"
-    return "missed" if kind == "mistake" and move.best_probability >= MOST_PLAY else kind
-
-
-def _moment(move: MoveReport, kind: Kind, change: float) -> Moment:
-    board, best = move.position.board, move.best if kind == "missed" else move.move
-    played, other = move.position.sans([move.move, best])
-    effect = f"{'raises' if change > 0 else 'lowers'} the forecast by" if move.chances is None else "loses"
+    if change is None or kind is None or move.legal == 1:
+        return None
+    effect = "loses" if move.chances else "raises the forecast by" if change > 0 else "lowers the forecast by"
     effect = "holds" if kind == "gem" else f"{effect} {abs(100 * change):.0f} points"
-    likely = f"{percent(move.best_probability)} would play {other}"
-    others = likely if kind == "missed" else f"{percent(move.probability)} would play it"
-    text = f"{board.fullmove_number}{'.' if board.turn else '...'} {played} {effect}, and {others}"
-    return Moment(move.ply, kind, change, best.uci() if kind == "missed" else None, text)
+    board, best, others = move.position.board, None, f"{percent(move.probability)} would play it"
+    if kind == "mistake" and move.best_probability >= MOST_PLAY:
+        kind, best = "missed", move.best.uci()
+        others = f"{percent(move.best_probability)} would play {move.position.sans([move.best])[0]}"
+    return Moment(move.ply, kind, change, best, f"{board.variation_san([move.move])} {effect}, and {others}")

@@ -19,7 +19,7 @@ from movemask.errors import MovemaskError
 from movemask.games.forecast import Outlook, forecasts
 from movemask.games.sweep import usual_ratings
 from movemask.numeric import losses
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Answer, Caller, Pipeline, Query
 from movemask.policy import Normalisation, Value
 
 Mark = Literal["trap", "mistake", "gem"]
@@ -116,7 +116,13 @@ class GameReport:
 
 
 async def report_games(
-    pipeline: Pipeline, pgn: str, temperature: float, *, max_positions: int, trees: bool = False
+    pipeline: Pipeline,
+    pgn: str,
+    temperature: float,
+    *,
+    max_positions: int,
+    trees: bool = False,
+    caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
     """A report on each game of a PGN, or the game's error in its place; with `trees`, each game keeps its variations,
     whose moves are counted but not judged.
@@ -129,7 +135,7 @@ async def report_games(
     games: list[Game | MovemaskError] = []
     while part := await asyncio.to_thread(list, islice(remaining, _AT_ONCE)):
         games += part
-    return await reports_of(pipeline, games, temperature)
+    return await reports_of(pipeline, games, temperature, caller=caller)
 
 
 async def reports_of(
@@ -137,6 +143,7 @@ async def reports_of(
     games: Sequence[Game | MovemaskError],
     temperature: float,
     elo: tuple[float, float] | None = None,
+    caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
     """A report on each game that has been read, or its error in its place. `elo` are White's and Black's ratings, in
     place of those in the headers."""
@@ -149,7 +156,7 @@ async def reports_of(
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(pipeline, await pipeline.evaluate(queries, _report)))
+    moves = iter(await _swept(pipeline, await pipeline.evaluate(queries, _report, caller), caller))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -166,7 +173,7 @@ async def reports_of(
 
 
 async def _swept(
-    pipeline: Pipeline, moves: Sequence[MoveReport | MovemaskError]
+    pipeline: Pipeline, moves: Sequence[MoveReport | MovemaskError], caller: Caller | None
 ) -> Sequence[MoveReport | MovemaskError]:
     """The reports, the worst mistakes with their probabilities by the rating of both players."""
     mistakes = [move for move in moves if isinstance(move, MoveReport) and (move.lost or 0.0) >= MISTAKE]
@@ -180,7 +187,7 @@ async def _swept(
         for move in worst
         for elo in elos
     ]
-    swept = iter(await pipeline.evaluate(queries, _report))
+    swept = iter(await pipeline.evaluate(queries, _report, caller))
     found = {}
     for move in worst:
         points = zip(ratings, islice(swept, len(ratings)), strict=True)
@@ -193,12 +200,13 @@ async def foreseen(
     pipeline: Pipeline,
     reports: Sequence[GameReport | MovemaskError],
     wanted: Callable[[GameReport, int], bool] = lambda report, place: True,
+    caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
     """The reports with a `forecast` of each move, or of those at the places `wanted`; the error of one in place of its
     game. Raises errors of the model and the queue."""
     games = [report for report in reports if isinstance(report, GameReport)]
     chosen = [move for report in games for place, move in enumerate(report.moves) if wanted(report, place)]
-    values = await forecasts(pipeline, [move.outlook for move in chosen])
+    values = await forecasts(pipeline, [move.outlook for move in chosen], caller)
     found = {id(move): value for move, value in zip(chosen, values, strict=True)}
 
     def seen(report: GameReport) -> GameReport | MovemaskError:

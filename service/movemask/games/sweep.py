@@ -16,7 +16,7 @@ from movemask.network.contract import Contract
 from movemask.network.model import Model
 from movemask.numeric.ragged import Float
 from movemask.numeric.softmax import softmax
-from movemask.pipeline import Answer, Pipeline, Query, evaluate_positions
+from movemask.pipeline import Answer, Caller, Pipeline, Query, evaluate_positions
 from movemask.policy import Normalisation
 
 R = TypeVar("R")
@@ -72,7 +72,11 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
 
 
 async def sweep(
-    parts: Sequence[Part], position: Position, rule: Normalisation, write: Callable[[Answer], R]
+    parts: Sequence[Part],
+    position: Position,
+    rule: Normalisation,
+    write: Callable[[Answer], R],
+    caller: Caller | None = None,
 ) -> list[R]:
     """`write(answer)` for every rating of every part, in order. Each network gets its ratings as one submission.
 
@@ -82,7 +86,7 @@ async def sweep(
 
     async def points_of(part: Part) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
-        return await part.pipeline.evaluate(queries, write)
+        return await part.pipeline.evaluate(queries, write, caller)
 
     points: list[R] = []
     for outcomes in await asyncio.gather(*map(points_of, parts)):

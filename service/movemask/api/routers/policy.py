@@ -6,7 +6,7 @@ import io
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,11 @@ from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
 from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
+from movemask.api.context import RequestContext, context_of, while_connected
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
-from movemask.api.state import AppServices, Services, while_connected
+from movemask.api.state import AppServices, Services
 from movemask.api.writing import game_out, move_out, policy_out, sweep_out
 from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
@@ -68,8 +69,9 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     if len(include) == len(request.include):
         return await _answer(request, http, services, lambda answer: orjson.dumps(policy_out(answer, include)))
     query = query_of(request)
-    async with services.pipeline(request.model, http) as pipeline:
-        return Response(await while_connected(http, _with_forecast(query, include, pipeline)), media_type=JSON)
+    with services.pipeline(request.model) as pipeline:
+        work = _with_forecast(query, include, pipeline, context_of(http.scope))
+        return Response(await while_connected(http.scope, work), media_type=JSON)
 
 
 @_post("/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, limits=position_limits)
@@ -102,10 +104,11 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             f"positions: {plies} moves in all, at most {services.settings.max_plies} are taken in one request "
             "(MOVEMASK_MAX_PLIES); send fewer positions, or a FEN and fewer moves"
         )
-    async with services.pipeline(request.model, http) as pipeline:  # an unknown model is a 404, before a stream begins
+    context = context_of(http.scope)
+    with services.pipeline(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
         if NDJSON in http.headers.get("accept", ""):
-            return StreamingResponse(_ndjson(request, http, services), media_type=NDJSON)
-        results = await while_connected(http, _results(request, request.positions, pipeline, services))
+            return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
+        results = await while_connected(http.scope, _results(request, request.positions, pipeline, services, context))
     return Response(b'{"results":[' + b",".join(results) + b"]}", media_type=JSON)
 
 
@@ -125,10 +128,10 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     """
     query = query_of(request)
     most = services.settings.max_moves
-    async with AsyncExitStack() as stack:
+    with ExitStack() as stack:
         parts = []
         for name in [request.model] if request.models is None else request.models:
-            pipeline = await stack.enter_async_context(services.pipeline(name, http))
+            pipeline = stack.enter_context(services.pipeline(name))
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
@@ -139,8 +142,8 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
         include: list[Include] = ["statistics"] if "statistics" in request.include else []
-        work = sweep(parts, position, query.rule, lambda answer: policy_out(answer, include))
-        points = await while_connected(http, work)
+        work = sweep(parts, position, query.rule, lambda answer: policy_out(answer, include), context_of(http.scope))
+        points = await while_connected(http.scope, work)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
 
@@ -165,76 +168,91 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     make and that cost something. `include` with `tree` adds the comments and variations that the PGN has.
     """
     limit = services.settings.max_positions
-    async with services.pipeline(request.model, http) as pipeline:
+    context = context_of(http.scope)
+    with services.pipeline(request.model) as pipeline:
         if PGN in http.headers.get("accept", ""):
-            return Response(await while_connected(http, _annotated(pipeline, request, services)), media_type=PGN)
-        games = await while_connected(http, _reported(pipeline, request, limit))
-    return await run_in_threadpool(_reports, games, pipeline, services, forecasts="forecast" in request.include)
+            work = _annotated(pipeline, request, services, context)
+            return Response(await while_connected(http.scope, work), media_type=PGN)
+        games = await while_connected(http.scope, _reported(pipeline, request, limit, context))
+    return await run_in_threadpool(_reports, games, pipeline, services, "forecast" in request.include)
 
 
-async def _reported(pipeline: Pipeline, request: GamesIn, limit: int) -> list[GameReport | MovemaskError]:
+async def _reported(
+    pipeline: Pipeline, request: GamesIn, limit: int, context: RequestContext
+) -> list[GameReport | MovemaskError]:
     """The reports on the games, with what is to be included."""
     trees = "tree" in request.include
-    reports = await report_games(pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees)
+    reports = await report_games(
+        pipeline, request.pgn, request.temperature, max_positions=limit, trees=trees, caller=context
+    )
     every = "forecast" in request.include
-    return await foreseen(pipeline, reports, lambda report, place: every or unclear(report, place))
+    return await foreseen(pipeline, reports, lambda report, place: every or unclear(report, place), context)
 
 
-async def _with_forecast(query: Query, include: Sequence[Include], pipeline: Pipeline) -> bytes:
+async def _with_forecast(
+    query: Query, include: Sequence[Include], pipeline: Pipeline, context: RequestContext
+) -> bytes:
     """The JSON of a `PolicyOut` with its forecast; raises the position's error."""
-    (outcome,) = await pipeline.evaluate([query], lambda answer: (policy_out(answer, include), Outlook.of(answer)))
+    (outcome,) = await pipeline.evaluate(
+        [query], lambda answer: (policy_out(answer, include), Outlook.of(answer)), context
+    )
     if isinstance(outcome, MovemaskError):
         raise outcome
     out, outlook = outcome
-    (value,) = await forecasts(pipeline, [outlook])
+    (value,) = await forecasts(pipeline, [outlook], context)
     if isinstance(value, MovemaskError):
         raise value
     return orjson.dumps(out if value is None else {**out, "forecast": value._asdict()})
 
 
-async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services) -> str:
+async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, context: RequestContext) -> str:
     """The games with comments; what is wrong with one is counted, as in JSON."""
     limit, texts = services.settings.max_positions, []
-    async for game in annotated(pipeline, io.StringIO(request.pgn), request.temperature, max_positions=limit):
+    pgn = io.StringIO(request.pgn)
+    async for game in annotated(pipeline, pgn, request.temperature, max_positions=limit, caller=context):
         if isinstance(game.report, MovemaskError):
             _counted(game.report, services)
         texts.append(f"{game}\n\n")
     return "".join(texts)
 
 
-def _reports(
-    found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, *, forecasts: bool
-) -> Response:
+def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, services: Services, every: bool) -> Response:
     model = pipeline.model
     temperature = next((game.moves[0].temperature for game in found if not isinstance(game, MovemaskError)), None)
     games: list[Any] = [
-        orjson.Fragment(error_out(game, services))
-        if isinstance(game, MovemaskError)
-        else game_out(game, model, forecasts=forecasts)
+        orjson.Fragment(error_out(game, services)) if isinstance(game, MovemaskError) else game_out(game, model, every)
         for game in found
     ]
     out = {"model": {"name": model.name, "digest": model.digest}, "temperature": temperature, "games": games}
     return Response(orjson.dumps(out), media_type=JSON)
 
 
-async def _ndjson(request: BatchIn, http: Request, services: Services) -> AsyncIterator[bytes]:
-    async with services.pipeline(request.model, http) as pipeline:
+async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
+    with services.pipeline(request.model) as pipeline:
         for start in range(0, len(request.positions), _STREAMED_TOGETHER):
             part = request.positions[start : start + _STREAMED_TOGETHER]
             try:
-                results = await _results(request, part, pipeline, services)
+                results = await _results(request, part, pipeline, services, context)
             except MovemaskError as error:  # the status has been sent, so every position gets the error
                 results = [error_out(error, services) for _ in part]
             yield b"\n".join([*results, b""])
 
 
 async def _results(
-    request: BatchIn, positions: Sequence[PositionIn | MovemaskError], pipeline: Pipeline, services: Services
+    request: BatchIn,
+    positions: Sequence[PositionIn | MovemaskError],
+    pipeline: Pipeline,
+    services: Services,
+    context: RequestContext,
 ) -> list[bytes]:
     """The answers and errors of positions, as JSON."""
     items = [_query(position, request) for position in positions]
     queries = [item for item in items if isinstance(item, Query)]
-    answered = iter(await pipeline.evaluate(queries, lambda answer: orjson.dumps(policy_out(answer, request.include))))
+
+    def write(answer: Answer) -> bytes:
+        return orjson.dumps(policy_out(answer, request.include))
+
+    answered = iter(await pipeline.evaluate(queries, write, context))
     results = (next(answered) if isinstance(item, Query) else item for item in items)
     return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
@@ -249,8 +267,9 @@ def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | Mo
 async def _answer(request: OneIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
     """The response to one position; raises its error."""
     query = query_of(request)
-    async with services.pipeline(request.model, http) as pipeline:
-        (outcome,) = await while_connected(http, pipeline.evaluate([query], write))
+    with services.pipeline(request.model) as pipeline:
+        work = pipeline.evaluate([query], write, context_of(http.scope))
+        (outcome,) = await while_connected(http.scope, work)
     if isinstance(outcome, MovemaskError):
         raise outcome
     return Response(outcome, media_type=JSON)
