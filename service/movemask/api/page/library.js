@@ -114,7 +114,7 @@ async function ask(entry) {
   const { game } = entry;
   try {
     const { games: [answer] } = await call("v1/games", { pgn: game.pgn, ...named() });
-    Object.assign(game, { asked: true, opening: answer.opening, moment: answer.moments?.[0]?.text, error: reason(answer.error?.detail) });
+    Object.assign(game, { asked: true, opening: answer.opening, moment: answer.moments?.slice(0, 1).map(({ kind, text }) => `${kind}: ${text}`)[0], error: reason(answer.error?.detail) });
   } catch (error) {
     if (OWN_FAULT.includes(error.status)) Object.assign(game, { asked: true, error: reason(error.message) });
     else return await held(error);

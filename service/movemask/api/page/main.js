@@ -22,6 +22,7 @@ import { resultOf, said, wrong } from "./words.js";
 
 const ARROWS = 5;
 const LEAST_ARROW = 0.02;
+const LONG = 50_000; // characters of a pasted text
 
 const board = new Board(byId("board"), play);
 const changed = settled(update, 60);
@@ -262,7 +263,16 @@ const attempt = (does) => async (event) => {
 const entered = (field) => attempt(async (event) => {
   event.preventDefault();
   await bring(byId(field).value);
+  if (state.view === "games") byId(field).value = "";
 });
+
+/** A text that is pasted outside a field is taken at once, and so is a long one: browsers take minutes to show it. */
+async function pasted(event) {
+  const text = event.clipboardData.getData("text");
+  if (text.length < LONG && event.target.closest("input, textarea")) return;
+  event.preventDefault();
+  await bring(text);
+}
 
 /** Files may be dropped anywhere; a text goes where texts go. */
 function dropped(event) {
@@ -330,6 +340,7 @@ byId("library-files").addEventListener("change", attempt(async ({ target }) => {
   target.value = "";
 }));
 for (const type of ["dragover", "drop"]) addEventListener(type, attempt(dropped));
+addEventListener("paste", attempt(pasted));
 for (const [id, does] of [["paste-form", entered("paste")], ["library-form", entered("library-paste")], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
