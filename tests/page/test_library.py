@@ -24,23 +24,15 @@ SPLIT = """async (texts) => {
 }"""
 
 #: Lines that end a game, or do not, depending on what is before them.
-LINES = [
-    "",
-    "",
-    '[Event "a"]',
-    '[White "b"]',
-    "[not a header]",
-    "1. e4 e5",
-    "2. Nf3 {a comment",
+LINES = ["", "", " ", "*", '[Event "a"]', '[White "b"]', "[not a header]", "1. e4 e5", "2. Nf3 {a comment"]
+LINES += [
     "that ends} Nc6 *",
     "% 1. d4 {",
     "; a } remark {",
     "1. d4 ; {",
     "1. c4 {x} (1. d4 {y; z}) e5 {",
     "} 1-0",
-    "*",
-    "1. Nf3 {[%clk 0:01:00]}",
-    " ",
+    "1. Nf3 {[%clk 0:01]}",
 ]
 
 GAMES = """\ufeff[Event "Open"]
