@@ -38,7 +38,10 @@ from training.rounding import Range, held_ranges, hold, products, ranges
 from training.samples import samples
 from training.train import held_out
 
-TOLERANCE = 1e-3  # largest difference of a logit or of the value between torch and onnxruntime, both float32
+#: Largest difference of a logit or of the value between torch and onnxruntime, both float32. movemask-5's logits in
+#: float32 are up to 0.006 from those in float64, in either.
+TOLERANCE = 5e-3
+APART = 1e-3  # of a logit, alone and in a batch
 FITTED = 4096  # validation positions for the temperature, each with and without its game
 CALIBRATED = 256  # validation positions for the integers' ranges, half of them without their game
 STORED = 16  # positions kept with torch's answers, for a test that needs no torch
@@ -81,7 +84,7 @@ def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence
     difference = _dependence(files["integers"], feeds)
     swept = _swept(run, *(folder / target.name for folder in folders.values()))
     print(f"integers: {swept}; alone and in a batch apart by {difference:.2g}; seen by people: {swept.seen}")
-    chosen = "floats" if swept.seen or difference > TOLERANCE else "integers"
+    chosen = "floats" if swept.seen or difference > APART else "integers"
     for suffix in (".onnx", ".toml"):
         shutil.copyfile(files[chosen].with_suffix(suffix), target.with_suffix(suffix))
     if chosen == "integers":

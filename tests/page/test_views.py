@@ -9,13 +9,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 
+from tests.page.test_library import GAMES
 from tests.page.visits import Visit
 from tests.processes import call, until
 
 RUY = "moves=e2e4.e7e5.g1f3.b8c6.f1b5.a7a6&at=4"
 CUT = """all => all.filter(one => { const box = one.getBBox();
     return box.x < 0 || box.x + box.width > one.ownerSVGElement.viewBox.baseVal.width; }).map(one => one.textContent)"""
-VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#leakage"]
+VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#leakage", "#games"]
 
 
 def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
@@ -142,9 +143,13 @@ def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(
     visit = Visit(browser, f"http://127.0.0.1:{port}", bypass_csp=True, **options)
     for view in VIEWS:
         page = visit.open(view)
+        if view == "#games":
+            page.get_by_label("or text").fill(GAMES)
+            page.get_by_role("button", name="Add").click()
+            expect(page.locator("#library-count")).to_contain_text("3 of 3 games read")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
         assert page.locator(".chart text").evaluate_all(CUT) == [], view
-        if width > 1000 and view != "#leakage":
+        if width > 1000 and view not in ("#leakage", "#games"):
             assert page.evaluate("document.documentElement.scrollHeight") <= height, view
             box = page.locator("#board").bounding_box()
             assert box

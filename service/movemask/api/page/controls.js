@@ -2,7 +2,7 @@
 
 import { byId } from "./dom.js";
 import { takesRatings } from "./ratings.js";
-import { VIEWS, hashOf, state } from "./state.js";
+import { VIEWS, hashOf, onBoard, state } from "./state.js";
 
 const number = (control) => Number(control.value), checked = (control) => control.checked, text = (control) => control.value;
 const READ = { model: text, beside: text, white: number, black: number, temperature: number, pause: number, arrows: checked };
@@ -22,10 +22,10 @@ export function offer(models) {
 
 /** Shows the chosen view. */
 export function showView() {
-  const table = state.view !== "leakage";
-  byId("table").hidden = !table;
-  byId("dashboard").hidden = table;
-  byId("skip").hash = table ? `#${state.view}` : "#leakage";
+  byId("table").hidden = !onBoard();
+  byId("dashboard").hidden = state.view !== "leakage";
+  byId("library").hidden = state.view !== "games";
+  byId("skip").hash = `#${state.view}`;
   for (const view of VIEWS.slice(0, 3)) byId(`panel-${view}`).hidden = view !== state.view;
   for (const link of document.querySelectorAll("[data-view]")) {
     link.href = hashOf({ view: link.dataset.view });

@@ -7,9 +7,10 @@ const RARE = 0.05; // of a move; below, its bar is red, as its mark in the list
 
 /**
  * `scores` are White's expected scores before each move and after the last, undefined where unknown; `reports` those
- * of the moves; `at` is the number of moves played on the board; `names` the moves with their numbers.
+ * of the moves; `at` is the number of moves played on the board; `names` the moves with their numbers; `moments` the
+ * plies of telling moves.
  */
-export function showGraph(root, { scores, reports, names, at, goTo }) {
+export function showGraph(root, { scores, reports, names, moments, at, goTo }) {
   const count = Math.max(1, reports.length);
   const picture = svg("svg", { viewBox: `0 0 ${count} 1`, preserveAspectRatio: "none", role: "img", "aria-label": told(scores, reports) });
   const known = scores.map((score, ply) => [ply, score]).filter(([, score]) => score !== undefined);
@@ -25,6 +26,7 @@ export function showGraph(root, { scores, reports, names, at, goTo }) {
     picture.append(svg("rect", { class: kind, x: ply + 0.2, y: 1 - height, width: 0.6, height }));
   });
   if (known.length > 1) picture.append(svg("path", { class: "score", d: `M${line}` }));
+  for (const ply of moments) picture.append(svg("path", { class: "moment", d: `M${ply - 0.5},0V.2` }));
   if (reports.length) picture.append(svg("path", { class: "now", d: `M${at},0V1` }));
   const ply = (event) => {
     const box = picture.getBoundingClientRect();

@@ -70,6 +70,12 @@ export function scores() {
   return [...reports().map((report) => report.score), last?.of === setting() ? last.score : undefined];
 }
 
+/** What a reading of the whole line said of it: `{moments, evaluated}`; undefined before that. */
+export function review() {
+  const known = game().at(state.moves).review;
+  return known?.of === setting() ? known : undefined;
+}
+
 /** White's expected score, 0 to 1, by an answer or a report; undefined if the network forecasts none. */
 export function whiteScore({ value, forecast = value, turn }) {
   if (!forecast) return undefined;
@@ -87,11 +93,14 @@ export async function complete() {
   if (state.fen !== "startpos") Object.assign(headers, { SetUp: "1", FEN: state.fen });
   if (state.chess960) headers.Variant = "Chess960";
   const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
-  const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${state.moves.join(" ")} *\n`, ...named(), include: ["forecast"] })).games;
+  const words = [game().root, ...nodes].map(({ uci = "", comment }) => `${uci} {${comment?.match(/\[%eval[^\]}]*\]/)?.[0] ?? ""}}`);
+  const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(), include: ["forecast"] })).games;
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const answer = await end;
   if (of !== setting() || moves !== state.moves.join()) return false;
   noteEnd(state.moves, answer);
+  const evaluated = found.moves.some(({ lost }) => typeof lost === "number");
+  nodes.at(-1).review = { of, moments: found.moments, evaluated };
   found.moves.forEach((move, index) => {
     const { probability, rank, surprise } = move;
     Object.assign(nodes[index], { san: move.san, report: { of, probability, rank, surprise, score: whiteScore(move) } });
@@ -104,7 +113,7 @@ export function pgn(rated = false) {
   return game().pgn(rated ? { WhiteElo: Math.round(state.white), BlackElo: Math.round(state.black) } : {});
 }
 
-/** The games of a text, or the one position that it is: `{fen, moves, chess960, title}`. Throws the service's problem. */
+/** The game of a text, or the position that it is: `{fen, moves, chess960}`. Throws the service's problem. */
 export async function parsed(text, chess960) {
   let line = text.trim();
   const address = /^(?:https?:\/\/)?((?:[\w-]+\.)+[a-z]{2,})\/\S*$/i.exec(line);
@@ -116,18 +125,14 @@ export async function parsed(text, chess960) {
   }
   if (line === "startpos" || (/\//.test(line) && !/[\n[\].]/.test(line))) {
     const answer = await remembered("v1/policy", { fen: line, ...named(), ...(chess960 ? { chess960 } : {}) });
-    return [{ fen: line === "startpos" ? line : answer.fen, moves: [], chess960, title: "position" }];
+    return { fen: line === "startpos" ? line : answer.fen, moves: [], chess960 };
   }
-  const games = await gamesOf(text);
-  return games.map((found, index) => {
-    if (found.error) return { error: Object.assign(new Error(found.error.detail), found.error), title: `${index + 1}: cannot be read` };
-    const { headers, tree: nodes } = found;
-    const rating = (name) => (/^\d+$/.test(headers[name] ?? "") ? Number(headers[name]) : undefined);
-    const title = `${index + 1}: ${headers.White ?? "?"} – ${headers.Black ?? "?"} ${headers.Result ?? ""}`;
-    const ratings = { white: rating("WhiteElo"), black: rating("BlackElo") };
-    const moves = found.moves.map((move) => move.uci);
-    return { fen: headers.FEN ?? "startpos", moves, chess960: found.chess960, title, ratings, headers, nodes };
-  });
+  const [found] = await gamesOf(text);
+  if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  const { headers, tree: nodes } = found;
+  const rating = (name) => (/^\d+$/.test(headers[name] ?? "") ? Number(headers[name]) : undefined);
+  const ratings = { white: rating("WhiteElo"), black: rating("BlackElo") };
+  return { fen: headers.FEN ?? "startpos", moves: found.moves.map((move) => move.uci), chess960: found.chess960, ratings, headers, nodes };
 }
 
 /** Games with variations; without them where those are too many or cannot be played. */

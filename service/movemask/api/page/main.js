@@ -8,17 +8,21 @@ import { byId, settled } from "./dom.js";
 import { showGraph } from "./graph.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
-import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, scores, take, takeKept } from "./line.js";
+import * as library from "./library.js";
+import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, review, scores, take, takeKept } from "./line.js";
+import { showMoments } from "./moments.js";
 import { showMoves } from "./movelist.js";
 import { showBars, showValue } from "./moves.js";
 import { clearRatings, showRatings } from "./ratings.js";
 import { shares } from "./share.js";
-import { elo, named, played, position, readHash, state, turn, writeHash } from "./state.js";
+import { hasSeveral, textOf } from "./split.js";
+import { elo, named, onBoard, played, position, readHash, state, turn, writeHash } from "./state.js";
 import { firstPly, numbered, pathTo } from "./tree.js";
 import { resultOf, said, wrong } from "./words.js";
 
 const ARROWS = 5;
 const LEAST_ARROW = 0.02;
+const LONG = 50_000; // characters of a pasted text
 
 const board = new Board(byId("board"), play);
 const changed = settled(update, 60);
@@ -46,8 +50,10 @@ async function update() {
 async function answered(current) {
   dashboard.stop();
   try {
+    if (state.view === "games") await library.show();
     if (!models.length) await loadModels();
     if (!current()) return;
+    if (state.view === "games") return report(null);
     if (state.view === "leakage") return await dashboard.follow(report);
     const answer = state.view === "lens"
       ? await lensAnswer(turn(), state.model)
@@ -124,7 +130,9 @@ function showGame() {
   showMoves(byId("line"), { tree, first, current: tree.at(played()), reportOf: known, goTo: goAlong });
   const line = tree.along(state.moves);
   const names = reports().map((move, index) => `${numbered(first + index)} ${move.san}`);
-  showGraph(byId("graph"), { scores: alone() ? [] : scores(), reports: line.map(known), names, at: state.at, goTo });
+  const found = alone() ? undefined : review();
+  showGraph(byId("graph"), { scores: alone() ? [] : scores(), reports: line.map(known), names, moments: (found?.moments ?? []).map(({ ply }) => ply), at: state.at, goTo });
+  showMoments(byId("moments"), { review: found, loaded: Object.keys(tree.headers).length > 0, at: state.at, goTo });
 }
 
 async function lenses(answer, current) {
@@ -201,7 +209,6 @@ function flip() {
 
 /** Puts a position or a game that was read onto the board. */
 function load(read, opponent = "") {
-  if (read.error) return report(read.error);
   take(read);
   Object.assign(state, { fen: read.fen, moves: read.moves, chess960: read.chess960, at: 0, opponent });
   for (const side of ["white", "black"]) state[side] = read.ratings?.[side] ?? state[side];
@@ -211,19 +218,67 @@ function load(read, opponent = "") {
   update();
 }
 
-async function paste(event) {
-  event.preventDefault();
-  const text = byId("paste").value;
-  if (!text.trim()) return report(new Error("Nothing to load: paste a FEN or a PGN first."));
+/** Opens a game of the list. */
+async function openGame(pgn) {
+  const read = await parsed(pgn, false);
+  turnTo("play");
+  load(read);
+}
+
+/** Shows another view, which is a step of the browser's history. */
+function turnTo(view) {
+  if (state.view === view) return;
+  state.view = view;
+  writeHash(true);
+}
+
+/** Puts a text onto the board; several games go to the list of games. */
+async function bring(text) {
+  if (!text.trim()) throw new Error("Nothing to load: paste a FEN or a PGN first.");
+  if (state.view !== "games" && !hasSeveral(text)) {
+    const read = await parsed(text, byId("chess960").checked);
+    if (!onBoard()) turnTo("play");
+    return load(read);
+  }
+  await library.add(text);
+  turnTo("games");
+  await update();
+}
+
+async function bringFiles(files) {
+  if (files.length > 1) turnTo("games");
+  for (const file of [...files]) await bring(await textOf(file));
+}
+
+/** What an event does; whatever it throws is told. */
+const attempt = (does) => async (event) => {
   try {
-    const games = await parsed(text, byId("chess960").checked);
-    byId("games-field").hidden = games.length < 2;
-    byId("games").replaceChildren(...games.map((found, index) => new Option(found.title, index)));
-    byId("games").onchange = () => load(games[byId("games").value]);
-    load(games[0]);
+    await does(event);
   } catch (error) {
     report(error);
   }
+};
+
+/** A text that was entered into a form. */
+const entered = (field) => attempt(async (event) => {
+  event.preventDefault();
+  await bring(byId(field).value);
+  if (state.view === "games") byId(field).value = "";
+});
+
+/** A text that is pasted outside a field is taken at once, and so is a long one: browsers take minutes to show it. */
+async function pasted(event) {
+  const text = event.clipboardData.getData("text");
+  if (text.length < LONG && event.target.closest("input, textarea")) return;
+  event.preventDefault();
+  await bring(text);
+}
+
+/** Files may be dropped anywhere; a text goes where texts go. */
+function dropped(event) {
+  if (!event.dataTransfer.types.includes("Files")) return;
+  event.preventDefault();
+  if (event.type === "drop") return bringFiles(event.dataTransfer.files);
 }
 
 /** A move that was typed, in SAN or UCI. */
@@ -261,7 +316,7 @@ function showAddress() {
 }
 
 /** What is on the board, to be taken away. */
-function onBoard() {
+function seen() {
   if (!shown) throw new Error("There is no position on the board yet.");
   return { answer: shown, arrows: arrows(shown), flip: state.flip };
 }
@@ -273,13 +328,20 @@ listenToControls(() => { setControls(models); changed(); }, {
   first, back, forward, last, undo, flip, skip, "show-keys": showKeys,
   new: () => load({ fen: "startpos", moves: [], chess960: false }, state.opponent),
   hints: () => { state.hints = !state.hints; update(); },
-  ...Object.fromEntries(shares({ shown: onBoard, report })),
+  ...Object.fromEntries(shares({ shown: seen, report })),
 });
 listenToKeys(Object.fromEntries(Object.entries({
   ArrowLeft: back, ArrowRight: forward, Home: first, End: last, f: flip, u: undo,
   ArrowUp: () => switchTo(-1), ArrowDown: () => switchTo(1), "?": showKeys,
-}).map(([key, does]) => [key, () => (state.view === "leakage" && key !== "?" ? true : does())])));
-for (const [id, does] of [["paste-form", paste], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
+}).map(([key, does]) => [key, () => (!onBoard() && key !== "?" ? true : does())])));
+library.start({ open: attempt(openGame), report });
+byId("library-files").addEventListener("change", attempt(async ({ target }) => {
+  await bringFiles([...target.files]);
+  target.value = "";
+}));
+for (const type of ["dragover", "drop"]) addEventListener(type, attempt(dropped));
+addEventListener("paste", attempt(pasted));
+for (const [id, does] of [["paste-form", entered("paste")], ["library-form", entered("library-paste")], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
 addEventListener("popstate", showAddress);

@@ -1,6 +1,9 @@
 // What the page shows: the position and its line, the model, the ratings. The URL's hash holds all of it.
 
-export const VIEWS = ["play", "ratings", "lens", "leakage"];
+export const VIEWS = ["play", "ratings", "lens", "leakage", "games"];
+
+/** Whether the view has the board. */
+export const onBoard = () => VIEWS.indexOf(state.view) < 3;
 
 const DEFAULTS = {
   fen: "startpos", moves: [], at: 0, chess960: false, model: "", beside: "",

@@ -1,0 +1,208 @@
+// The list of games: added from PGN of any size, kept by the browser, and read by the service one by one.
+
+import { Gone, call } from "./api.js";
+import { byId, element, table } from "./dom.js";
+import { unevaluated } from "./moments.js";
+import { forget, keep, kept } from "./shelf.js";
+import { headersOf, split } from "./split.js";
+import { named } from "./state.js";
+import { wrong } from "./words.js";
+
+const SHOWN = 200; // rows at first, and with each press for more
+const WAIT = 5; // s until a service that does not answer is asked again
+const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
+const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Evaluations", "Most telling move"];
+const EVALUATIONS = HEADS.indexOf("Evaluations");
+
+let entries; // the games in the order of their addition: what is kept of each, and its cells
+let found = []; // those that are listed, in the list's order
+let sorting = { by: -1, down: false }; // a column, or none
+let most = SHOWN;
+let running = false, stopping = false; // whether games are read one after the other; whether the present one is the last
+let hurry = () => {}; // ends a wait
+let waiting = "", refused = ""; // why the service is not asked now; why the browser keeps nothing
+let tell; // whom to tell of errors
+
+/** Starts the list: `open` is given the text of a game that was chosen, `report` an error. */
+export function start({ open, report }) {
+  tell = report;
+  byId("library-go").onclick = () => (running && !stopping ? stop() : read());
+  byId("library-more").onclick = () => { most += SHOWN; draw(); };
+  byId("library-find").oninput = () => { most = SHOWN; draw(); };
+  byId("library-clear").onclick = clear;
+  byId("library-list").onclick = ({ target }) => {
+    const head = target.closest("thead th"), row = target.closest("tbody tr");
+    if (head) {
+      sorting = { by: head.cellIndex, down: sorting.by === head.cellIndex && !sorting.down };
+      draw();
+      byId("library-list").querySelectorAll("thead button")[sorting.by].focus();
+    }
+    if (!row) return;
+    byId("library-list").querySelector("[aria-current]")?.removeAttribute("aria-current");
+    row.setAttribute("aria-current", "true");
+    open(found[row.sectionRowIndex].game.pgn);
+  };
+}
+
+/** Shows the list; the first time, as it was kept. */
+export async function show() {
+  await ready();
+  draw();
+}
+
+/** Adds the games of a text that are not in the list, and has them read. Throws if there are none. */
+export async function add(text) {
+  await ready();
+  const known = new Set(entries.map(({ game }) => game.pgn)), time = Date.now(), games = [];
+  let again = 0;
+  for (const part of split(text)) {
+    const pgn = part.trim();
+    if (known.has(pgn)) again++;
+    else games.push({ id: [time, games.length], pgn });
+    known.add(pgn);
+  }
+  if (!games.length && !again) throw new Error("There is no game in this PGN.");
+  entries.push(...games.map(entryOf));
+  byId("library-added").textContent = `${counted(games.length)} added${again ? `, ${again} already in the list` : ""}.`;
+  await save(games);
+  draw();
+  read();
+}
+
+async function ready() {
+  if (entries) return;
+  let games = [];
+  try {
+    games = await kept();
+  } catch (error) {
+    refuse(error);
+  }
+  entries ??= games.map(entryOf);
+}
+
+const entryOf = (game) => ({ game, cells: cellsOf(game) });
+
+/** What the list says of a game. */
+function cellsOf({ pgn, asked, opening, moment, error }) {
+  const headers = headersOf(pgn);
+  const player = (side) => (headers[side] ?? "?") + (headers[`${side}Elo`] > 0 ? ` (${headers[`${side}Elo`]})` : "");
+  const own = [headers.ECO, headers.Opening];
+  const names = (opening ? [opening.eco, opening.name] : own).filter((name) => name && name !== "?");
+  return [`${player("White")} – ${player("Black")}`, headers.Result?.replace("1/2-1/2", "½-½") ?? "", headers.Date ?? headers.UTCDate ?? "",
+    headers.Event ?? "", names.join(" "), pgn.includes("[%eval") ? "yes" : "none", error ? `Cannot be read: ${error}` : moment ?? (asked ? "–" : "")];
+}
+
+const counted = (count) => `${count.toLocaleString("en")} game${count === 1 ? "" : "s"}`;
+
+/** Has the service read the games that it has not read yet, one at a time, and waits where that helps. */
+async function read() {
+  stopping = false;
+  if (running) return;
+  running = true;
+  for (let next; !stopping && (next = entries.find(({ game }) => !game.asked));) await ask(next);
+  running = false;
+  progress();
+}
+
+function stop() {
+  stopping = true;
+  hurry();
+  progress();
+}
+
+async function ask(entry) {
+  const { game } = entry;
+  try {
+    const { games: [answer] } = await call("v1/games", { pgn: game.pgn, ...named() });
+    Object.assign(game, { asked: true, opening: answer.opening, moment: answer.moments?.slice(0, 1).map(({ kind, text }) => `${kind}: ${text}`)[0], error: reason(answer.error?.detail) });
+  } catch (error) {
+    if (OWN_FAULT.includes(error.status)) Object.assign(game, { asked: true, error: reason(error.message) });
+    else return await held(error);
+  }
+  waiting = "";
+  entry.cells = cellsOf(game);
+  if (!entries.includes(entry)) return; // all were removed meanwhile
+  await save([game]);
+  const row = byId("library-list").querySelector("tbody")?.rows[found.indexOf(entry)];
+  if (row) entry.cells.forEach((text, index) => index && (row.cells[index].textContent = text));
+  progress();
+}
+
+const reason = (detail) => detail?.replace(/^pgn: (game 1: )?/, "");
+
+/** Waits, if the service is to be asked again; or else stops, and tells why. */
+async function held(error) {
+  const wait = error instanceof Gone ? WAIT : error.retryAfter;
+  waiting = wrong(error) + (wait ? ` Trying again in ${wait} s.` : " Press Continue when that is put right.");
+  if (!wait) {
+    stopping = true;
+    tell(error);
+  }
+  progress();
+  if (wait && !stopping) await new Promise((done) => setTimeout((hurry = done), 1000 * wait));
+  if (wait && stopping) waiting = "";
+}
+
+/** Keeps games, or says that the browser does not. */
+async function save(games) {
+  try {
+    await keep(games);
+  } catch (error) {
+    refuse(error);
+  }
+}
+
+function refuse(error) {
+  const why = error?.name === "QuotaExceededError" ? "its space for this page is full" : error?.message ?? error;
+  refused = `The browser does not keep these games (${why}). They are lost when this page is closed or loaded again.`;
+}
+
+async function clear() {
+  if (!confirm(`Remove ${counted(entries.length)} from the list?`)) return;
+  stop();
+  entries = [];
+  refused = waiting = byId("library-added").textContent = "";
+  try {
+    await forget();
+  } catch (error) {
+    refuse(error);
+  }
+  draw();
+}
+
+/** The rows that were asked for, and all that is said above them. */
+function draw() {
+  const words = byId("library-find").value.toLowerCase().split(/\s+/).filter(Boolean);
+  found = entries.filter(({ cells }) => {
+    const text = cells.join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+  if (sorting.by >= 0) {
+    const { compare } = new Intl.Collator("en", { numeric: true });
+    found.sort((a, b) => (sorting.down ? -1 : 1) * compare(a.cells[sorting.by], b.cells[sorting.by]));
+  }
+  const heads = HEADS.map((name) => element("button", { type: "button", title: `Sort by ${name}` }, name));
+  const rows = found.slice(0, most).map(({ cells: [players, ...rest] }) => [element("button", { type: "button" }, players), ...rest]);
+  const list = table("Games", heads, rows);
+  if (sorting.by >= 0) list.tHead.rows[0].cells[sorting.by].setAttribute("aria-sort", sorting.down ? "descending" : "ascending");
+  byId("library-list").replaceChildren(...(entries.length ? [list] : []));
+  byId("library-more").hidden = found.length <= most;
+  byId("library-found").textContent = words.length ? `${counted(found.length)} found` : "";
+  const bare = entries.filter(({ cells }) => cells[EVALUATIONS] === "none").length;
+  const which = bare === entries.length ? "These games have" : `${counted(bare)} ${bare === 1 ? "has" : "have"}`;
+  byId("library-bare").replaceChildren(...(bare ? [unevaluated(which)] : []));
+  progress();
+}
+
+function progress() {
+  const asked = entries.filter(({ game }) => game.asked).length, unread = entries.filter(({ game }) => game.error).length;
+  for (const id of ["library-tools", "library-list"]) byId(id).hidden = !entries.length;
+  byId("library-empty").hidden = entries.length > 0;
+  Object.assign(byId("library-progress"), { max: entries.length || 1, value: asked });
+  byId("library-go").hidden = asked === entries.length;
+  byId("library-go").textContent = running && !stopping ? "Stop" : "Continue";
+  byId("library-count").textContent = `${asked.toLocaleString("en")} of ${counted(entries.length)} read${unread ? `; ${unread} cannot be read` : ""}`;
+  for (const [id, text] of [["library-waiting", waiting], ["library-refused", refused]]) {
+    if (byId(id).textContent !== text) byId(id).textContent = text;
+  }
+}

@@ -1,0 +1,225 @@
+"""What a reader of many games would lose: games cut wrongly, forgotten, or not read, and moments that lead nowhere."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from movemask.board.pgn import Game, read_games
+from movemask.bulk.read import _games as parts_of
+from tests.conftest import ROOT
+from tests.games.test_evaluations import LEGAL
+from tests.page.visits import Visit
+from tests.processes import call, free_port, served, stopped
+
+SPLIT = """async (texts) => {
+    const { split } = await import(document.querySelector("script[src]").src.replace("main.js", "split.js"));
+    return texts.map((text) => [...split(text)]);
+}"""
+
+#: Lines that end a game, or do not, depending on what is before them.
+LINES = ["", "", " ", "*", '[Event "a"]', '[White "b"]', "[not a header]", "1. e4 e5", "2. Nf3 {a comment"]
+LINES += [
+    "that ends} Nc6 *",
+    "% 1. d4 {",
+    "; a } remark {",
+    "1. d4 ; {",
+    "1. c4 {x} (1. d4 {y; z}) e5 {",
+    "} 1-0",
+    "1. Nf3 {[%clk 0:01]}",
+]
+
+GAMES = """\ufeff[Event "Open"]
+[White "Ann"]
+[Black "Bob"]
+[Date "2024.05.01"]
+[Result "1/2-1/2"]
+[WhiteElo "1900"]
+
+1. e4 {[%clk 0:05:00] a comment
+
+with an empty line} e5 2. Nf3 Nc6 3. Bc4 Bc5 1/2-1/2
+
+[Event "Club"]
+[White "Eve"]
+[Opening "Of their own"]
+
+1. e4 e5 2. Ke3 *
+
+
+1. d4 *
+"""
+
+
+def listed(page: Page, **options: Any) -> list[list[str]]:
+    """The cells of the list."""
+    rows = page.locator("#library-list tbody tr")
+    return [row.locator("th, td").all_inner_texts() for row in rows.all()]
+
+
+def all_read(page: Page, count: int) -> None:
+    expect(page.locator("#library-count")).to_have_text(re.compile(rf"^{count} of {count} games? read"), timeout=60_000)
+
+
+def outlines(texts: list[str]) -> list[object]:
+    """What the service reads in texts: of each game its headers and moves, or what is wrong with it."""
+    games = [game for text in texts for game in read_games(io.StringIO(text))]
+    return [
+        (game.headers, [ply.played.uci() for ply in game.plies])
+        if isinstance(game, Game)
+        else re.sub(r"game \d+: ", "", str(game))
+        for game in games
+    ]
+
+
+def test_the_page_cuts_a_pgn_where_the_service_ends_a_game(visit: Visit) -> None:
+    chance = random.Random(42)
+    texts = [
+        "\n".join(chance.choice(LINES) for _ in range(chance.randrange(2, 14))) + "\n1. e4 *\n" for _ in range(3000)
+    ]
+    joined = re.compile(r"(?m)^(?!\[)(?=.*\S).*\n\[")  # a header straight after moves: python-chess overlooks it
+    texts = [text for text in texts if not joined.search(text)]
+    texts += [GAMES, GAMES.replace("\n", "\r\n"), (ROOT / "tests/data/evaluated.pgn").read_text()]
+    assert len(texts) > 500
+    page = visit.open()
+    for text, pieces in zip(texts, page.evaluate(SPLIT, texts), strict=True):
+        assert all(len(outlines([piece])) == 1 for piece in pieces), text
+        assert outlines(pieces) == outlines([text]), text
+
+
+def test_games_without_an_empty_line_between_them_are_cut_as_by_the_audit(visit: Visit) -> None:
+    text = '[White "Ann"]\n1. e4 e5 1-0\n[White "Bob"]\n1. d4 {[%x]\n[y] z} d5 *\n[White "Eve"]\n\n1. c4 *\n'
+    (pieces,) = visit.open().evaluate(SPLIT, [text])
+    assert pieces == list(parts_of(text.splitlines(keepends=True), "text"))
+    assert [game.headers["White"] for game in read_games(io.StringIO(pieces[1])) if isinstance(game, Game)] == ["Bob"]
+
+
+def test_several_games_are_listed_read_kept_and_opened(visit: Visit) -> None:
+    page = visit.open()
+    visit.load(GAMES)
+    expect(page.get_by_role("heading", name="Games", exact=True)).to_be_visible()
+    all_read(page, 3)
+    first, second, third = listed(page)
+    assert first[:5] == ["Ann (1900) \N{EN DASH} Bob", "½-½", "2024.05.01", "Open", "C50 Italian Game: Giuoco Piano"]
+    assert second[3:5] == ["Club", "Of their own"]
+    assert second[6].startswith("Cannot be read: illegal san: 'Ke3'")
+    assert third[0] == "? \N{EN DASH} ?"
+    expect(page.locator("#library-count")).to_contain_text("1 cannot be read")
+    expect(page.locator("#library-bare")).to_contain_text("These games have no evaluations ([%eval])")
+    expect(page.locator("#library-bare")).to_contain_text("movemask annotate --engine stockfish")
+    page.get_by_label("or text").fill(GAMES)
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator("#library-added")).to_have_text("0 games added, 3 already in the list.")
+    page.get_by_role("button", name="Players").click()
+    assert [row[0] for row in listed(page)] == ["? \N{EN DASH} ?", "Ann (1900) \N{EN DASH} Bob", "Eve \N{EN DASH} ?"]
+    page.reload()
+    visit.settles()
+    assert listed(page) == [first, second, third]
+    page.get_by_label("Find").fill("italian ann")
+    expect(page.locator("#library-found")).to_have_text("1 game found")
+    visit.refusals = True
+    page.get_by_role("button", name="Ann (1900) \N{EN DASH} Bob").press("Enter")
+    visit.line("e4", "e5", "Nf3", "Nc6", "Bc4", "Bc5")
+    expect(page.locator("#white-shown")).to_have_text("1900")
+    page.go_back()
+    page.get_by_label("Find").fill("eve")
+    page.get_by_role("button", name="Eve \N{EN DASH} ?").click()
+    visit.is_told("illegal san: 'Ke3'")
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Remove all").click()
+    page.reload()
+    expect(page.get_by_text("No games yet")).to_be_visible()
+
+
+def test_a_file_is_dropped_anywhere_whatever_its_encoding(visit: Visit) -> None:
+    page = visit.open()
+    drop = """([bytes, name]) => {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File([new Uint8Array(bytes)], name));
+        document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+    }"""
+    one = '[White "Müller"]\n\n1. e4 *\n'
+    page.evaluate(drop, [list(one.encode("latin-1")), "one.pgn"])
+    visit.line("e4")
+    page.evaluate(drop, [list(b"\x28\xb5\x2f\xfd"), "games.pgn.zst"])
+    visit.is_told("games.pgn.zst is compressed")
+    page.evaluate(drop, [list(f"{one}\n\n1. d4 *\n".encode("latin-1")), "two.pgn"])
+    all_read(page, 2)
+    assert [row[0] for row in listed(page)] == ["Müller \N{EN DASH} ?", "? \N{EN DASH} ?"]
+
+
+@pytest.mark.parametrize("place", ["#paste", "body"])
+def test_a_long_pgn_is_taken_as_it_is_pasted(visit: Visit, place: str) -> None:
+    games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 {{{"long " * 50}}} *' for number in range(250))
+    page = visit.open()
+    page.evaluate("(text) => navigator.clipboard.writeText(text)", games)
+    page.locator(place).focus()
+    page.keyboard.press("Control+v")
+    expect(page.locator("#library-added")).to_have_text("250 games added.")
+    expect(page.locator("#library-list tbody tr")).to_have_count(200)
+    page.get_by_role("button", name="Show more").click()
+    expect(page.locator("#library-list tbody tr")).to_have_count(250)
+
+
+def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browser, models: Path) -> None:
+    port, key = free_port(), "a-reader-s-key-0123456789"
+    games = "\n\n".join(f'[White "Player {number}"]\n\n1. e4 e5 2. Nf3 *' for number in range(8))
+    waiting = "#library-waiting"
+    with served(models, "--threads", "1", port=port) as (process, _):
+        visit = Visit(browser, f"http://127.0.0.1:{port}")
+        visit.refusals = True
+        page = visit.open("#games")
+        assert stopped(process) == 0
+    page.get_by_label("or text").fill(games)
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator(waiting)).to_have_text("The service does not answer. Trying again in 5 s.")
+    assert len(listed(page)) == 8
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "3", "--client-burst", "6")
+    with served(models, *command, port=port):
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator(waiting)).to_contain_text("Press Continue when that is put right.")
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Use this key").click()
+        page.get_by_role("button", name="Continue").click()
+        expect(page.locator(waiting)).to_contain_text("Trying again in")
+        all_read(page, 8)
+        expect(page.locator(waiting)).to_be_empty()
+        visit.leave()
+
+
+def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the_same(visit: Visit) -> None:
+    page = visit.open("#games")
+    session = page.context.new_cdp_session(page)
+    session.send("Storage.overrideQuotaForOrigin", {"origin": visit.url, "quotaSize": 1})
+    page.get_by_label("or text").fill(GAMES)
+    page.get_by_role("button", name="Add").click()
+    expect(page.locator("#library-refused")).to_contain_text("its space for this page is full")
+    all_read(page, 3)
+
+
+def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
+    page = visit.open()
+    visit.load(LEGAL)
+    moments = call(port, "/v1/games", {"pgn": LEGAL})["games"][0]["moments"]
+    shown = page.locator("#moments button")
+    expect(shown).to_have_text([re.compile(re.escape(f"{one['kind']} {one['text']}")) for one in moments])
+    assert "trap" in {one["kind"] for one in moments}
+    expect(page.locator("#graph .moment")).to_have_count(len(moments))
+    expect(page.locator("#moments p")).to_have_count(0)  # it has evaluations
+    for index, moment in enumerate(moments):
+        shown.nth(index).click()
+        at = moment["ply"] - (moment["kind"] == "missed")
+        expect(page).to_have_url(re.compile(rf"&at={at}&"))
+        expect(shown.nth(index)).to_have_attribute("aria-current", "true")
+    visit.load(re.sub(r"\{[^}]*\}", "", LEGAL))
+    expect(page.locator("#moments")).to_contain_text("This game has no evaluations ([%eval])")
+    page.get_by_label("You play").select_option("Black")
+    expect(page.locator("#moments")).to_be_hidden()  # it would give the moves away
