@@ -1,14 +1,14 @@
-# Images, not root, that write only to /data and /models:
+# Images that do not run as root and write only to /data and /models:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add, models quantize
-#   docker build -t movemask-ray --target ray .             and on Ray; KubeRay's probes need its wget (deploy/ray)
+#   docker build -t movemask-ray --target ray .             also on Ray; KubeRay's probes need its wget (deploy/ray)
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/service.txt requirements/sbom.txt requirements/
-# Left out: tests, type stubs, what numpy compiles with, onnxruntime's converters, and its C library, which its Python
-# module does not load. The build serves once below, and fails if any of it is needed.
+# Left out: tests, type stubs, numpy's compiler support, onnxruntime's converters, and its C library, which its Python
+# module does not load. The build starts the service once below, and fails if any of these is needed.
 RUN python -m venv /opt/build \
  && /opt/build/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/build.txt \
  && python -m venv --without-pip /opt/movemask \
@@ -23,7 +23,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY service service
 COPY models models
 # The shipped networks go to /models, which may be a volume; their contracts stay in the package, to say which are shipped.
-# Serving once writes the bytecode of what serving imports, and of nothing else.
+# Starting the service once writes the bytecode of the modules that it imports, and of no others.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-compile --no-index --no-deps /wheels/*.whl \
  && mv /opt/movemask/lib/python3.11/site-packages/movemask/shipped_models /models \
@@ -36,7 +36,7 @@ RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --whe
     do kill -0 $server || exit 1; sleep 0.2; done \
  && kill $server && wait $server
 
-# A list of the components in CycloneDX, which scanners read: /opt/movemask/sbom.json of each image.
+# A list of the components in CycloneDX, for scanners: /opt/movemask/sbom.json of each image.
 RUN python -m venv /opt/sbom \
  && /opt/sbom/bin/pip install --no-cache-dir --no-deps --require-hashes -r requirements/sbom.txt \
  && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
@@ -81,7 +81,7 @@ CMD ["--help"]
 
 FROM base AS ray
 USER root
-# KubeRay before 1.4 starts nodes by a login shell, for which /etc/profile sets PATH anew.
+# KubeRay before 1.4 starts nodes with a login shell, for which /etc/profile resets PATH.
 RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/* \
  && echo 'PATH=/opt/movemask/bin:$PATH' > /etc/profile.d/movemask.sh
 USER movemask

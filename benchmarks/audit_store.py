@@ -21,7 +21,7 @@ from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.leakage.measure import Measured
-from movemask.records.table import AuditTable
+from movemask.records import AuditTable
 from movemask.store.reader import Figures, Span
 from movemask.store.writer import Store
 
@@ -40,7 +40,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         url = arguments.url or f"sqlite:///{folder}/audit.db"
-        store = Store(url, keep_seconds=1e12, keep_positions=1_000_000, keep_worst=100)
+        store = Store(url, keep_seconds=1e12, keep_positions=1_000_000)
         first, last = _fill(store, arguments.positions, arguments.share)
         figures = Figures(store.database)
         now = time.time()

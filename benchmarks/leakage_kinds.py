@@ -17,7 +17,7 @@ from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.leakage.explain import Explained, explained
 from movemask.leakage.kinds import KINDS, SERVED, Plan
-from movemask.leakage.measure import LogitBatch, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Index
@@ -81,13 +81,13 @@ def _costs(model: Model, positions: list[Position], size: int) -> dict[str, floa
     costs[f"`raw`, illegal moves above {least} with their causes, phase and the other groups"] = timed(
         lambda one: _columns(one, least)
     )
-    costs["the network itself"] = timed(lambda one: model.evaluate(one.batch))
+    costs["the network itself"] = timed(lambda one: model.run(one.batch))
     return costs
 
 
-def _fresh(one: Evaluated) -> LogitBatch:
+def _fresh(one: Evaluated) -> UnmaskedLogits:
     """The logits without what was made of them."""
-    return LogitBatch(one.unmasked.logits, one.batch.slots, one.batch.indptr)
+    return UnmaskedLogits(one.unmasked.logits, one.batch.slots, one.batch.indptr)
 
 
 def _legal(batch: Batch) -> list[Index]:

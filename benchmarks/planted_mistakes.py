@@ -34,14 +34,14 @@ BATCH = 64
 
 def planted_contracts(contract: Contract) -> Iterator[tuple[str, Contract]]:
     """Each mistake in words, and the contract with it."""
-    terms = contract.contract
+    terms = contract.terms
     for name in variation_names():
         if variation(name).applies(terms.planes, vocabulary(terms.vocabulary)):
             changed = terms.model_copy(update={"variations": (name,)})
-            yield f"`{name}`: {variation(name).words}", contract.model_copy(update={"contract": changed})
+            yield f"`{name}`: {variation(name).words}", contract.model_copy(update={"terms": changed})
     if terms.planes == "lc0-112":
         changed = terms.model_copy(update={"history_fill": HistoryFill.NO})
-        yield '`history_fill = "no"`: history planes left empty', contract.model_copy(update={"contract": changed})
+        yield '`history_fill = "no"`: history planes left empty', contract.model_copy(update={"terms": changed})
     value = contract.outputs.value
     if value is not None:
         for words, update in (
@@ -56,7 +56,7 @@ def planted_contracts(contract: Contract) -> Iterator[tuple[str, Contract]]:
 def planted_changes(contract: Contract) -> Iterator[tuple[str, dict[str, Change]]]:
     """Each mistake of a network in words, and how it changes the inputs or outputs; planes are `[B, C, 8, 8]`."""
     planes, logits, value = contract.inputs.planes, contract.outputs.logits, contract.outputs.value
-    encoder, words = contract.contract.planes, vocabulary(contract.contract.vocabulary)
+    encoder, words = contract.terms.planes, vocabulary(contract.terms.vocabulary)
     blocks, size = (8, 13) if encoder == "lc0-112" else (1, 12)
     castling, en_passant = ([*range(104, 108)], []) if encoder == "lc0-112" else ([12, 13], [14])
 

@@ -108,7 +108,7 @@ class Measured:
 
     def peers(self) -> dict[str, Figures | str]:
         """Requests a second and percentiles of each, or why there are none."""
-        terms = self.model.contract.contract
+        terms = self.model.contract.terms
         if (terms.planes, terms.vocabulary) != ("lc0-112", "lc0-1858"):
             return dict.fromkeys(PEERS, "the examples are of lc0's networks")
         found: dict[str, Any] = {}

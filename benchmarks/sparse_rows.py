@@ -25,10 +25,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from movemask.board.position import Position
-from movemask.network.registry import load_registry
-from movemask.numeric.ragged import padded
-from movemask.numeric.sparse_rows import (
+from benchmarks.row_maxima import (
     SOURCE_EPSILON,
     Exact,
     Iterative,
@@ -39,6 +36,9 @@ from movemask.numeric.sparse_rows import (
     row_maximum,
     sparse_softmax,
 )
+from movemask.board.position import Position
+from movemask.network.registry import load_registry
+from movemask.numeric.ragged import padded
 from movemask.pipeline import evaluate_positions
 from movemask.settings import shipped_models
 

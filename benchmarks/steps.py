@@ -23,13 +23,13 @@ from movemask.api.writing import policy_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position, boards_of
 from movemask.leakage.kinds import KINDS, Plan
-from movemask.leakage.measure import LogitBatch, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Answer, Pipeline, Query
 from movemask.policy import Normalisation, Policies, policies
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from movemask.settings import shipped_models
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
@@ -69,8 +69,8 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     both = list(zip(read, boards, strict=True))
     legal = [legal_moves(position.board for position in part) for part in read]
     batches = [model.whole_batch(part) for part in read]
-    logits = [model.evaluate(batch).logits for batch in batches]
-    gathered = [LogitBatch(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
+    logits = [model.run(batch).logits for batch in batches]
+    gathered = [UnmaskedLogits(own, batch.slots, batch.indptr) for own, batch in zip(logits, batches, strict=True)]
     weighed = [_weighed(one) for one in gathered]
     made = [_policies(batch, one.legal) for batch, one in zip(batches, gathered, strict=True)]
     answers, audited = _answered(model, texts)
@@ -83,11 +83,12 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "legal moves": _timed(lambda: [legal_moves(position.board for position in part) for part in read]),
         "slots": _timed(lambda: [model.vocabulary.slots(*one) for one in zip(legal, boards, strict=True)]),
         "planes": _timed(lambda: [model.encoder.encode_all(*one) for one in both]),
-        "network": _timed(lambda: [model.evaluate(batch) for batch in batches]),
+        "network": _timed(lambda: [model.run(batch) for batch in batches]),
         "policy": _timed(lambda: [_policies(batch, one.legal) for batch, one in unmasked]),
         "`raw` and `multiplied`": _timed(
             lambda: [
-                LogitBatch(own, batch.slots, batch.indptr).masses() for own, batch in zip(logits, batches, strict=True)
+                UnmaskedLogits(own, batch.slots, batch.indptr).masses()
+                for own, batch in zip(logits, batches, strict=True)
             ]
         ),
         "answer checked": _timed(lambda: [_check(*one) for one in judged]),
@@ -104,7 +105,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
     return before, after
 
 
-def _weighed(unmasked: LogitBatch) -> LogitBatch:
+def _weighed(unmasked: UnmaskedLogits) -> UnmaskedLogits:
     """With the sums that `masses` makes and the audit uses again."""
     unmasked.masses()
     return unmasked
@@ -114,7 +115,7 @@ def _policies(batch: Batch, legal: Float) -> Policies:
     return policies(batch.codes, legal, batch.indptr, [Normalisation()] * len(batch))
 
 
-def _measured(model: Model, batch: Batch, unmasked: LogitBatch, kinds: Sequence[str]) -> object:
+def _measured(model: Model, batch: Batch, unmasked: UnmaskedLogits, kinds: Sequence[str]) -> object:
     return measure(kinds, unmasked, model.vocabulary, batch.boards.black)
 
 
@@ -127,25 +128,38 @@ def _check(batch: Batch, made: Policies) -> None:
         check_answer(position, own, codes[kept], probabilities[kept], abstention[row])
 
 
+class _Kept:
+    """In the place of the recorder: keeps what it is handed."""
+
+    def __init__(self) -> None:
+        self.audited: list[Audited] = []
+
+    def expect(self, positions: int) -> int:
+        return 0
+
+    def audit(self, audited: Sequence[Audited], tickets: Sequence[int]) -> None:
+        self.audited += audited
+
+
 def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[Audited]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
-    audited: list[Audited] = []
-    pipeline = Pipeline(model, lambda batches, _: audited.extend(batches), max_batch=max(SIZES), max_waiting=max(SIZES))
+    kept = _Kept()
+    pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
 
     async def ask() -> list[Answer]:
-        results = [await pipeline.evaluate([Query(fen) for fen in part], lambda answer: answer) for part in texts]
+        results = [await pipeline.answer([Query(fen) for fen in part], lambda answer: answer) for part in texts]
         return [one for part in results for one in part if isinstance(one, Answer)]
 
     answers = asyncio.run(ask())
     pipeline.close()
-    assert len(answers) == sum(map(len, audited)) == POSITIONS
-    return answers, audited
+    assert len(answers) == sum(map(len, kept.audited)) == POSITIONS
+    return answers, kept.audited
 
 
 def _recorded(audited: Sequence[Audited]) -> float:
     """CPU time of the process from what the pipeline hands over to what is written, in microseconds a position."""
     with TemporaryDirectory() as folder:
-        store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6, keep_worst=100)
+        store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)
         metrics = Metrics()
         recorder = Recorder(
             store, flush_seconds=0.5, max_waiting=10**6, on_waiting=metrics.audit_waits, on_table=metrics.audited

@@ -55,7 +55,7 @@ def main() -> None:
 def _network(model: Model, fen: str) -> Callable[[], object]:
     elos = elos_of(model.name, model.contract, None, Vary.BOTH, None)
     batch = model.whole_batch([Position.read(fen)] * len(elos), elos)
-    return lambda: model.evaluate(batch)
+    return lambda: model.run(batch)
 
 
 def _asked(connection: http.client.HTTPConnection, model: Model, fen: str) -> Callable[[], object]:

@@ -72,7 +72,7 @@ def traced(models: Path) -> Counter[str]:
 
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listener:
         database = f"sqlite:///{folder}/audit.db"
-        settings = Settings.read(database_url=database, models_dir=models, models_poll_seconds=0, threads=1)
+        settings = Settings.read(database_url=database, models_dir=models, threads=1)
         http: Any = partial(Traced, tracker=ConnectionTracker(settings))
         server = uvicorn.Server(uvicorn.Config(create_app(settings), http=http, log_config=None, access_log=False))
 

@@ -91,11 +91,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             if models is None:
                 models = tmp_path / "models"
                 write_fake(models)
-            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "audit_flush_seconds": 0.01}
-            usual |= {"threads": 1, "audit_share": 0}
+            usual = {"database_url": f"sqlite:///{tmp_path}/audit.db", "threads": 1, "audit_share": 0}
             chosen = {"models_dir": models, **usual, **settings}
             app = create_app(Settings.read(**chosen), prepare=prepare)
-            return stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
+            client = stack.enter_context(AuditedClient(app, raise_server_exceptions=False))
+            app.state.services.recorder.flush_seconds = 0.01
+            return client
 
         yield start
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from movemask.encoding.encoders import plane_encoder
 from movemask.network.contract import Contract
 from movemask.network.model import Array, Batch, Model, TensorInfo, expected_tensors
 from movemask.pipeline import Pipeline
-from movemask.records.audited import Audited
 
 ONNX_TOML = """
 [contract]
@@ -126,12 +125,10 @@ def fixed_model(logits: NDArray[np.floating], name: str = "fixed") -> Model:
     return Model(name, "sha256:" + "1" * 64, terms, FixedSession(terms, logits))
 
 
-def pipeline(
-    model: Model, record: Callable[[Sequence[Audited], Sequence[int]], None] = lambda *_: None, **settings: Any
-) -> Pipeline:
-    """A pipeline on a model; it audits nothing unless told where to."""
+def pipeline(model: Model, **settings: Any) -> Pipeline:
+    """A pipeline on a model, without an audit."""
     usual: dict[str, Any] = {"max_batch": 64, "max_waiting": 1024}
-    return Pipeline(model, record, **{**usual, **settings})
+    return Pipeline(model, **{**usual, **settings})
 
 
 def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | None] = ()) -> Batch:

@@ -32,7 +32,7 @@ from movemask.models.held_out import CALIBRATION, JUDGED
 from movemask.models.judging import FIGURES
 from movemask.network.contract import Contract, read_contract
 from movemask.settings import PREFIX, Settings, shipped_models
-from movemask.uci.options import Options
+from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
 
 README = (ROOT / "README.md").read_text()
@@ -122,7 +122,7 @@ def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
     assert {name for name in first_column(table) if " /" in name} == endpoints
     assert flags_in("audit.md") == flags_of(audit)
     assert flags_in("quantisation.md") == flags_of(quantize_model)
-    offered = re.findall(r"option name (.+?) type", "\n".join(Options(names=("m",)).lines()))
+    offered = re.findall(r"option name (.+?) type", "\n".join(Options(models={"m": Strengths()}).lines()))
     assert set(offered) == first_column(doc("uci.md").split("### Tried")[0])
     alerts = re.findall(r"- alert: (\w+)", (ROOT / "monitoring" / "alerts.yml").read_text())
     assert set(alerts) == first_column(section("operations.md", "Alerts"))
@@ -171,7 +171,8 @@ def keys(model: type[BaseModel], prefix: str = "") -> set[str]:
     for name, field in model.model_fields.items():
         kinds = [kind for kind in (field.annotation, *get_args(field.annotation)) if isinstance(kind, type)]
         nested = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
-        found |= keys(nested, f"{prefix}{name}.") if nested else {prefix + name}
+        key = prefix + (field.alias or name)
+        found |= keys(nested, f"{key}.") if nested else {key}
     return found
 
 

@@ -143,7 +143,8 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
     monkeypatch.setattr(database, "_LOCK_SECONDS", 1)  # a lock is waited for in vain
     with faults.database(fault) as url:
         # Values as long as those of real positions, so that a full disk is felt at once.
-        client = serve(database_url=url, audit_buffer=4, audit_share=1)
+        client = serve(database_url=url, audit_share=1)
+        client.app.state.services.recorder.max_waiting = 4  # type: ignore[attr-defined]
         for move in MOVES[:2]:
             assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
         assert positions(client) == 2

@@ -51,6 +51,8 @@ def test_the_wheel_has_its_licence_its_command_its_page_and_no_torch(installed: 
     assert "movemask = movemask.__main__:main" in commands.read_text()
     assert {path.name for path in installed.iterdir()} == {"movemask", metadata.parent.name}
     assert {"env.py", "versions"} <= {path.name for path in (installed / "movemask/store/migrations").iterdir()}
+    assert (installed / "movemask" / "tricky_positions.txt").read_text()  # movemask.testing reads them
+    assert (installed / "movemask/board/openings.tsv.gz").exists()
     page = Path("movemask", "api", "page")
     names = {file.name for file in (ROOT / "service" / page).iterdir()}
     assert {"index.html", "main.js", "style.css", "pieces.svg"} <= names

@@ -17,7 +17,7 @@ from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.network.model import Batch, Model, Outputs
-from movemask.pipeline import Pipeline, Query
+from movemask.pipeline import Answer, Pipeline, Query
 from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
 from tests.store.records import joined, record, recording
@@ -26,7 +26,7 @@ from tests.store.records import joined, record, recording
 def answered(asked: Pipeline, queries: Sequence[Query]) -> Sequence[Mapping[int, float] | MovemaskError]:
     """Each query's probabilities by move, and the pipeline closed."""
     try:
-        return asyncio.run(asked.evaluate(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
+        return asyncio.run(asked.answer(queries, lambda answer: dict(zip(*answer.policy, strict=True))))
     finally:
         asked.close()
 
@@ -38,7 +38,7 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
 
     store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
     recorder = recording(store)
-    asked = Pipeline(fake_model(), recorder.audit, expect=recorder.expect, plan=Broken(), max_batch=8, max_waiting=100)
+    asked = Pipeline(fake_model(), recorder, plan=Broken(), max_batch=8, max_waiting=100)
     outcomes = answered(asked, [Query(moves=("e2e4",)), Query(moves=("d2d4",))])
     assert not any(isinstance(outcome, MovemaskError) for outcome in outcomes)
     recorder.close(60)
@@ -50,19 +50,36 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
     faults = [RuntimeError("out of memory")]
 
     class Broken(Model):
-        def evaluate(self, batch: Batch) -> Outputs:
+        def run(self, batch: Batch) -> Outputs:
             if faults:
                 raise faults.pop()
-            return super().evaluate(batch)
+            return super().run(batch)
 
     async def story(asked: Pipeline) -> None:
         with pytest.raises(InferenceFailed, match="model broken: RuntimeError: out of memory"):
-            await asked.evaluate([Query()], lambda answer: answer.status)
-        assert await asked.evaluate([Query()], lambda answer: answer.status) == ["ongoing"]
+            await asked.answer([Query()], lambda answer: answer.status)
+        assert await asked.answer([Query()], lambda answer: answer.status) == ["ongoing"]
 
     whole = fake_model()
     asked = pipeline(Broken("broken", whole.digest, whole.contract, whole.session))
     asyncio.run(story(asked))
+    asked.close()
+
+
+def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
+    def write(answer: Answer) -> str:
+        if answer.position.turn == "black":
+            raise ZeroDivisionError
+        return answer.position.turn
+
+    async def story() -> None:
+        both = [asked.answer([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
+        good, bad = await asyncio.gather(*both, return_exceptions=True)
+        assert good == ["white", "white"]
+        assert isinstance(bad, ZeroDivisionError)
+
+    asked = pipeline(fake_model())
+    asyncio.run(story())
     asked.close()
 
 

@@ -183,8 +183,8 @@ def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: P
 
 
 def test_a_worker_that_ends_or_hangs_is_replaced(models: Path) -> None:
-    short = ("--worker-timeout-seconds", "2", "--drain-seconds", "1")
-    with served(models, "--workers", "2", *short) as (process, port):
+    short = "import movemask.api.server as server; server.STUCK_SECONDS = 2; from movemask.cli.main import main; main()"
+    with served(models, "--workers", "2", "--drain-seconds", "1", program=("-c", short)) as (process, port):
         ended, hung = workers(process.pid)
         serving(models, 2)
         os.kill(ended, signal.SIGTERM)

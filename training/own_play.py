@@ -15,7 +15,7 @@ import chess
 import numpy as np
 import torch
 
-from movemask.board.position import Elo, Position, boards_of
+from movemask.board.position import Position, boards_of
 from movemask.encoding.movemask_planes import encode_tokens
 from movemask.encoding.vocabularies import vocabulary
 from training.config import Run, load_run
@@ -49,13 +49,15 @@ def own_play(run: Run, games: int, number: int) -> Path:
 
 
 @torch.no_grad()
-def _policies(teacher: Teacher, device: str, positions: Sequence[Position], elos: Sequence[Elo]) -> Iterator[Policy]:
+def _policies(
+    teacher: Teacher, device: str, positions: Sequence[Position], elos: Sequence[tuple[int, int]]
+) -> Iterator[Policy]:
     slots = [vocabulary(VOCABULARY).legal_slots(position) for position in positions]
     legal = torch.zeros(len(slots), len(vocabulary(VOCABULARY)), dtype=torch.bool)
     for row, (_, places) in enumerate(slots):
         legal[row, places] = True
     tokens = torch.from_numpy(encode_tokens(positions, boards_of(positions)))
-    ratings = torch.tensor([[elo.self, elo.opponent] for elo in elos])
+    ratings = torch.tensor(elos)
     lesson = teacher.lesson(*(part.to(device) for part in (tokens, ratings[:, 0], ratings[:, 1], legal)))
     expected = lesson.logits.cpu().double().masked_fill(~legal, -torch.inf).softmax(1).numpy()
     for (moves, places), shares in zip(slots, expected, strict=True):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 import chess
 import numpy as np
@@ -37,6 +37,7 @@ CAPTURE = ("6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1", chess.Move.from_uci("d1d5"
 Floats = NDArray[np.float64]
 Policy = tuple[list[chess.Move], Floats]  # the legal moves and their probabilities
 Wins = Callable[[chess.Board], bool]
+S = TypeVar("S")  # a player, such as its rating
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,11 @@ def match(model: Model, lines: Sequence[Sequence[chess.Move]], seed: int) -> Mat
         for move in line:
             board.push(move)
     ratings = [(STRONG, WEAK), (WEAK, STRONG)] * len(lines)
-    play(boards, ratings, partial(policies, model), np.random.default_rng(seed), model.name)
+
+    def asked(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[Policy]:
+        return policies(model, positions, [Elo(*side) for side in sides])
+
+    play(boards, ratings, asked, np.random.default_rng(seed), model.name)
     outcomes = [board.outcome(claim_draw=True) for board in boards]
     winners = [None if outcome is None else outcome.winner for outcome in outcomes]
     colors = [chess.WHITE, chess.BLACK] * len(lines)  # of the higher rating
@@ -68,18 +73,19 @@ def match(model: Model, lines: Sequence[Sequence[chess.Move]], seed: int) -> Mat
 
 def play(
     boards: Sequence[chess.Board],
-    ratings: Sequence[tuple[int, int]],
-    asked: Callable[[Sequence[Position], Sequence[Elo]], Iterable[Policy]],
+    players: Sequence[tuple[S, S]],
+    asked: Callable[[Sequence[Position], Sequence[tuple[S, S]]], Iterable[Policy]],
     draw: np.random.Generator,
     name: str,
 ) -> None:
-    """Plays all games to their ends, White's and Black's ratings given, each move drawn from the policy."""
+    """Plays all games to their ends, each move drawn from the policy. White's and Black's players are given, and
+    `asked` is told the one to move and its opponent. Without a name no progress is shown."""
     going = list(range(len(boards)))
-    with tqdm(total=len(boards), desc=name, unit=" games", leave=False) as bar:
+    with tqdm(total=len(boards), desc=name, unit=" games", leave=False, disable=not name) as bar:
         while going:
             positions = [Position(boards[game].copy(stack=HISTORY)) for game in going]
-            elos = [Elo(*(ratings[game] if boards[game].turn else ratings[game][::-1])) for game in going]
-            for game, (moves, shares) in zip(going, asked(positions, elos), strict=True):
+            sides = [players[game] if boards[game].turn else players[game][::-1] for game in going]
+            for game, (moves, shares) in zip(going, asked(positions, sides), strict=True):
                 boards[game].push(moves[draw.choice(len(moves), p=shares)])
             left = [game for game in going if _ending(boards[game]) is None]
             bar.update(len(going) - len(left))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from benchmarks.hostile.clients import Service, Times, repeat, service
 from benchmarks.hostile.load import SINGLE
 from benchmarks.hostile.trial import Trial
+from movemask.api.server import STUCK_SECONDS
 from tests import processes
 
 _CLIENTS = 16
-_STUCK_SECONDS = 3
 
 
 def _workers(tried: Service) -> list[int]:
@@ -25,23 +25,24 @@ def _workers(tried: Service) -> list[int]:
 def workers(seconds: float) -> Iterator[Trial]:
     """One of two workers is killed, or stops, again and again; those whose connection it had ask again."""
     for number, what in ((signal.SIGKILL, "killed"), (signal.SIGTERM, "ended"), (signal.SIGSTOP, "stopped for good")):
-        with service(workers="2", worker_timeout_seconds=str(_STUCK_SECONDS)) as tried:
+        pause = STUCK_SECONDS + 1 if number == signal.SIGSTOP else 1
+        with service(workers="2") as tried:
             times, struck = Times(), 0
 
-            async def trial(tried: Service, times: Times, number: signal.Signals) -> int:
-                end, struck = time.monotonic() + seconds, 0
+            async def trial(tried: Service, times: Times, number: signal.Signals, pause: float) -> int:
+                end, struck = time.monotonic() + max(seconds, 3 * pause), 0
                 asking = [asyncio.create_task(repeat(tried.port, SINGLE, end, times)) for _ in range(_CLIENTS)]
-                while time.monotonic() < end - 6:
+                while time.monotonic() < end - pause - 5:
                     await asyncio.sleep(1)
                     found = _workers(tried)
                     if len(found) == 2:
                         os.kill(found[struck % 2], number)
                         struck += 1
-                        await asyncio.sleep(4 if number == signal.SIGSTOP else 1)
+                        await asyncio.sleep(pause)
                 await asyncio.gather(*asking)
                 return struck
 
-            struck = asyncio.run(trial(tried, times, number))
+            struck = asyncio.run(trial(tried, times, number, pause))
             left, after = len(_workers(tried)), Times()
             asyncio.run(repeat(tried.port, SINGLE, time.monotonic() + 1, after))
             total = sum(map(len, times.seconds.values()))

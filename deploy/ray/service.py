@@ -1,10 +1,10 @@
-"""The service on Ray Serve, for a cluster that has Ray anyway. Each replica is a whole service.
+"""The service on Ray Serve, for a cluster that runs Ray anyway. Each replica is a whole service.
 
     cd deploy/ray && serve run service:application database_url=postgresql://movemask@postgres/movemask
 
-Arguments are settings by name, and `MOVEMASK_…` variables of the nodes count too. Replicas share one database and need
-the same models folder; each has its own /metrics, queue and rate limits. Kubernetes with `deploy/kubernetes` is the
-recommended way: Ray Serve answers 0.12 to 0.58 of what the plain service does (docs/performance.md).
+Arguments are settings by name; `MOVEMASK_…` variables of the nodes count too. Replicas share one database and need the
+same models folder; each has its own /metrics, queue and rate limits. We recommend Kubernetes with `deploy/kubernetes`
+instead: Ray Serve answers 0.12 to 0.58 of the requests that the plain service answers (docs/performance.md).
 """
 
 from __future__ import annotations

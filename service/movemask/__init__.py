@@ -1,7 +1,7 @@
 """movemask: masked policy inference for chess networks, and an audit of what leaks without the mask.
 
-The names below are the public Python API (docs/python.md); every other module is private and may change. They are
-imported on first use, so that `import movemask` costs nothing.
+The names below and `movemask.testing` are the public Python API (docs/python.md); every other module is private and may
+change. The names are imported on first use, so that `import movemask` costs nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
     from movemask.client.local import Network, load
-    from movemask.client.policy import Policy, Value
     from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
 
 __version__ = "0.1.0"
@@ -36,9 +36,9 @@ _PLACES = {
     "Client": "movemask.client.http",
     "MovemaskError": "movemask.errors",
     "Network": "movemask.client.local",
-    "Policy": "movemask.client.policy",
+    "Policy": "movemask.client.distribution",
     "ServiceUnreachable": "movemask.errors",
-    "Value": "movemask.client.policy",
+    "Value": "movemask.client.distribution",
     "load": "movemask.client.local",
 }
 

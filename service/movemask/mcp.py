@@ -19,9 +19,9 @@ from pydantic_core import ArgsKwargs
 from movemask import __version__
 
 INSTRUCTIONS = """
-movemask tells which moves people play: a network that learned from human games gives every legal move the probability
-that a player of a given rating makes it. It does not say which move is best. Ratings are lichess's unless the model's
-card says otherwise. Percentages of moves sum to 100 over the legal moves.
+movemask says which moves people play: a network that learned from human games gives every legal move the probability
+that a player of a given rating makes it. It does not say which move is best. Ratings are lichess ratings unless the
+model's card says otherwise. The percentages of the legal moves sum to 100.
 """.strip()
 
 #: The request's headers that the API is to see as well.
@@ -37,17 +37,17 @@ Opener = Callable[[Context], AsyncClient]
 #: What a tool asks of the API: path, body, and the tool's answer from the API's.
 Asked = tuple[str, Json, Callable[[Any], Json]]
 
-Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from it.")]
+Fen = Annotated[str, Field(description="The position as FEN, or `startpos`; `moves` are played from there.")]
 Moves = Annotated[
     list[str] | None, Field(fail_fast=True, description="Moves in SAN or UCI, played from the position: e4 and e5.")
 ]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Rating = Annotated[Number | None, Field(description="Rating of the player to move; the network's default if left out.")]
-Opponent = Annotated[Number | None, Field(description="The opponent's rating; the same as `rating` if left out.")]
-Ratings = Annotated[list[Number] | None, Field(fail_fast=True, description="800 to 2500 by hundreds if left out.")]
-ModelName = Annotated[str | None, Field(description="Name of a network; the service's default if left out.")]
-Top = Annotated[int, Field(ge=1, le=218, description="Most moves that are listed.")]
-Pgn = Annotated[str, Field(description="A game as PGN, or several; their headers may give both ratings.")]
+Rating = Annotated[Number | None, Field(description="Rating of the player to move; otherwise the network's default.")]
+Opponent = Annotated[Number | None, Field(description="The opponent's rating; otherwise the same as `rating`.")]
+Ratings = Annotated[list[Number] | None, Field(fail_fast=True, description="By default each 100 from 800 to 2500.")]
+ModelName = Annotated[str | None, Field(description="Name of a network; otherwise the service's default.")]
+Top = Annotated[int, Field(ge=1, le=218, description="Most moves to list.")]
+Pgn = Annotated[str, Field(description="One or more games as PGN; the headers may give both ratings.")]
 Shares = Annotated[dict[str, Number], Field(description="Moves in UCI and their probabilities, 0 to 1.")]
 
 _MOVES = [{"san": "string", "percent": "number"}]
@@ -66,11 +66,11 @@ _GAME = {
 ANSWERS: dict[str, Json] = {
     "policy": {
         **{"model": "string", "side_to_move": "string", "status": "string"},
-        "rating": "number?: of the player to move, as the network got it; null if it takes none",
+        "rating": "number?: of the player to move, as the network used it; null if it takes none",
         "opponent_rating": "number?",
         "moves": _MOVES,
         "other_moves": "integer: legal moves that are not listed",
-        "win_percent": "number?: of the player to move; null if the network does not say",
+        "win_percent": "number?: chance of the player to move; null if the network does not give it",
         **{"draw_percent": "number?", "loss_percent": "number?"},
         "illegal_percent": "number?: what a softmax without a mask would have given to illegal moves",
     },
@@ -78,11 +78,11 @@ ANSWERS: dict[str, Json] = {
         **{"model": "string", "side_to_move": "string"},
         "ratings": [{"rating": "number: of both players", "moves": _MOVES}],
     },
-    "game": {"model": "string", "games": [_GAME], "errors": ["string: why there is no report on a game"]},
+    "game": {"model": "string", "games": [_GAME], "errors": ["string: why a game has no report"]},
     "audit": {
         **{"side_to_move": "string", "legal_moves": "integer", "illegal_percent": "number?"},
         "illegal": [{"uci": "string", "percent": "number", "why": "string?"}],
-        "missing": ["string: a legal move in UCI that has no probability at all"],
+        "missing": ["string: a legal move in UCI with no probability"],
         "mistakes": ["string: a known mistake that the numbers resemble"],
     },
 }

@@ -3,7 +3,7 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-To read it in order: `Pipeline.evaluate` submits queries on the event loop; a thread of the queue runs `answered` for
+To read it in order: `Pipeline.answer` submits queries on the event loop; a thread of the queue runs `answered` for
 those that it took, as `movemask.load` does without a queue; it calls `evaluate`, as do the bulk audit, calibration, the
 diagnosis, quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
 """
@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,12 +25,12 @@ from movemask.errors import InferenceFailed, InvalidLogits, MovemaskError, Serve
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import Plan
-from movemask.leakage.measure import LogitBatch, check_answer, measure
+from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.policy import Normalisation, Policies, Value, policies
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from movemask.tally import Tally
 
 R = TypeVar("R")
@@ -76,7 +76,7 @@ class Evaluated:
     model: Model
     batch: Batch
     value: Float | None
-    unmasked: LogitBatch
+    unmasked: UnmaskedLogits
     policies: Policies
     raw: Float
     multiplied: Float
@@ -89,7 +89,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
     """The results of a batch whose positions all have a legal move, by a rule each. Raises InferenceFailed."""
     started = time.perf_counter()
     try:
-        outputs = model.evaluate(batch)
+        outputs = model.run(batch)
     except MovemaskError:
         raise
     except Exception as error:
@@ -104,7 +104,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
         moves = batch.legal(row)
         unusable[row] = _unusable(model, batch, row, legal[moves])
         legal[moves] = 0.0
-    unmasked = LogitBatch(logits, batch.slots, indptr, legal)
+    unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
     return Evaluated(model, batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
@@ -212,7 +212,7 @@ class Answer:
         batch, row = self.evaluated.batch, self.row
         slots = batch.slots[batch.legal(row)]
         indptr = np.array([0, len(slots)])
-        own = LogitBatch(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
+        own = UnmaskedLogits(self.evaluated.unmasked.logits[row : row + 1], slots, indptr)
         legal, boards = batch.codes[batch.legal(row)], batch.boards.rows([row])
         found = explained(own.heavy(0.0), boards, self.model.vocabulary, legal, indptr, named).of(0)
         return len(self.model.vocabulary) - len(slots), *found
@@ -294,39 +294,46 @@ class AnsweredBatch:
     ticket: int
 
 
+class Audit(Protocol):
+    """What writes answered positions down: `store.recorder.Recorder`."""
+
+    def expect(self, positions: int) -> int:
+        """Called before so many answers go out; returns a ticket for `audit`."""
+
+    def audit(self, audited: Sequence[Audited], tickets: Sequence[int]) -> None:
+        """Takes batches, none if they could not be made, and their tickets; returns at once."""
+
+
 class Pipeline:
     """Answers queries by one model in batches of what waits in its `queue`; clients take turns, and small
     requests go first.
 
     Parameters
     ----------
-    record : takes batches to be audited, none if they could not be made, and their tickets; returns at once
-    expect : called before answers go out with how many there are; returns the ticket for `record`
+    audit : takes the batches that were answered; None for no audit
     max_batch, max_waiting : limits of the queue, in positions
     tally : where the service's processes add up what waits; None for a process that is alone
     max_seconds : limit of the time that queries may wait; None for none
     max_moves : limit of `Query.moves`
     plan : which kinds of leakage are measured
-    on_answered : called with the model's name and each batch, after the replies
+    on_answered : called with the model's name and some batches, after the replies
     """
 
     def __init__(
         self,
         model: Model,
-        record: Callable[[Sequence[Audited], Sequence[int]], None],
+        audit: Audit | None = None,
         *,
-        expect: Callable[[int], int] = lambda positions: 0,
         max_batch: int,
         max_waiting: int,
         tally: Tally | None = None,
         max_seconds: float | None = None,
         max_moves: int | None = None,
         plan: Plan | None = None,
-        on_answered: Callable[[str, AnsweredBatch], None] = lambda model, batch: None,
+        on_answered: Callable[[str, Sequence[AnsweredBatch]], None] = lambda model, batches: None,
     ) -> None:
         self.model = model
-        self._record = record
-        self._expect = expect
+        self._audit = audit
         self._max_moves = max_moves
         self._plan = plan or Plan()
         self._on_answered = on_answered
@@ -341,7 +348,7 @@ class Pipeline:
             max_seconds=max_seconds,
         )
 
-    async def evaluate(
+    async def answer(
         self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
     ) -> Sequence[R | MovemaskError]:
         """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
@@ -356,9 +363,14 @@ class Pipeline:
             ran.append(answer.evaluated is not None and answer.evaluated.ran > 0)
             return write(answer)
 
+        items = [(query, write if caller.runs is None else written) for query in queries]
         work = [1 + len(query.moves) / _PLIES for query in queries]
-        submission = await self.queue.submit(queries, write if caller.runs is None else written, caller.client, work)
-        caller.positions += sum(not isinstance(result, MovemaskError) for result in submission.results)
+        submission = await self.queue.submit(items, caller.client, work)
+        for result in submission.results:
+            if not isinstance(result, Exception):
+                caller.positions += 1
+            elif not isinstance(result, MovemaskError):  # a bug in `write`
+                raise result
         if caller.runs is not None and any(ran):
             caller.runs.append((self.model.name, sum(ran), submission))
         return submission.results
@@ -368,33 +380,37 @@ class Pipeline:
         self.queue.close()
 
     def _answered(
-        self, queries: Sequence[Query], waited: Sequence[float]
-    ) -> tuple[list[Answer | MovemaskError], AnsweredBatch]:
-        """An answer or an error for each query, and the batch for the follow-up."""
-        outcomes, evaluated = answered(self.model, queries, waited, self._max_moves)
+        self, items: Sequence[tuple[Query, Callable[[Answer], Any]]], waited: Sequence[float]
+    ) -> tuple[list[Any], AnsweredBatch]:
+        """What is written of the answer to each query, or its error; and the batch for the follow-up."""
+        outcomes, evaluated = answered(self.model, [query for query, _ in items], waited, self._max_moves)
         answers = [one for one in outcomes if isinstance(one, Answer)]
-        ticket = self._expect(sum(answer.evaluated is not None for answer in answers))
-        return outcomes, AnsweredBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
+        expected = sum(answer.evaluated is not None for answer in answers)
+        ticket = 0 if self._audit is None else self._audit.expect(expected)
+        results = [_written(one, write) for one, (_, write) in zip(outcomes, items, strict=True)]
+        return results, AnsweredBatch(answers, evaluated, self.queue.waiting, time.time(), ticket)
 
     def _follow_up(self, done: Sequence[AnsweredBatch]) -> None:
         """What is left to do once the replies are out: metrics, and the audit, many batches at once."""
         audited: list[Audited] = []
         try:
-            for batch in done:
-                self._on_answered(self.model.name, batch)
+            self._on_answered(self.model.name, done)
+            if self._audit is None:
+                return
             by_kinds: dict[tuple[str, ...], list[AnsweredBatch]] = defaultdict(list)
             for batch in done:
                 if batch.evaluated is not None:
                     by_kinds[self._plan.drawn(random.random())].append(batch)
             audited = [self._audited(kinds, batches) for kinds, batches in by_kinds.items()]
         finally:
-            self._record(audited, [batch.ticket for batch in done])
+            if self._audit is not None:
+                self._audit.audit(audited, [batch.ticket for batch in done])
 
     def _audited(self, kinds: Sequence[str], done: Sequence[AnsweredBatch]) -> Audited:
         """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
         model, evaluated = self.model, [one.evaluated for one in done if one.evaluated is not None]
         batch = Batch.joined([one.batch for one in evaluated])
-        unmasked = LogitBatch.joined([one.unmasked for one in evaluated])
+        unmasked = UnmaskedLogits.joined([one.unmasked for one in evaluated])
         rows: list[Answer | None] = []  # None where the answer failed
         for one in done:
             of_row = {answer.row: answer for answer in one.answers if answer.evaluated is not None}
@@ -409,3 +425,13 @@ class Pipeline:
             heavy=unmasked.heavy(self._plan.least),
         )
         return audited if all(rows) else audited.rows(np.flatnonzero([answer is not None for answer in rows]))
+
+
+def _written(outcome: Answer | MovemaskError, write: Callable[[Answer], R]) -> R | Exception:
+    """What is written of an answer; or the error of it or of writing, which concerns no other answer."""
+    if isinstance(outcome, MovemaskError):
+        return outcome
+    try:
+        return write(outcome)
+    except Exception as error:
+        return error

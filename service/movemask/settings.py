@@ -61,35 +61,33 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    port: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     workers: int | Literal["auto"] = Field(
-        "auto", description="Worker processes, 1 to 64; auto: the cores the process may use, at most 4."
+        "auto", description="Worker processes, 1 to 64; auto: one per core, at most 4."
     )
-    worker_timeout_seconds: float = Field(30, ge=2, description="A worker process stuck for this long is replaced.")
     log_level: LogLevel = Field("info", description="critical, error, warning, info or debug.")
     log_format: Literal["text", "json"] = Field("text", description="Format of log lines: text or json.")
 
     api_keys: SecretStr | None = Field(
-        None, description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, all is open."
+        None, description="API keys, comma-separated: KEY, or KEY:SCOPE+SCOPE; without keys, everything is open."
     )
-    api_keys_file: Path | None = Field(None, description="File of hashes of API keys (movemask keys new).")
+    api_keys_file: Path | None = Field(None, description="File with hashes of API keys (movemask keys new).")
 
     trusted_hosts: str = Field("*", description="Host names served, comma-separated; *.NAME for subdomains, * for any.")
-    proxies: int = Field(0, ge=0, le=10, description="Trusted proxies in front, whose X-Forwarded-For is believed.")
+    proxies: int = Field(0, ge=0, le=10, description="Number of trusted proxies in front (X-Forwarded-For).")
     tls_cert: Path | None = Field(None, description="PEM file of the TLS certificate and its chain; serves HTTPS.")
     tls_key: Path | None = Field(None, description="PEM file of the certificate's key.")
 
     models_dir: Path | None = Field(
-        None, description="Folder of NAME.toml and NAME.onnx files, in place of your own and the shipped one."
+        None, description="Folder of NAME.toml and NAME.onnx files, used instead of your own and the shipped one."
     )
-    default_model: str | None = Field(None, description="Model for requests that name none; else the shipped one.")
-    models_poll_seconds: float = Field(1, ge=0, le=3600, description="Seconds between checks of the models; 0: never.")
-    trial_seconds: float = Field(60, ge=0, description="Limit of a new network's trial in a process apart; 0: none.")
+    default_model: str | None = Field(None, description="Model for requests that name none.")
+    trial_seconds: float = Field(60, ge=0, description="Time limit of a new network's trial; 0: no trial.")
     provider: Literal["cpu", "cuda"] = Field("cpu", description="Device: cpu, or cuda with onnxruntime-gpu.")
     threads: int = Field(default_factory=available_cores, ge=1, le=256, description="Concurrent runs of a network.")
 
-    mcp: bool = Field(False, description="Whether /mcp has tools for language models (Model Context Protocol).")
-    page: bool = Field(True, description="Whether GET / is the page with the board and the dashboard.")
+    mcp: bool = Field(False, description="Whether /mcp offers tools for language models (Model Context Protocol).")
+    page: bool = Field(True, description="Whether GET / serves the page with the board and the dashboard.")
     cors_origins: Annotated[str | None, Field(pattern=rf"^(\*|{_ORIGIN}(,{_ORIGIN})*)$")] = Field(
         None, description="Origins whose pages may call the service, comma-separated: https://example.org; or *."
     )
@@ -98,35 +96,28 @@ class Settings(BaseSettings):
         "sqlite:///movemask.db", description="Database of the audit: sqlite:///FILE or postgresql://USER@HOST/NAME."
     )
     audit_kinds: str = Field("raw,multiplied,served", description="Kinds of leakage measured for all requests, or all.")
-    audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests that all kinds are measured for.")
-    audit_cause_threshold: float = Field(0.001, gt=0, le=1, description="Least probability of a recorded illegal move.")
-    audit_flush_seconds: float = Field(0.5, gt=0, le=1, description="Longest time before an audit record is written.")
-    audit_buffer: int = Field(100_000, ge=1, description="Audit records buffered while the database cannot be written.")
+    audit_share: float = Field(0.05, ge=0, le=1, description="Share of requests for which all kinds are measured.")
     audit_positions: Literal["on", "off"] = Field("on", description="Whether the audit keeps positions (FENs).")
-    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; totals stay.")
-    audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions kept, the newest.")
-    audit_keep_worst: int = Field(100, ge=1, le=10_000, description="Worst positions kept per model and kind.")
+    audit_keep_days: float = Field(30, gt=0, description="Days that single positions are kept; figures stay.")
+    audit_keep_positions: int = Field(1_000_000, ge=1, description="Most single positions to keep; the newest stay.")
 
-    max_batch: int | None = Field(None, ge=1, le=4096, description="Positions in one run; by default 64, on a GPU 512.")
-    cache_mb: int = Field(0, ge=0, description="Megabytes for a cache of network outputs; 0 for none.")
-    max_queue: int = Field(4096, ge=1, description="Positions that may wait for the network before requests get a 503.")
-    max_in_flight_mb: int = Field(64, ge=1, description="Megabytes of bodies and answers in flight before a 503.")
-    max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer for the network get a 503.")
-    max_readers: int = Field(16, ge=1, description="Audit queries that run or wait at once; more get a 503.")
+    max_batch: int | None = Field(None, ge=1, le=4096, description="Most positions in one run.")
+    cache_mb: int = Field(0, ge=0, description="Size in megabytes of a cache of network outputs; 0: none.")
+    max_queue: int = Field(4096, ge=1, description="Positions that may wait; beyond that, requests get a 503.")
+    max_wait_seconds: float = Field(10, gt=0, description="Requests that would wait longer get a 503.")
     max_positions: int = Field(1024, ge=1, le=1024, description="Positions in a batch, moves in a games request.")
-    max_moves: int = Field(1024, ge=0, description="Moves in the `moves` of one position.")
-    max_plies: int = Field(65_536, ge=0, description="Moves of all positions in one request.")
-    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Bytes of a body; some routes have lower limits.")
-    client_rate: float = Field(0, ge=0, description="Positions a second for each key or address; 0 for no limit.")
+    max_moves: int = Field(1024, ge=0, description="Most moves in the `moves` of one position.")
+    max_body_bytes: int = Field(8 * 2**20, ge=1024, description="Most bytes in a body; some routes have lower limits.")
+    client_rate: float = Field(0, ge=0, description="Positions per second for each key or address; 0: no limit.")
     client_burst: int = Field(2048, ge=1, description="Burst: positions an idle client may request at once.")
-    client_in_flight: int = Field(0, ge=0, description="Positions in flight for each key or address; 0 for no limit.")
-    max_connections: int = Field(2048, ge=1, description="Connections that may be open, per worker.")
-    max_connections_per_address: int = Field(256, ge=1, description="Connections of one address, per worker.")
+    client_in_flight: int = Field(0, ge=0, description="Most positions in flight per key or address; 0: no limit.")
+    max_connections: int = Field(2048, ge=1, description="Most open connections, for all workers together.")
+    max_connections_per_address: int = Field(256, ge=1, description="Most open connections from one address.")
     head_seconds: float = Field(10, gt=0, description="Seconds in which a connection must send a request's head.")
     body_seconds: float = Field(60, gt=0, description="Seconds in which a request's body must arrive.")
-    read_seconds: float = Field(30, gt=0, description="Seconds that a client may stop reading its answer.")
-    keep_alive_seconds: float = Field(5, ge=0, description="Seconds that a connection is kept for another request.")
-    drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests get to finish at shutdown.")
+    read_seconds: float = Field(30, gt=0, description="Seconds that a client may read slower than 1 kB/s.")
+    keep_alive_seconds: float = Field(5, ge=0, description="Seconds that an idle connection stays open.")
+    drain_seconds: int = Field(20, ge=1, description="Seconds that in-flight requests have to finish at shutdown.")
 
     @field_validator("workers")
     @classmethod
@@ -185,10 +176,10 @@ _DEFAULTS_IN_WORDS = {
     "tls_cert": "none: plain HTTP",
     "tls_key": "in the certificate's file",
     "models_dir": "your own models folder and the shipped one",
-    "cors_origins": "none: no other page",
+    "cors_origins": "none",
     "default_model": "the shipped model, if it is served, else the first by name",
     "threads": "the cores the process may use",
-    "max_batch": "64, on a GPU 512",
+    "max_batch": "64, or 512 on a GPU",
 }
 
 _LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)

@@ -152,6 +152,14 @@ def test_only_a_pawn_one_step_from_the_last_rank_is_named_with_a_promotion(name:
             assert abs(ord(uci[0]) - ord(uci[2])) <= 1
 
 
+def test_blacks_moves_with_their_ranks_flipped_are_shown_as_that(client: TestClient) -> None:
+    mirrored = chess.Board(BLACK).mirror()
+    policy = {move.uci(): 0.001 * place for place, move in enumerate(mirrored.legal_moves, 1)}
+    policy = {uci: p / sum(policy.values()) for uci, p in policy.items()}
+    assert [one["pattern"] for one in audited(client, fen=BLACK, policy=policy)["patterns"]] == ["unmirrored"]
+    assert audited(client, fen=mirrored.fen(), policy={"e1g1": 0.6, "e1c1": 0.4})["patterns"] == []
+
+
 def test_a_promotion_without_a_letter_in_a_map_is_shown(client: TestClient) -> None:
     found = audited(client, fen="4k3/P7/8/8/8/8/8/4K3 w - - 0 1", policy={"a7a8": 0.9, "e1d1": 0.1})
     assert [one["pattern"] for one in found["patterns"]] == ["bare_promotion"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -13,6 +15,7 @@ import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from movemask.api.connections import MAX_HEADERS, MAX_PIPELINED, Connection, ConnectionTracker
@@ -25,6 +28,12 @@ HEAD = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+
+#: What `Connection` uses of uvicorn that its documentation does not promise: of the protocol, and of a request's cycle.
+PROTOCOL = {"_unset_keepalive_if_required", "cycle", "headers", "loop", "parser", "pipeline", "transport", "url"}
+CYCLE = {
+    "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started", "transport"
+}  # fmt: skip
 
 
 @asynccontextmanager
@@ -404,3 +413,23 @@ def test_head_and_body_of_an_answer_come_in_one_packet_and_a_head_alone_does_not
             writer.close()
 
     asyncio.run(main())
+
+
+def test_the_internals_of_uvicorn_that_are_used_are_listed_and_there() -> None:
+    """A new uvicorn may rename them; pyproject.toml has the first version that nobody has looked at."""
+    tree = ast.parse(inspect.getsource(Connection))
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    used = {(ast.unparse(node.value), node.attr) for node in attributes}
+    set_here = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)} | set(vars(Connection))
+
+    async def names() -> tuple[set[str], set[str]]:
+        async with listening(echo) as (made, port):
+            await sent(port, LAST)
+            plain = HttpToolsProtocol(uvicorn.Config(echo, ws="none"), ServerState(), {})
+            theirs = set(dir(plain)) - set(vars(Connection))
+            return theirs | (set(dir(made[0])) - set_here), set(dir(made[0].cycle))
+
+    of_protocol, of_cycle = asyncio.run(names())
+    assert {name for place, name in used if place == "self" and name in of_protocol} == PROTOCOL
+    assert {name for place, name in used if place == "self.cycle"} == CYCLE
+    assert of_cycle >= CYCLE

@@ -54,6 +54,7 @@ def test_each_move_is_what_policy_says_of_it_and_each_side_adds_up(leela: TestCl
         assert game[side]["raw_leakage"] == pytest.approx(np.mean(raw))
     assert game["elo"] == {"white": 1400, "black": 1700}
     assert game["headers"]["Event"] == "one"
+    assert game["opening"] == {"eco": "C70", "name": "Ruy Lopez: Morphy Defense"}
     assert game["ignored"] == []
 
 
@@ -133,9 +134,10 @@ def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
     pgn = f'[Variant "Chess960"]\n[SetUp "1"]\n[FEN "{fen}"]\n\n1. c4 c5 *\n'
     (game,) = judged(client, pgn=pgn)["games"]
     assert game["chess960"] is True
+    assert game["opening"] is None
     mate = '[SetUp "1"]\n[FEN "7k/8/5KQ1/8/8/8/8/8 w - - 0 1"]\n\n1. Qg7# 1-0\n'
     (game,) = judged(client, pgn=mate)["games"]
-    assert game["black"] is None
+    assert (game["black"], game["opening"]) == (None, None)
     assert game["white"]["moves"] == 1
 
 

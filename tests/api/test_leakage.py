@@ -24,10 +24,11 @@ from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
 from movemask import pipeline
+from movemask.api import state
 from movemask.api.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEntryOut, PositionsOut, WorstOut
 from movemask.api.state import Services
 from movemask.board.moves import code_of
-from movemask.leakage.kinds import KINDS
+from movemask.leakage.kinds import KINDS, Plan
 from movemask.numeric.ragged import Float, Index
 from movemask.policy import Normalisation, Policies, policies
 from tests.api.asking import refused
@@ -89,7 +90,7 @@ def test_figures_wait_for_nobody_and_say_how_fresh_they_are(serve: Serve, tmp_pa
 
 def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: Serve) -> None:
     """Every shared thread and every reader is taken; probes and answers need none of them."""
-    client = serve(max_readers=5)
+    client = serve()
     services: Services = client.app.state.services  # type: ignore[attr-defined]
     holding, released = threading.Semaphore(0), threading.Event()
 
@@ -101,7 +102,7 @@ def test_readers_beyond_a_bound_are_told_to_come_back_and_starve_nobody(serve: S
         loop = asyncio.get_running_loop()
         limiter = anyio.to_thread.current_default_thread_limiter()
         return [
-            *(loop.create_task(services.read(hold)) for _ in range(5)),
+            *(loop.create_task(services.read(hold)) for _ in range(16)),
             *(loop.create_task(anyio.to_thread.run_sync(hold)) for _ in range(int(limiter.total_tokens))),
         ]
 
@@ -215,9 +216,10 @@ def test_figures_by_group(client: TestClient) -> None:
 
 @pytest.mark.parametrize(("threshold", "least", "most"), [(1e-9, 0.999999, 1.000001), (0.003, 0.01, 0.99)])
 def test_figures_by_cause_share_the_mass_above_the_threshold(
-    serve: Serve, threshold: float, least: float, most: float
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, threshold: float, least: float, most: float
 ) -> None:
-    client = serve(audit_cause_threshold=threshold)
+    monkeypatch.setattr(state, "audit_plan", lambda _: Plan(least=threshold))
+    client = serve()
     raw = sum(answer["leakage"]["raw"] for answer in answers(client))
     causes = client.get("/v1/leakage", params={"by": "cause"}).json()["models"]["fake"]["by"]["cause"]
     for found in causes.values():  # shares are of all raw mass

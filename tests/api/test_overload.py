@@ -15,10 +15,12 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 
+from benchmarks.load import request
 from movemask.api.app import create_app
 from movemask.network import queue
 from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.settings import Settings
+from tests.api.test_connections import listening
 from tests.networks import write_fake
 
 
@@ -129,16 +131,13 @@ def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(setting
     asyncio.run(story())
 
 
-async def left(app: Any, path: str, body: bytes, *, whole: bool, gone: asyncio.Event) -> int:
-    """The status for a client that sends a body, or its beginning, and disconnects once `gone` is set."""
-    messages = [{"type": "http.request", "body": body, "more_body": not whole}]
+async def left(app: Any, path: str, body: bytes) -> int:
+    """The status for a client that sends the beginning of a body and disconnects."""
+    messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": body, "more_body": True}]
     statuses: list[int] = []
 
     async def receive() -> Any:
-        if messages:
-            return messages.pop()
-        await gone.wait()
-        return {"type": "http.disconnect"}
+        return messages.pop()
 
     async def send(message: Any) -> None:
         statuses.append(message.get("status"))
@@ -152,18 +151,18 @@ async def left(app: Any, path: str, body: bytes, *, whole: bool, gone: asyncio.E
 
 def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        async with opened(settings, gate) as (app, web):
+        async with opened(settings, gate) as (app, web), listening(app) as (_, port):
             first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
             await begun(gate)
-            gone = asyncio.Event()
-            second = asyncio.create_task(left(app, "/v1/policy", b'{"moves": ["e2e4"]}', whole=True, gone=gone))
+            _, second = await asyncio.open_connection("127.0.0.1", port)
+            second.write(request("/v1/policy", b'{"moves": ["e2e4"]}'))
             await queued(app, 1)
-            gone.set()
-            assert await second == 499
+            second.close()
             await queued(app, 0)
             gate.open.set()
             assert (await first).status_code == 200
             assert gate.sizes == [1]
+            assert 'route="/v1/policy",status="499"} 1.0' in (await web.get("/metrics")).text
 
     asyncio.run(story())
 
@@ -174,9 +173,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
     client: TestClient, path: str, begun: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def leave() -> int:
-        gone = asyncio.Event()
-        gone.set()
-        return await left(client.app, path, begun, whole=False, gone=gone)
+        return await left(client.app, path, begun)
 
     assert client.portal is not None
     assert client.portal.call(leave) == 499
@@ -186,20 +183,21 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
 
 def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(settings: Settings, gate: Gated) -> None:
     async def story() -> None:
-        async with opened(settings, gate, max_in_flight_mb=1, max_queue=4096) as (_, web):
+        async with opened(settings, gate, max_queue=4096) as (app, web):
             headers = {"Content-Type": "application/json"}
-            padded, large = b'{"moves": []' + b" " * 20_000 + b"}", b" " * 1_040_000
-            first = asyncio.create_task(web.post("/v1/policy", content=padded, headers=headers))
+            large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
+            held = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
             await begun(gate)
+            await queued(app, len(held) - sum(gate.sizes))
             refused = await web.post("/v1/policy/batch", content=large, headers=headers)
             assert refused.status_code == 503
-            assert "1 MiB" in refused.json()["detail"]
+            assert "30 MiB of yours" in refused.json()["detail"]
             assert refused.headers["Retry-After"] == "1"
             assert (await web.get("/livez")).status_code == 200
             gate.open.set()
-            assert (await first).status_code == 200
+            assert [(await one).status_code for one in held] == [200] * 4
             again = await web.post("/v1/policy/batch", content=large, headers=headers)
-            assert again.status_code == 400  # it is read, and is no JSON
+            assert again.status_code == 200
 
     asyncio.run(story())
 

@@ -34,8 +34,8 @@ def opened() -> Iterator[list[Serving]]:
 
 
 def serving(folder: Path, opened: list[Serving], default: str | None = None) -> Serving:
-    settings = Settings.read(models_dir=folder, default_model=default, models_poll_seconds=0, trial_seconds=0)
-    opened.append(Serving(settings, pipeline))
+    settings = Settings.read(models_dir=folder, default_model=default, trial_seconds=0)
+    opened.append(Serving(settings, pipeline, poll_seconds=0))
     opened[-1].refresh()
     return opened[-1]
 
@@ -52,7 +52,7 @@ def write_net(folder: Path, name: str = "net", **arguments: Any) -> None:
 
 
 async def answer(running: Pipeline) -> None:
-    assert await running.evaluate([Query()], lambda one: one.status) == ["ongoing"]
+    assert await running.answer([Query()], lambda one: one.status) == ["ongoing"]
 
 
 async def ask(one: Serving, name: str | None = None) -> str:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.board.line import Line, SamePosition
 from movemask.board.pgn import read_games
+from movemask.board.played_game import PlayedGame, SamePosition
 from movemask.board.position import Position
 from movemask.errors import InvalidFen, InvalidPosition
 from tests.ground_truth import tricky
@@ -73,7 +73,7 @@ def test_history_is_newest_first_and_knows_repetitions() -> None:
 @pytest.mark.parametrize("keep", [None, 8])
 @given(games())
 def test_a_line_knows_what_python_chess_finds_by_taking_moves_back(keep: int | None, board: chess.Board) -> None:
-    line = Line.of(board, keep)
+    line = PlayedGame.of(board, keep)
     replayed = board.root()
     for ply in range(line.plies + 1):
         if ply:

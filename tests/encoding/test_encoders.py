@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from movemask.board.line import Line
+from movemask.board.played_game import PlayedGame
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
 from movemask.encoding.movemask_planes import encode_18
@@ -103,7 +103,7 @@ def test_positions_of_one_game_share_its_boards() -> None:
     encoder, played = plane_encoder("movemask-tokens-99"), chess.Board()
     for uci in GAME:
         played.push_uci(uci)
-    line = Line.of(played)
+    line = PlayedGame.of(played)
     along = [Position.along(line, ply) for ply in range(len(GAME) + 1)]
     expected = [encoder.encode(Position.read(moves=GAME[:ply])) for ply in range(len(GAME) + 1)]
     assert np.array_equal(encoder.encode_all(along, boards_of(along)), np.stack(expected))

@@ -19,10 +19,10 @@ from movemask.api.writing import game_out, policy_out, sweep_out
 from movemask.board.pgn import Game, read_trees
 from movemask.client.local import Network
 from movemask.errors import InvalidPgn
-from movemask.games import annotation
+from movemask.games import annotation, moments
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
-from movemask.games.sweep import Part, sweep
+from movemask.games.sweep import Series, sweep
 from movemask.policy import Normalisation
 from movemask.settings import shipped_models
 from tests.api.asking import asked
@@ -84,7 +84,8 @@ def test_the_games_are_what_they_were_with_comments(file: Path, network: Network
     before, after = games_of(GAMES), games_of(result.stdout)
     assert len(after) == 3
     for one, other in zip(before, after, strict=True):
-        assert dict(other.headers) == dict(one.headers)
+        opening = {"ECO": "C20", "Opening": "King's Pawn Game: Wayward Queen Attack"} if one is before[0] else {}
+        assert dict(other.headers) == {**one.headers, **opening}
         assert moves_of(other) == moves_of(one)
     first = after[0]
     assert first.comment.startswith("A miniature movemask: ")
@@ -151,13 +152,34 @@ def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(
     assert "; ?! at most 2% and the expected score falls by 0.1; " in usual.comment
     monkeypatch.setattr(annotation, "RARE", 1.0)
     monkeypatch.setattr(annotation, "FALL", 0.0)
+    monkeypatch.setattr(moments, "FEW_FIND", 1.0)
     everything = games_of(run("annotate", file).stdout)[0]
     marked = [node.nags for node in everything.mainline()]
     assert marked[2] == {chess.pgn.NAG_DUBIOUS_MOVE}  # its own
     assert marked[5] == {chess.pgn.NAG_BLUNDER}
     assert marked[6] == set()  # mate: the expected score rises
     added = [nags for place, nags in enumerate(marked) if place not in (2, 5)]
-    assert set().union(*added) <= {chess.pgn.NAG_DUBIOUS_MOVE}  # no glyph of praise: the value is too coarse for one
+    assert set().union(*added) == {chess.pgn.NAG_DUBIOUS_MOVE}  # no glyph of praise: the value is too coarse for one
+
+
+def test_the_opening_is_named_where_the_headers_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "games.pgn"
+    headers = ['[ECO "A00"]', '[ECO "?"]\n[Opening ""]', '[Opening "Mine"]\n[ECO "Z99"]']
+    standard = '[Variant "Chess960"]\n[FEN "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w HAha - 0 1"]\n[SetUp "1"]'
+    file.write_text("".join(f"{one}\n\n1. e4 e5 *\n\n" for one in [*headers, standard]))
+    found = [(game.headers.get("ECO"), game.headers.get("Opening")) for game in games_of(run("annotate", file).stdout)]
+    assert found == [("A00", "King's Pawn Game"), ("C20", "King's Pawn Game"), ("Z99", "Mine"), (None, None)]
+
+
+def test_moves_with_evaluations_get_no_glyph_by_the_forecast(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(annotation, "RARE", 1.0)
+    monkeypatch.setattr(annotation, "FALL", -1.0)
+    file.write_text("1. e4 {[%eval 0.2]} e5 {[%eval 0.2]} 2. Ke2 {[%eval 0.2]} Ke7 *")
+    (game,) = games_of(run("annotate", file).stdout)
+    assert [bool(node.nags) for node in game.mainline()] == [False, False, False, False]
+    file.write_text("1. e4 e5 2. Ke2 Nc6 *")
+    (game,) = games_of(run("annotate", file).stdout)
+    assert [bool(node.nags) for node in game.mainline()][2]
 
 
 def test_the_pages_example_is_what_the_command_writes(tmp_path: Path) -> None:
@@ -257,7 +279,9 @@ def test_boards_that_the_recorder_may_be_reading_are_left_alone(monkeypatch: pyt
         ((tree, game),) = read_trees(io.StringIO("1. e4 (1. d4) e5 2. Qh5 Nc6 *"))
         assert isinstance(game, Game)
         (report,) = asyncio.run(reports_of(own, [game], 1.0))
-        points = asyncio.run(sweep([Part(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer))
+        points = asyncio.run(
+            sweep([Series(own, [None])], game.plies[1].position, Normalisation(), lambda answer: answer)
+        )
     assert isinstance(tree, chess.pgn.Game)
     assert isinstance(report, GameReport)
     for move in report.moves:

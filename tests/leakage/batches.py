@@ -13,9 +13,9 @@ from movemask.board.position import Position, boards_of
 from movemask.encoding.vocabulary import Vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.explain import IllegalMass
-from movemask.leakage.measure import Figure, LogitBatch, measure
+from movemask.leakage.measure import Figure, UnmaskedLogits, measure
 from movemask.network.model import Batch
-from movemask.records.audited import Audited
+from movemask.records import Audited
 from tests.networks import fake_model
 
 
@@ -33,7 +33,7 @@ def audited(
     legal = legal_moves(position.board for position in positions)
     codes, slots, refused = words.slots(legal, boards)
     assert not refused.any()
-    unmasked = LogitBatch(logits, slots, legal.indptr)
+    unmasked = UnmaskedLogits(logits, slots, legal.indptr)
     return Audited(
         times=np.arange(len(positions), dtype=np.float64),
         model=fake_model(model, words=words.name),

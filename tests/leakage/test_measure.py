@@ -19,7 +19,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import ServedLeakage
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import ALWAYS, KINDS, fills
-from movemask.leakage.measure import Figure, LogitBatch, check_answer, measure
+from movemask.leakage.measure import Figure, UnmaskedLogits, check_answer, measure
 from movemask.numeric.softmax import ragged_of_mask
 from tests.leakage.batches import leakages
 
@@ -53,14 +53,14 @@ def exactly(logits: NDArray[np.float64], mask: NDArray[np.bool_], *, multiplied:
 @given(batches())
 def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     logits, mask = batch
-    found = LogitBatch(logits, *ragged_of_mask(mask))
+    found = UnmaskedLogits(logits, *ragged_of_mask(mask))
     np.testing.assert_allclose(found.raw().leaked, exactly(*batch, multiplied=False), rtol=1e-11)
     np.testing.assert_allclose(found.multiplied().leaked, exactly(*batch, multiplied=True), rtol=1e-11)
 
 
 def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
-    none = LogitBatch(np.zeros((1, 2)), *ragged_of_mask(np.array([[True, True]])))
-    half = LogitBatch(np.array([[0.0, -np.inf]]), *ragged_of_mask(np.array([[True, False]])))
+    none = UnmaskedLogits(np.zeros((1, 2)), *ragged_of_mask(np.array([[True, True]])))
+    half = UnmaskedLogits(np.array([[0.0, -np.inf]]), *ragged_of_mask(np.array([[True, False]])))
     assert [*none.raw().leaked, *none.multiplied().leaked, *half.raw().leaked] == [0.0] * 3
 
 
@@ -83,7 +83,7 @@ def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: 
 
 def test_float16_logits_are_summed_in_float64() -> None:
     logits = np.full((1, 1880), 11.0, dtype=np.float16)  # exp(11) * 1880 is beyond float16
-    found = LogitBatch(logits, np.arange(20), np.array([0, 20])).raw()
+    found = UnmaskedLogits(logits, np.arange(20), np.array([0, 20])).raw()
     assert found.leaked[0] == pytest.approx(1860 / 1880, rel=1e-12)
 
 
@@ -128,7 +128,7 @@ def test_flips_and_divergence_of_plain_and_multiplied_softmax_by_their_definitio
     logits, mask = batch
     logits = np.round(logits / 20, 6)  # no probability underflows, and none is better by less than it can tell
     p = masked((logits, mask))
-    found = LogitBatch(logits, *ragged_of_mask(mask))
+    found = UnmaskedLogits(logits, *ragged_of_mask(mask))
     plain = np.exp(logits - logits.max(axis=1, keepdims=True))
     for measured, mistaken in (
         (found.raw(), plain / plain.sum(axis=1, keepdims=True)),
@@ -143,7 +143,7 @@ def test_filled_is_what_the_dtype_computes(batch: Batch, name: str) -> None:
     """Word for word, row by row, in the dtype."""
     logits, mask = batch
     fill = fills()[name]
-    found = LogitBatch(logits, *ragged_of_mask(mask)).filled(fill)
+    found = UnmaskedLogits(logits, *ragged_of_mask(mask)).filled(fill)
     with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
         z = np.where(mask, logits, fill.constant).astype(fill.dtype)
         weights = np.exp(z - z.max(axis=1, keepdims=True))
@@ -161,12 +161,12 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
     logits = np.array([[-2e4, -2e4, -3e4, 0.0]])
     mask = np.array([[True, True, False, False]])
     slots, indptr = ragged_of_mask(mask)
-    measured = LogitBatch(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
+    measured = UnmaskedLogits(logits, slots, indptr).filled(fills()["filled_1e4_float16"])
     assert measured.leaked.tolist() == [1.0]
     assert measured.flipped.tolist() == [True]
     assert measured.kl.tolist() == [np.inf]
-    assert LogitBatch(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
-    beyond = LogitBatch(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
+    assert UnmaskedLogits(logits, slots, indptr).filled(fills()["filled_1e9_float32"]).leaked.tolist() == [0.0]
+    beyond = UnmaskedLogits(np.array([[7e4, 1.0, 0.0, 0.0]]), slots, indptr).filled(fills()["filled_1e4_float16"])
     assert np.isnan(beyond.leaked).tolist() == [True]  # the logit itself is infinite in float16: no softmax
     assert np.isnan(beyond.kl).tolist() == [True]
 
@@ -174,7 +174,7 @@ def test_a_fill_leaks_where_the_networks_own_logits_are_as_low() -> None:
 @given(batches())
 def test_rounded_is_how_far_the_sum_is_from_one(batch: Batch) -> None:
     logits, mask = batch
-    found = LogitBatch(logits, *ragged_of_mask(mask)).rounded()
+    found = UnmaskedLogits(logits, *ragged_of_mask(mask)).rounded()
     for row, p in enumerate(masked(batch)):
         exact = abs(1 - sum((Decimal(str(round(float(x), 4))) for x in p), Decimal(0)))
         assert found.leaked[row] == pytest.approx(float(exact), abs=1.1e-4)  # a tie may round the other way
@@ -215,7 +215,7 @@ def test_unmirrored_is_the_black_to_move_bug(fen: str, name: str) -> None:
     words, position = vocabulary(name), Position.read(fen)
     _, slots = words.legal_slots(position)
     logits = np.random.default_rng(4).normal(size=(1, len(words))) * 3
-    found = measure(["unmirrored"], LogitBatch(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
+    found = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, len(slots)])), words, np.array([True]))
     expected, flipped = unmirrored_by_hand(position, logits[0], name)
     assert found["unmirrored"].leaked[0] == pytest.approx(expected, rel=1e-12)
     assert found["unmirrored"].flipped[0] == flipped
@@ -226,14 +226,14 @@ def test_unmirrored_does_not_touch_white_and_cannot_be_made_without_mirroring() 
         words = vocabulary(name)
         _, slots = words.legal_slots(Position.read())
         logits = np.zeros((1, len(words)))
-        found = measure(["unmirrored"], LogitBatch(logits, slots, np.array([0, 20])), words, np.array([False]))
+        found = measure(["unmirrored"], UnmaskedLogits(logits, slots, np.array([0, 20])), words, np.array([False]))
         assert found["unmirrored"].figure(0) == Figure(leaked, False, None if leaked is None else 0.0)
 
 
 @given(batches(), st.sampled_from([0.0, 1e-3, 0.2]))
 def test_the_heavy_are_all_that_reach_the_threshold_in_order(batch: Batch, least: float) -> None:
     logits, mask = batch
-    heavy = LogitBatch(logits, *ragged_of_mask(mask)).heavy(least)
+    heavy = UnmaskedLogits(logits, *ragged_of_mask(mask)).heavy(least)
     for row in range(len(logits)):
         found = list(zip(heavy.slots[heavy.rows == row], heavy.masses[heavy.rows == row], strict=True))
         weights = np.exp(logits[row] - logits[row].max())

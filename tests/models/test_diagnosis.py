@@ -48,8 +48,8 @@ def _fewer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 def planted(model: Model, *names: str) -> Model:
     """The same network under a contract with these mistakes in it."""
-    terms = model.contract.contract.model_copy(update={"variations": names})
-    return Model(model.name, model.digest, model.contract.model_copy(update={"contract": terms}), model.session)
+    terms = model.contract.terms.model_copy(update={"variations": names})
+    return Model(model.name, model.digest, model.contract.model_copy(update={"terms": terms}), model.session)
 
 
 def applicable(planes: str, words: str) -> list[str]:
@@ -73,18 +73,18 @@ def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
     declared = contract("lc0-112", "lc0-1858", **outputs, **inputs)
     found = {alternative.name: alternative for alternative in alternatives(declared)}
     assert set(applicable("lc0-112", "lc0-1858")) < set(found)
-    assert found["castling_slot"].contract.contract.variations == ("castling_slot",)
+    assert found["castling_slot"].contract.terms.variations == ("castling_slot",)
     assert found["castling_slot"].advice.endswith("add it to contract.variations")
     assert found["ratings swapped"].contract.inputs.elo_self == "b"
     assert found["value order loss_draw_win"].contract.outputs.value is not None
     assert sum(name.startswith("value order ") for name in found) == 5
     for alternative in found.values():
-        read = Contract.model_validate(alternative.contract.model_dump(mode="json"))
+        read = Contract.model_validate(alternative.contract.model_dump(mode="json", by_alias=True))
         assert (read == declared) == bool(alternative.changes)
     wrong = contract("lc0-112", "lc0-1858")
-    wrong = wrong.model_copy(update={"contract": wrong.contract.model_copy(update={"variations": ("clock_scale",)})})
+    wrong = wrong.model_copy(update={"terms": wrong.terms.model_copy(update={"variations": ("clock_scale",)})})
     back = {alternative.name: alternative for alternative in alternatives(wrong)}["without clock_scale"]
-    assert back.contract.contract.variations == ()
+    assert back.contract.terms.variations == ()
     assert back.advice.endswith("take it out of contract.variations")
 
 

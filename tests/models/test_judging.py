@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
 from movemask.models import held_out, judging
-from movemask.models.held_out import Known, Sets, sets
+from movemask.models.held_out import Played, Sets, sets
 from movemask.models.judging import FIGURES, Judgement, Mean, Speed, differences, judged
 from movemask.models.quantising import Quantised, weights_for
 from movemask.network.model import Model
@@ -31,7 +31,7 @@ def slots(model: Model, fen: str) -> tuple[list[chess.Move], NDArray[np.intp]]:
     return list(moves), found
 
 
-def judgement(model: Model, other: FixedSession, known: list[Known]) -> Judgement:
+def judgement(model: Model, other: FixedSession, known: list[Played]) -> Judgement:
     return Judgement.of(differences(model, replace(model, session=other), known))
 
 
@@ -43,7 +43,7 @@ def test_every_figure_is_what_its_name_says() -> None:
     before, after = np.full(1880, -2.0, dtype=np.float32), np.full(1880, -2.0, dtype=np.float32)
     before[place], after[place] = -5.0, -5.0
     before[place[:2]], after[place[:2]] = [1.0, 0.5], [0.4, 0.6]
-    known = [Known(Position.read(two), None, {moves[0]: 3, moves[1]: 1}), Known(Position.read(fen), None, {})]
+    known = [Played(Position.read(two), None, {moves[0]: 3, moves[1]: 1}), Played(Position.read(fen), None, {})]
     model = fixed_model(before)
     found = judgement(model, FixedSession(contract(), after), known)
 
@@ -83,7 +83,7 @@ def test_the_error_of_human_moves_is_that_of_paired_differences() -> None:
         moves, place = slots(fake_model(), fen)
         before[place[0]] = 1.0
         flipped[place] = [0.0, 1.0] if number == 0 else [1.0, 0.0]
-        known.append(Known(Position.read(fen), None, {moves[0]: 1}))
+        known.append(Played(Position.read(fen), None, {moves[0]: 1}))
     found = judgement(fixed_model(before), FixedSession(contract(), flipped), known)
     change, lost = found.means["accuracy_change"], found.means["lost"]
     assert (change.value, change.error) == pytest.approx((-1 / 3, np.std([-1, 0, 0]) / np.sqrt(3)))
@@ -92,15 +92,15 @@ def test_the_error_of_human_moves_is_that_of_paired_differences() -> None:
 
 def test_the_same_network_is_within_all_limits() -> None:
     model = fake_model()
-    known = [Known(Position.read(), None, {chess.Move.from_uci("e2e4"): 1})]
+    known = [Played(Position.read(), None, {chess.Move.from_uci("e2e4"): 1})]
     found = Judgement.of(differences(model, model, known))
     assert (found.means["kl"].value, found.means["flips"].value, found.largest) == (0, 0, 0)
     assert list(found.exceeded()) == []
-    unknown = Judgement.of(differences(model, model, [Known(Position.read(), None, {})]))
+    unknown = Judgement.of(differences(model, model, [Played(Position.read(), None, {})]))
     assert "lost" not in unknown.means  # nobody is known to have played a move
 
 
-KNOWN = Sets([], [Known(Position.read(), None, {})] * 1000, "games", 300)
+KNOWN = Sets([], [Played(Position.read(), None, {})] * 1000, "games", 300)
 
 
 def verdict(value: float, error: float, name: str = "lost", ratio: float = 2.0) -> tuple[list[str], list[str]]:
@@ -144,9 +144,9 @@ def test_more_positions_are_judged_only_while_chance_could_explain_what_is_found
     before = np.zeros(1880, dtype=np.float32)
     after, model = before.copy(), fixed_model(before)
     after[slots(model, FENS[0])[1][0]] = 5.0
-    odd, usual = (Known(Position.read(fen), None, {}) for fen in FENS[:2])
+    odd, usual = (Played(Position.read(fen), None, {}) for fen in FENS[:2])
 
-    def looks(known: list[Known]) -> list[str]:
+    def looks(known: list[Played]) -> list[str]:
         said = list[str]()
         judged(model, replace(model, session=FixedSession(contract(), after)), known, said.append)
         return [words.split()[2] for words in said]

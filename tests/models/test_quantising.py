@@ -96,7 +96,7 @@ def test_a_network_is_written_beside_its_original_with_its_contract_and_what_was
     assert set(after) - set(before) == {"small-int8.onnx", "small-int8.toml"}
     assert len(after["small-int8.onnx"]) < len(before["small.onnx"])
     first, second = read_contract(folder / "small.toml"), read_contract(folder / "small-int8.toml")
-    for part in ("contract", "inputs", "outputs", "elo", "calibration"):
+    for part in ("terms", "inputs", "outputs", "elo", "calibration"):
         assert getattr(first, part) == getattr(second, part)
     card = second.card["quantised"]
     entry = load_entry(folder / "small.toml", 1)

@@ -126,9 +126,9 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
 def test_a_value_comes_from_the_cache_too(models: Path) -> None:
     model = open_model(models / "net.toml", 1)
     network = cached(model, Cache(1_000_000), [])
-    network.evaluate(batch_of(model, [Position.read()]))
+    network.run(batch_of(model, [Position.read()]))
     both = batch_of(model, [Position.read(moves=["e2e4"]), Position.read()])
-    found, right = network.evaluate(both), model.evaluate(both)
+    found, right = network.run(both), model.run(both)
     assert found.value is not None
     assert right.value is not None
     np.testing.assert_allclose(found.value, right.value, rtol=1e-6)
@@ -143,6 +143,6 @@ def test_what_was_loaded_anew_has_none_of_the_old_entries() -> None:
     start = batch_of(model, [Position.read()])
     for _ in range(2):  # as after the file behind a name has changed
         network = cached(model, cache, counts)
-        network.evaluate(start)
-        network.evaluate(start)
+        network.run(start)
+        network.run(start)
     assert counts == [(0, 1), (1, 0), (0, 1), (1, 0)]

@@ -89,7 +89,7 @@ def test_the_policy_is_the_networks_own_with_and_without_history(model: Model, c
 
 @pytest.mark.deep
 def test_mistakes_that_are_planted_in_its_contract_are_named(model: Model) -> None:
-    terms = model.contract.contract.model_copy(update={"variations": ("castling_slot",)})
-    contract = model.contract.model_copy(update={"contract": terms})
+    terms = model.contract.terms.model_copy(update={"variations": ("castling_slot",)})
+    contract = model.contract.model_copy(update={"terms": terms})
     result = diagnose(Model(model.name, model.digest, contract, model.session))
     assert result.misread

@@ -109,7 +109,7 @@ def test_pipes_and_devices_neither_block_nor_stop_the_service(serve: Serve, mode
     (models / "endless.onnx").symlink_to("/dev/zero")
     os.mkfifo(models / "contract.toml")
     (models / "folder.toml").mkdir()
-    client: TestClient = serve(models, models_poll_seconds=0.02)
+    client: TestClient = serve(models)
     assert client.post("/v1/policy", json={"moves": [], "model": "net"}).status_code == 200
     failures = {entry["name"]: entry.get("failure", "") for entry in client.get("/v1/models").json()["models"]}
     for name in ("piped", "endless", "contract", "folder"):

@@ -7,7 +7,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -30,12 +30,14 @@ class Gate:
         self.followed_up: list[list[int]] = []
         self.error: Exception | None = None
         self.errors_after: list[Exception] = []
+        self.seconds = 0.0
 
     def __call__(self, items: Sequence[int], waited: Sequence[float], /) -> tuple[list[int | MovemaskError], int]:
         self.sizes.append(len(items))
         self.waited += waited
         self.begun.release()
         assert self.open.wait(30)
+        time.sleep(self.seconds)
         if self.error is not None:
             raise self.error
         answers: list[int | MovemaskError] = [InvalidFen(f"item {item}") if item < 0 else 2 * item for item in items]
@@ -72,8 +74,8 @@ def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
 on_two_threads = pytest.mark.parametrize("queue", [2], indirect=True)
 
 
-async def ask(queue: Queue, items: Sequence[int], write: Callable[[int], Any] = int) -> Sequence[Any]:
-    return (await queue.submit(items, write)).results
+async def ask(queue: Queue, items: Sequence[int]) -> Sequence[Any]:
+    return (await queue.submit(items)).results
 
 
 async def begun(gate: Gate) -> None:
@@ -90,7 +92,7 @@ async def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in
     gate: Gate, queue: Queue
 ) -> None:
     gate.open.set()
-    assert await ask(queue, range(20), str) == [str(2 * item) for item in range(20)]
+    assert await ask(queue, range(20)) == [2 * item for item in range(20)]
     assert gate.sizes == [8, 8, 4]
     assert len(gate.waited) == 20
     assert min(gate.waited) >= 0
@@ -128,23 +130,19 @@ async def test_a_lone_client_s_answers_are_followed_up_together_whichever_thread
     gate: Gate, queue: Queue
 ) -> None:
     """Nothing is quiet while a client asks again at once, even if each thread rests for longer than that."""
-
-    def slow(answer: int) -> int:
-        time.sleep(0.007)
-        return answer
-
+    gate.seconds = 0.007
     gate.open.set()
     for item in range(20):
-        assert await ask(queue, [item], slow) == [2 * item]
+        assert await ask(queue, [item]) == [2 * item]
     queue.close()
     assert gate.finished == 20
     assert len(gate.followed_up) <= 10  # three by its times; each stall of the machine adds one
 
 
 async def test_a_delivery_says_when_it_waited_and_when_it_was_worked_on(gate: Gate, queue: Queue) -> None:
-    first = asyncio.create_task(queue.submit([1], int))
+    first = asyncio.create_task(queue.submit([1]))
     await begun(gate)
-    second = asyncio.create_task(queue.submit([2], int))
+    second = asyncio.create_task(queue.submit([2]))
     await waiting(queue, 1)
     gate.open.set()
     one, two = await asyncio.gather(first, second)
@@ -163,24 +161,16 @@ async def test_what_arrives_while_the_network_runs_becomes_one_batch(gate: Gate,
     assert gate.sizes == [1, 5]
 
 
-async def test_an_item_that_fails_and_a_writer_that_raises_cost_themselves_alone(gate: Gate, queue: Queue) -> None:
-    def write(answer: int) -> int:
-        if answer == 6:
-            raise ZeroDivisionError
-        return answer
-
+async def test_an_item_that_fails_costs_itself_alone(gate: Gate, queue: Queue) -> None:
     first = asyncio.create_task(ask(queue, [0]))
     await begun(gate)
     bad = asyncio.create_task(ask(queue, [1, -1]))
-    worse = asyncio.create_task(ask(queue, [2, 3], write))
-    good = asyncio.create_task(ask(queue, [4], write))
-    await waiting(queue, 5)
+    good = asyncio.create_task(ask(queue, [4]))
+    await waiting(queue, 3)
     gate.open.set()
     one, error = await bad
     assert one == 2
     assert isinstance(error, InvalidFen)
-    with pytest.raises(ZeroDivisionError):
-        await worse
     assert [await first, await good] == [[0], [8]]
 
 
@@ -270,7 +260,7 @@ LOOP.close()
 
 
 def submitted(client: str, size: int) -> Submission:
-    return Submission(range(size), client, int, asyncio.Future(loop=LOOP), 0.0, range(size + 1))
+    return Submission(range(size), client, asyncio.Future(loop=LOOP), 0.0, range(size + 1))
 
 
 def taken(fair: FairQueue) -> Counter[str]:
@@ -317,7 +307,7 @@ def test_clients_take_turns_whatever_they_send() -> None:
 def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -> None:
     fair = FairQueue()
     for number in range(4):
-        entry = Submission(range(64), f"long {number}", int, asyncio.Future(loop=LOOP), 0.0, range(0, 65 * 33, 33))
+        entry = Submission(range(64), f"long {number}", asyncio.Future(loop=LOOP), 0.0, range(0, 65 * 33, 33))
         fair.add(entry)
     fair.add(submitted("small", 1))
     found = taken(fair)
@@ -380,7 +370,7 @@ def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate:
 
 
 def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:
-    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10_000, max_seconds=0.5)
+    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10_000, max_seconds=10)
 
     async def story() -> None:
         first = asyncio.create_task(ask(queue, [1]))

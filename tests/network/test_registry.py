@@ -19,6 +19,8 @@ from movemask.network.registry import load_entry, load_registry
 from tests.conftest import ROOT
 from tests.networks import NO_VALUE, ONNX_TOML, batch_of, fake_model, rated_model, write_fake, write_net
 
+ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
+
 
 def test_an_onnx_network_is_served_with_its_digest(models: Path) -> None:
     entry = load_entry(models / "net.toml", threads=1)
@@ -26,7 +28,7 @@ def test_an_onnx_network_is_served_with_its_digest(models: Path) -> None:
     assert entry.model is not None
     digest = hashlib.sha256((models / "net.onnx").read_bytes()).hexdigest()
     assert entry.model.digest == f"sha256:{digest}"
-    outputs = entry.model.evaluate(batch_of(entry.model, [Position.read()] * 3))
+    outputs = entry.model.run(batch_of(entry.model, [Position.read()] * 3))
     assert outputs.logits.shape == (3, 1880)
     assert outputs.value is not None
     np.testing.assert_allclose(outputs.value.sum(axis=1), 1)
@@ -70,6 +72,8 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         ("[contract]", '[network]\nfile = "../x.onnx"\n[contract]', "network.file: must be the name of a file beside"),
         ("[contract]", f'[network]\ndigest = "sha256:{"0" * 64}"\n[contract]', "network.digest: says sha256:0000"),
         ("[contract]", '[network]\ndigest = "abc"\n[contract]', "network.digest: String should match pattern"),
+        ("[contract]", "[[card.strength]]\nelo = 900\n[contract]", "card.strength.0.rating: this key is missing"),
+        ("[contract]", f"{2 * ROW}[contract]", "card: strength: elo must rise from row to row"),
     ],
 )
 def test_a_contract_that_is_not_kept_says_which_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -103,7 +107,7 @@ def test_a_network_whose_batch_is_fixed_at_1_answers_as_one_whose_batch_is_free(
     for batch in (1, None):
         model = load_entry(write_net(tmp_path, fixed_batch=batch), 1).model
         assert model is not None
-        logits.append(model.evaluate(model.whole_batch(positions, [None] * 3)).logits)
+        logits.append(model.run(model.whole_batch(positions, [None] * 3)).logits)
     np.testing.assert_allclose(logits[0], logits[1], rtol=1e-5, atol=1e-5)
 
 
@@ -135,7 +139,7 @@ def test_elo_is_asked_defaulted_clamped_or_ignored() -> None:
     given = batch_of(rated, [start, start], [None, Elo(100, 3000)]).elo
     assert given.tolist() == [[1400, 1400], [800, 2400]]
     assert rated.ignored(Position.read(), Elo(1, 1)) == ()
-    one, other = rated.evaluate(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
+    one, other = rated.run(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
     assert not np.array_equal(one, other)
     unrated = fake_model()
     assert np.isnan(batch_of(unrated, [start], [Elo(1500, 1500)]).elo).all()

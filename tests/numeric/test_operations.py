@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from movemask.numeric import dense, masking
-from movemask.numeric.masking import (
+from benchmarks.operations import (
     Operations,
     operations_of_gathering,
     operations_of_log_mask,
     operations_of_softmax_then_mask,
 )
+from movemask.numeric import dense, masking
 
 
 def counted(what: str, compute: Callable[..., float]) -> Callable[..., Counted]:

@@ -19,8 +19,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
-from movemask.records.audited import Audited
-from movemask.records.table import AuditTable
+from movemask.records import Audited, AuditTable
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 from tests.leakage import batches

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.store.cells import QUANTILES, SMALLEST, Cell, Cells, Key, cells_of, rank_of
+from movemask.store.cells import QUANTILES, SMALLEST, Cell, CellKey, Cells, cells_of, rank_of
 from tests.store.records import joined, record
 
-EVERYTHING = Key("raw", "all", "")
+EVERYTHING = CellKey("raw", "all", "")
 
 
 values = st.lists(st.floats(SMALLEST, 1.0) | st.just(0.0), min_size=1, max_size=200)

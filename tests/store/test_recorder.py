@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from movemask.errors import StoreError
-from movemask.records.audited import Audited
-from movemask.records.table import AuditTable
+from movemask.records import Audited, AuditTable
 from movemask.store.reader import Figures
 from movemask.store.recorder import Freshness
 from movemask.store.writer import Store

@@ -22,7 +22,7 @@ from movemask.board.boards import Phase
 from movemask.errors import StoreError
 from movemask.leakage.causes import Cause
 from movemask.leakage.measure import Figure
-from movemask.records.table import DIMENSIONS, AuditTable, groups
+from movemask.records import DIMENSIONS, AuditTable, groups
 from movemask.store.cells import QUANTILES
 from movemask.store.reader import Figures, ModelFigures, Span
 from movemask.store.tables import VERSION

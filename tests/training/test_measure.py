@@ -51,7 +51,7 @@ def second_opinion(found: list[Sample]) -> tuple[list[int], list[float]]:
     for sample in found:
         position = Position(sample.position.board.copy(stack=False))
         batch = model.whole_batch([position], [None])
-        logits = model.evaluate(batch).logits[0].astype(np.float64)
+        logits = model.run(batch).logits[0].astype(np.float64)
         masked = np.full(len(logits), -np.inf)
         masked[batch.slots] = logits[batch.slots]
         weights = np.exp(masked)
@@ -113,9 +113,9 @@ def test_games_against_itself_are_played_from_each_opening_with_both_colours(
     assert all(any(game[:8] == [move.uci() for move in line] for game in games) for line in lines)
     told: list[tuple[chess.Color, float, float]] = []
 
-    def asked(positions: Sequence[Position], elos: Sequence[Elo]) -> Iterator[strength.Policy]:
-        told.extend((p.board.turn, elo.self, elo.opponent) for p, elo in zip(positions, elos, strict=True))
-        return strength.policies(fake_model(), positions, elos)
+    def asked(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[strength.Policy]:
+        told.extend((p.board.turn, *side) for p, side in zip(positions, sides, strict=True))
+        return strength.policies(fake_model(), positions, [Elo(*side) for side in sides])
 
     board = chess.Board()
     strength.play([board], [(2200, 1100)], asked, np.random.default_rng(1), "one")

@@ -20,13 +20,19 @@ from movemask.client.local import Network
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.ground_truth import perft
-
-COMMAND = [sys.executable, "-m", "movemask", "uci"]
+from tests.uci.test_strength import COMMAND, copied
 
 
 @pytest.fixture
 def engine() -> Iterator[chess.engine.SimpleEngine]:
     with chess.engine.SimpleEngine.popen_uci(COMMAND, timeout=30) as engine:
+        yield engine
+
+
+@pytest.fixture
+def unmeasured(tmp_path: Path) -> Iterator[chess.engine.SimpleEngine]:
+    """With the shipped network, but no table of its strengths."""
+    with chess.engine.SimpleEngine.popen_uci([*COMMAND, "--models-dir", str(copied(tmp_path, []))]) as engine:
         yield engine
 
 
@@ -83,13 +89,13 @@ def test_one_line_has_the_value_of_the_position(engine: chess.engine.SimpleEngin
         assert ((line["score"].relative.score() or 0) > 0) == (policy.value.score > 0.5)
 
 
-def test_ratings_change_the_answer_and_limited_strength_is_one(
-    engine: chess.engine.SimpleEngine, network: Network
+def test_ratings_change_the_answer_and_without_a_table_limited_strength_is_one(
+    unmeasured: chess.engine.SimpleEngine, network: Network
 ) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3")
 
     def first(**options: chess.engine.ConfigValue) -> str:
-        (line,) = engine.analyse(board, chess.engine.Limit(nodes=1), multipv=1, options=options)
+        (line,) = unmeasured.analyse(board, chess.engine.Limit(nodes=1), multipv=1, options=options)
         return line["string"]
 
     limited = first(UCI_LimitStrength=True, UCI_Elo=1100)
@@ -99,9 +105,9 @@ def test_ratings_change_the_answer_and_limited_strength_is_one(
 
 
 def test_ratings_are_offered_as_the_network_was_trained_and_others_are_told(
-    engine: chess.engine.SimpleEngine, network: Network
+    unmeasured: chess.engine.SimpleEngine, network: Network
 ) -> None:
-    offered = engine.options["UCI_Elo"]
+    offered = unmeasured.options["UCI_Elo"]
     assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-4.toml
     spoken = subprocess.run(
         COMMAND, input="setoption name SelfElo value 3200\ngo\n", capture_output=True, text=True, check=True

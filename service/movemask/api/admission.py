@@ -31,6 +31,9 @@ _PIECE = 262_144
 #: Bytes that each request may hold without being counted: all connections together hold few of them.
 _UNCOUNTED = 4096
 
+#: Bytes of bodies and large answers in flight, in all processes together.
+_IN_FLIGHT = 64 << 20
+
 #: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
 _FREE = PROBES | {"/"}
 _FREE_FILES = "/page/"
@@ -270,7 +273,7 @@ class AdmissionControl:
         self._proxies = settings.proxies
         self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
         self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight, tally)
-        self._in_flight = BytesInFlight(settings.max_in_flight_mb << 20, tally)
+        self._in_flight = BytesInFlight(_IN_FLIGHT, tally)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -155,7 +155,7 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
     return server.session_manager.run
 
 
-async def _client_gone(request: Request, error: Exception) -> Response:
+async def _client_gone(http: Request, error: Exception) -> Response:
     return Response(status_code=_CLIENT_CLOSED)
 
 

@@ -31,6 +31,9 @@ M = TypeVar("M", bound=BaseModel)
 #: Largest body, in bytes, that is parsed on the event loop, in a fraction of a millisecond.
 SMALL = 8_192
 
+#: Moves of all positions of a batch; they are played one by one, about 20 µs each.
+MAX_PLIES = 65_536
+
 _FIELDS = 4_096  # bytes of all fields except lists, with room to spare
 _MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
 _NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
@@ -62,7 +65,7 @@ def batch_limits(settings: Settings) -> BodyLimits:
     """Limits for a batch of positions."""
     most = 1 + settings.max_positions
     values = most * _VALUES
-    return BodyLimits(most * position_limits(settings).size, values + settings.max_plies, containers=values)
+    return BodyLimits(most * position_limits(settings).size, values + MAX_PLIES, containers=values)
 
 
 def sweep_limits(settings: Settings) -> BodyLimits:

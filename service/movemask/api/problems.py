@@ -130,8 +130,8 @@ def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespons
 def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
     """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
 
-    async def expected(request: Request, error: Exception) -> JSONResponse:
-        asked = f"{request.method} {request.url.path}"
+    async def expected(http: Request, error: Exception) -> JSONResponse:
+        asked = f"{http.method} {http.url.path}"
         if isinstance(error, RequestValidationError):
             error = invalid_request(error.errors(), skip=1)
         elif isinstance(error, HTTPException):
@@ -145,7 +145,7 @@ def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
             log.error("%s: %s: %s", asked, type(error).__name__, error)
         return answer
 
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(http: Request, error: Exception) -> JSONResponse:
         return answer_to(error, count)
 
     for kind in (MovemaskError, RequestValidationError, HTTPException):

@@ -56,19 +56,19 @@ def operation_id(route: APIRoute) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-async def known_parameters(request: Request) -> None:
+async def known_parameters(http: Request) -> None:
     """Refuses query parameters that the route does not take, as a POST route takes none, or that are repeated; raises
     InvalidParameter."""
-    if not request.query_params or request.url.path == "/":  # a link to the page may have been decorated on its way
+    if not http.query_params or http.url.path == "/":  # a link to the page may have been decorated on its way
         return
-    fields = get_flat_params(request.scope["route"].dependant)
+    fields = get_flat_params(http.scope["route"].dependant)
     known = [field.alias for field in fields if isinstance(field.field_info, params.Query)]
-    names = [name for name, _ in request.query_params.multi_items()]
+    names = [name for name, _ in http.query_params.multi_items()]
     for name in names:
         if name not in known:
             near = get_close_matches(name[:40].lower(), known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
-            raise InvalidParameter(f"{shown(name)}: {request.url.path} has no such query parameter; {hint}")
+            raise InvalidParameter(f"{shown(name)}: {http.url.path} has no such query parameter; {hint}")
         if names.count(name) > 1:
             raise InvalidParameter(f"{name}: is given {names.count(name)} times, and can be given once")
 

@@ -26,6 +26,9 @@ from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
 
+#: Seconds between two looks at the models folders.
+_POLL_SECONDS = 1.0
+
 #: Of each file of a model: modification time, size, inode.
 Fingerprint = tuple[tuple[int, int, int], ...]
 
@@ -47,6 +50,7 @@ class Serving:
     start : makes the pipeline of a model
     on_change : called with the registry, at first and whenever it changes
     service : what its processes have in common, if there are several (`Trial`)
+    poll_seconds : time between two looks at the folders; 0 for none
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Serving:
         start: Callable[[Model], Pipeline],
         on_change: Callable[[Registry], None] = lambda registry: None,
         service: str = "",
+        poll_seconds: float = _POLL_SECONDS,
     ) -> None:
         self._folders, self._default, self._start = settings.model_folders, settings.default_model, start
         self._threads, self._provider = settings.threads, provider_named(settings.provider)
@@ -70,9 +75,8 @@ class Serving:
         self.registry = Registry(entries, self._default, self._folders.preferred)
         on_change(self.registry)
         self._watcher: threading.Thread | None = None
-        if settings.models_poll_seconds:
-            seconds = settings.models_poll_seconds
-            self._watcher = threading.Thread(target=self._watch, args=(seconds,), name="models", daemon=True)
+        if poll_seconds:
+            self._watcher = threading.Thread(target=self._watch, args=(poll_seconds,), name="models", daemon=True)
             self._watcher.start()
 
     @contextmanager

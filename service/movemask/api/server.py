@@ -29,6 +29,8 @@ from movemask.tally import Tally, new_table
 log = logging.getLogger(__name__)
 
 _BACKLOG = 2048  # uvicorn's own
+#: A worker whose event loop or network is stuck for this long is killed and replaced.
+STUCK_SECONDS = 30.0
 #: Time that a worker gets after `drain_seconds` to write its audit records and close.
 _CLOSING_SECONDS = 5
 _NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as ::1 without IPv6
@@ -152,7 +154,7 @@ def _supervise(settings: Settings, listeners: Sequence[socket.socket]) -> None:
             "movemask.api.worker",
             partial(_work, settings, count, grace),
             count,
-            stuck_seconds=settings.worker_timeout_seconds,
+            stuck_seconds=STUCK_SECONDS,
             stop_seconds=grace,
             begun=begun,
             ended=ended,

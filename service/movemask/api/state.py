@@ -30,6 +30,9 @@ _PARSED_AT_ONCE = 2
 #: One thread computes while the other waits for the database; more would only contend with the event loop for the GIL.
 _READING_THREADS = 2
 
+#: Reads of the audit that run or wait at once, in all processes together; more are refused.
+_READERS = 16
+
 
 @dataclass(frozen=True)
 class Services:
@@ -68,7 +71,7 @@ class Services:
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
-        if under_way >= max(1, self.settings.max_readers // self.tally.processes):
+        if under_way >= max(1, _READERS // self.tally.processes):
             raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
         return await to_thread.run_sync(read, limiter=self.reading)
 
@@ -97,13 +100,10 @@ def running_services(
         settings.database_url,
         keep_seconds=settings.audit_keep_days * 86400,
         keep_positions=settings.audit_keep_positions,
-        keep_worst=settings.audit_keep_worst,
         positions=settings.audit_positions == "on",
     )
     recorder = Recorder(
         store,
-        flush_seconds=settings.audit_flush_seconds,
-        max_waiting=settings.audit_buffer,
         on_waiting=metrics.audit_waits,
         on_table=metrics.audited,
         tally=tally,
@@ -117,8 +117,7 @@ def running_services(
             model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.cached)
         return Pipeline(
             model,
-            recorder.audit,
-            expect=recorder.expect,
+            recorder,
             max_batch=settings.positions_a_run,
             max_waiting=settings.max_queue,
             tally=tally,
@@ -158,15 +157,15 @@ def audit_plan(settings: Settings) -> Plan:
         raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
     sources = {DERIVED.get(kind, kind) for kind in chosen}
     always = tuple(kind for kind in MEASURED if kind in sources)
-    return Plan(always, settings.audit_share, settings.audit_cause_threshold)
+    return Plan(always, settings.audit_share)
 
 
-async def services(request: Request) -> Services:
+async def services(http: Request) -> Services:
     """The app's services, as a dependency of routes.
 
     `async`, because FastAPI runs plain functions on the shared threads, which a probe must not wait for.
     """
-    app_services: Services = request.app.state.services
+    app_services: Services = http.app.state.services
     return app_services
 
 

@@ -28,7 +28,7 @@ from movemask.leakage.causes import CAUSES
 from movemask.network.queue import Submission
 from movemask.network.registry import Registry
 from movemask.pipeline import AnsweredBatch
-from movemask.records.table import AuditTable
+from movemask.records import AuditTable
 
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -109,20 +109,20 @@ class Metrics:
         for name, value in served.items():
             self.model_served.labels(name).set(value)
 
-    def answered(self, model: str, batch: AnsweredBatch) -> None:
-        """Counts answered positions by status, and the run of the network."""
-        for status, count in Counts(answer.status for answer in batch.answers).items():
+    def answered(self, model: str, batches: Sequence[AnsweredBatch]) -> None:
+        """Counts answered positions by status, and the runs of the network."""
+        for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
-        if batch.evaluated is None or not batch.evaluated.ran:
+        runs = [batch for batch in batches if batch.evaluated is not None and batch.evaluated.ran]
+        if not runs:
             return
-        self.batches.labels(model).inc()
-        self.batch_size.labels(model).observe(batch.evaluated.ran)
-        self.inference_seconds.labels(model).observe(batch.evaluated.seconds)
-        self.waiting.labels(model).set(batch.waiting)
-        histogram = self.queue_seconds.labels(model)
-        for answer in batch.answers:
-            if answer.evaluated is not None:
-                histogram.observe(answer.waited)
+        evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
+        waited = [one.waited for batch in runs for one in batch.answers if one.evaluated is not None]
+        self.batches.labels(model).inc(len(runs))
+        _observe_all(self.batch_size.labels(model), np.array([float(one.ran) for one in evaluated]))
+        _observe_all(self.inference_seconds.labels(model), np.array([one.seconds for one in evaluated]))
+        _observe_all(self.queue_seconds.labels(model), np.array(waited))
+        self.waiting.labels(model).set(runs[-1].waiting)
 
     def audited(self, table: AuditTable) -> None:
         """Counts the leakage of answered positions. What is unmeasured, or no probability, is skipped: a NaN would make
@@ -170,7 +170,7 @@ class Metrics:
 
 
 def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
-    """`histogram.observe` of each value, at the cost of one: observing is most of what the audit's metrics cost."""
+    """`histogram.observe` of each value, at the cost of one: observing is most of what metrics cost."""
     if len(values):
         counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))
         for place in np.flatnonzero(counts).tolist():

@@ -60,7 +60,7 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
     for color, side in (("white", report.white), ("black", report.black)):
         out[color] = None if side is None else {**dataclasses.asdict(side), "perplexity": side.perplexity}
-    out |= {"opening": opening_of(game.line), "moments": moments_of(report)}
+    out |= {"opening": opening_of(game.played), "moments": moments_of(report)}
     out["moves"] = [_played(move, model, forecasts) for move in report.moves]
     if game.tree is not None:
         out["tree"] = _tree(game.tree)

@@ -14,7 +14,7 @@ from typing import Annotated
 import chess
 from pydantic import Field
 
-from movemask.board.line import Line
+from movemask.board.played_game import PlayedGame
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Opening:
     name: Annotated[str, Field(description="Name in English.")]
 
 
-def opening_of(line: Line) -> Opening | None:
+def opening_of(game: PlayedGame) -> Opening | None:
     """The opening of a game: its last position that has a name, by whatever moves it came about. None without one, in
     Chess960, and from any position but the start."""
-    if line.board(0).chess960 or line.board(0).epd() != chess.Board().epd():
+    if game.board(0).chess960 or game.board(0).epd() != chess.Board().epd():
         return None
-    return next(filter(None, (_openings().get(line.board(ply).epd()) for ply in range(line.plies, 0, -1))), None)
+    return next(filter(None, (_openings().get(game.board(ply).epd()) for ply in range(game.plies, 0, -1))), None)
 
 
 @cache

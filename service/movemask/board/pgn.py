@@ -11,7 +11,7 @@ from typing import Protocol, TextIO, cast
 import chess
 import chess.pgn
 
-from movemask.board.line import Line
+from movemask.board.played_game import PlayedGame
 from movemask.board.position import Elo, Position, check_counters, check_length, status_names
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
@@ -32,18 +32,18 @@ class Ply:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """A game whose moves are all legal; `headers` as in the PGN, `line` with all positions. `tree` has its comments and
-    variations, if they were read."""
+    """A game whose moves are all legal; `headers` as in the PGN, `played` with all positions. `tree` has its comments
+    and variations, if they were read."""
 
     headers: dict[str, str]
     chess960: bool
     plies: tuple[Ply, ...]
-    line: Line
+    played: PlayedGame
     tree: chess.pgn.Game | None = None
 
     def evaluated(self, tree: chess.pgn.Game) -> Game:
         """The game with the `chances` of the evaluations in a tree of it."""
-        known = zip(self.plies, _chances(tree, self.line), strict=True)
+        known = zip(self.plies, _chances(tree, self.played), strict=True)
         return replace(self, plies=tuple(replace(ply, chances=chances) for ply, chances in known))
 
 
@@ -282,26 +282,26 @@ def _game(parsed: chess.pgn.Game, number: int, *, with_tree: bool) -> Game:
     white, black = (_rating(headers.get(f"{side}Elo")) for side in ("White", "Black"))
     white, black = (black if white is None else white), (white if black is None else black)
     elos = (None, None) if white is None or black is None else (Elo(black, white), Elo(white, black))
-    line = Line(board)
+    game = PlayedGame(board)
     for index, move in enumerate(moves):
-        if not move or not line.last.is_legal(move):
-            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {line.last.fen()!r}")
-        line.play(move)
-    line.ended()
-    chances = _chances(parsed, line)
+        if not move or not game.last.is_legal(move):
+            raise InvalidPgn(f"{name}: ply {index + 1}: {move.uci()} is not legal in {game.last.fen()!r}")
+        game.play(move)
+    game.ended()
+    chances = _chances(parsed, game)
     plies = (
-        Ply(Position.along(line, ply), move, elos[line.board(ply).turn], known)
+        Ply(Position.along(game, ply), move, elos[game.board(ply).turn], known)
         for ply, (move, known) in enumerate(zip(moves, chances, strict=True))
     )
-    return Game(headers, board.chess960, tuple(plies), line, parsed if with_tree else None)
+    return Game(headers, board.chess960, tuple(plies), game, parsed if with_tree else None)
 
 
-def _chances(parsed: chess.pgn.Game, line: Line) -> Iterator[tuple[float, float] | None]:
+def _chances(parsed: chess.pgn.Game, game: PlayedGame) -> Iterator[tuple[float, float] | None]:
     """`Ply.chances` of each move. Only the position that ends a game needs no evaluation."""
-    before = _expected(parsed, line.board(0))
+    before = _expected(parsed, game.board(0))
     for ply, node in enumerate(parsed.mainline(), 1):
-        after = _expected(node, line.board(ply))
-        mover = line.board(ply - 1).turn
+        after = _expected(node, game.board(ply))
+        mover = game.board(ply - 1).turn
         yield None if before is None or after is None else (before[mover], after[mover])
         before = after
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import chess
 
 from movemask.board.boards import Boards
-from movemask.board.line import Line, SamePosition
 from movemask.board.moves import Notation, read_move
+from movemask.board.played_game import PlayedGame, SamePosition
 from movemask.errors import IllegalMove, InvalidFen, InvalidPosition, LimitExceeded
 
 #: The required fields of a FEN, in order; only the two counters may be left out, as in EPD.
@@ -48,7 +48,7 @@ class Elo:
     opponent: float
 
 
-class Known(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A position of a known game, after `ply` moves; `earlier` is the ply of its previous occurrence, if any."""
 
     board: chess.Board
@@ -59,14 +59,14 @@ class Known(NamedTuple):
 class Position:
     """A valid position with the known moves that led to it."""
 
-    __slots__ = ("_board", "_fen", "_line", "_ply", "black", "notation")
+    __slots__ = ("_board", "_fen", "_game", "_ply", "black", "notation")
 
     def __init__(self, board: chess.Board) -> None:
         """From a valid board; its move stack is the game that led to it."""
         self.black = board.turn == chess.BLACK  # to move
         self._board = board
         self._fen: str | None = None
-        self._line: Line | None = None  # made from the board's move stack on first use
+        self._game: PlayedGame | None = None  # made from the board's move stack on first use
         self._ply = len(board.move_stack)
         self.notation: Notation | None = None  # of the moves that `read` was given; None without any
 
@@ -74,10 +74,10 @@ class Position:
         return f"Position({self.fen!r})"
 
     @classmethod
-    def along(cls, line: Line, ply: int) -> Position:
-        """The position of a game after `ply` moves; the line is shared."""
-        position = cls(line.board(ply))
-        position._line, position._ply = line, ply
+    def along(cls, game: PlayedGame, ply: int) -> Position:
+        """The position of a game after `ply` moves; the game is shared."""
+        position = cls(game.board(ply))
+        position._game, position._ply = game, ply
         return position
 
     @classmethod
@@ -101,17 +101,17 @@ class Position:
             if fen is not None and is_as_written(fen, board):
                 position._fen = fen
             return position
-        line = Line(board, keep=_HISTORY)
+        game = PlayedGame(board, keep=_HISTORY)
         notation: Notation | None = None
         for ply, text in enumerate(moves):
             try:
-                move, written = read_move(line.last, text)
+                move, written = read_move(game.last, text)
             except ValueError as error:
-                where = line.last.fen(en_passant="fen")
+                where = game.last.fen(en_passant="fen")
                 raise IllegalMove(f"moves[{ply}]: {text!r} {error} in {where!r}") from None
             notation = written if notation in (None, written) else Notation.MIXED
-            line.play(move)
-        position = cls.along(line.ended(), line.plies)
+            game.play(move)
+        position = cls.along(game.ended(), game.plies)
         position.notation = notation
         return position
 
@@ -129,8 +129,8 @@ class Position:
 
     def after(self, move: chess.Move) -> Position:
         """The position after a legal move, with the history that the network is shown."""
-        line = (self.line or Line(self._board)).followed(self._ply, move)
-        return Position.along(line, line.plies)
+        game = (self.game or PlayedGame(self._board)).followed(self._ply, move)
+        return Position.along(game, game.plies)
 
     def sans(self, moves: Iterable[chess.Move]) -> list[str]:
         """Legal moves in SAN. They are played and taken back on a copy of the board, which other threads may read."""
@@ -147,20 +147,20 @@ class Position:
         return self._ply > 0
 
     @property
-    def line(self) -> Line | None:
+    def game(self) -> PlayedGame | None:
         """The game that led here and may continue; None if no move is known."""
-        if self._line is None and self._ply:
-            self._line = Line.of(self.board, keep=_HISTORY)
-        return self._line
+        if self._game is None and self._ply:
+            self._game = PlayedGame.of(self.board, keep=_HISTORY)
+        return self._game
 
     @property
     def history_key(self) -> bytes:
         """Equal for two positions only if the same known moves led to them; empty without any."""
-        return b"" if self.line is None or not self._ply else self.line.digest(self._ply)
+        return b"" if self.game is None or not self._ply else self.game.digest(self._ply)
 
     def occurrences(self, same: SamePosition = SamePosition.BY_LAWS) -> int:
         """How often the position has occurred in the known game, this time included."""
-        return 1 if self.line is None else self.line.occurrences(self._ply, same)
+        return 1 if self.game is None else self.game.occurrences(self._ply, same)
 
     @property
     def turn(self) -> str:
@@ -173,13 +173,13 @@ class Position:
             return "ongoing"
         return "checkmate" if self.board.is_check() else "stalemate"
 
-    def history(self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS) -> list[Known]:
+    def history(self, limit: int = _HISTORY, same: SamePosition = SamePosition.BY_LAWS) -> list[HistoryEntry]:
         """The known positions up to this one, newest first, at most `limit` (8 or fewer)."""
-        line = self.line
-        if line is None:
-            return [Known(self.board, self._ply, None)]
+        game = self.game
+        if game is None:
+            return [HistoryEntry(self.board, self._ply, None)]
         oldest = max(self._ply - limit + 1, 0)
-        return [Known(line.board(ply), ply, line.earlier(ply, same)) for ply in range(self._ply, oldest - 1, -1)]
+        return [HistoryEntry(game.board(ply), ply, game.earlier(ply, same)) for ply in range(self._ply, oldest - 1, -1)]
 
 
 class Draw(Enum):

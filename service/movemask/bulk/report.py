@@ -20,7 +20,7 @@ from movemask.bulk.samples import Skipped
 from movemask.bulk.summary import SHOWN, ModelSummary, Threshold
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
-from movemask.records.table import DIMENSIONS
+from movemask.records import DIMENSIONS
 from movemask.store.cells import CAUSE
 
 if TYPE_CHECKING:

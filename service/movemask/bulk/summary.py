@@ -20,8 +20,8 @@ from movemask.bulk.files import Folder, is_uri
 from movemask.errors import AuditError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MULTIPLIED, RAW
-from movemask.records.table import DIMENSIONS, groups
-from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Key, rank_of
+from movemask.records import DIMENSIONS, groups
+from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, CellKey, rank_of
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection as Database
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SHOWN = (RAW, MULTIPLIED)
 
 #: Positions shown for each of them.
-WORST = 20
+_WORST_SHOWN = 20
 
 #: Memory of the database; what needs more is on disk.
 _MEMORY = "1GB"
@@ -50,13 +50,13 @@ class ModelSummary:
     digest: str
     trained_with_mask: bool
     positions: int = 0
-    cells: dict[Key, Cell] = field(default_factory=dict)
+    cells: dict[CellKey, Cell] = field(default_factory=dict)
     worst: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # rows of the table, by kind
     histograms: dict[str, list[tuple[float, int]]] = field(default_factory=dict)  # by kind: highest value and count
 
     def of(self, kind: str, dimension: str = ALL, group: str = "") -> Cell:
         """The figures of a group; empty ones if there are no positions."""
-        return self.cells.get(Key(kind, dimension, group), Cell())
+        return self.cells.get(CellKey(kind, dimension, group), Cell())
 
     def groups(self, dimension: str) -> list[str]:
         """The groups that have positions, in natural order; causes by mass."""
@@ -67,7 +67,7 @@ class ModelSummary:
 
     def as_json(self) -> dict[str, Any]:
         """The network's entry in `summary.json`."""
-        kinds = [kind for kind in KINDS if Key(kind, ALL, "") in self.cells]
+        kinds = [kind for kind in KINDS if CellKey(kind, ALL, "") in self.cells]
         by: dict[str, Any] = {}
         for dimension in DIMENSIONS:
             by[dimension] = {
@@ -123,7 +123,7 @@ def summarised(kinds: Sequence[str], names: Sequence[str], table: Folder) -> lis
             _measure(database, kind, f"{grouped}, {kind} AS value, {flags} FROM rows", found)
             flags = f"false AS flipped, false AS infinite FROM rows WHERE isfinite({kind}_kl)"
             for (model, *group), bins in _bins(database, f"{grouped}, {kind}_kl AS value, {flags}"):
-                found[model].cells[Key(kind, *group)].kl = _sum(bins)
+                found[model].cells[CellKey(kind, *group)].kl = _sum(bins)
             if kind in SHOWN:
                 for summary in found.values():
                     summary.worst[kind] = _worst(database, kind, summary.name)
@@ -188,7 +188,7 @@ def _measure(database: Database, kind: str, source: str, found: dict[str, ModelS
         ends = list(accumulate(bin_.size for bin_ in bins))
         count = ends[-1] if bins else 0
         cell = Cell(count, sum(bin_.size for bin_ in every) - count, flips, infinite, _sum(bins))
-        found[model].cells[Key(kind, dimension, group)] = cell
+        found[model].cells[CellKey(kind, dimension, group)] = cell
         if not bins:
             continue
         cell.max = bins[-1].most
@@ -212,13 +212,13 @@ def _measure(database: Database, kind: str, source: str, found: dict[str, ModelS
             f"SEMI JOIN wanted USING ({_GROUP}, bin)) USING ({_GROUP}, bin, rank)"
         ).fetchall()
         for model, dimension, group, name, value in rows:
-            found[model].cells[Key(kind, dimension, group)].quantiles[name] = value
+            found[model].cells[CellKey(kind, dimension, group)].quantiles[name] = value
 
 
 def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
     """The rows where most leaks, each position once, worst first."""
     columns = ", ".join(f"cause_{cause.value}" for cause in Cause)
-    most = WORST
+    most = _WORST_SHOWN
     while True:
         rows = database.execute(
             f"SELECT * EXCLUDE ({columns}) FROM rows WHERE model = ? AND {kind} > 0 "
@@ -230,8 +230,8 @@ def _worst(database: Database, kind: str, model: str) -> list[dict[str, Any]]:
         best: dict[str, dict[str, Any]] = {}
         for row in found:
             best.setdefault(row["fen"], row)
-        if len(best) >= WORST or len(found) < most:
-            return list(best.values())[:WORST]
+        if len(best) >= _WORST_SHOWN or len(found) < most:
+            return list(best.values())[:_WORST_SHOWN]
         most *= 4
 
 

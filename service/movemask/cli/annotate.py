@@ -31,14 +31,14 @@ Totals = dict[str, NDArray[np.float64]]
 @click.command(cls=RatingsCommand)
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write, in place of standard output."
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write, instead of standard output."
 )
-@click.option("--model", help="Name of the model; the default if left out.")
+@click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
-@click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings, in place of those in the headers.")
+@click.option("--elo", type=RATING, nargs=2, metavar="WHITE [BLACK]", help="Ratings, instead of those in the headers.")
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--engine", metavar="COMMAND", help="UCI engine, as stockfish, to write [%eval] where it is missing.")
+@click.option("--engine", metavar="COMMAND", help="UCI engine, such as stockfish, to write missing [%eval].")
 @click.option("--nodes", type=click.IntRange(1), default=50_000, show_default=True, help="Nodes it searches.")
 def annotate(
     games: str,
@@ -52,11 +52,11 @@ def annotate(
     nodes: int,
 ) -> None:
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
-    comment, and ?! for moves that few would make and that cost something.
+    comment, and ?! on moves that few people would make and that lose something.
 
-    Comments, glyphs and variations that are there stay. [%eval] is not written: the network's value is a forecast of
-    the result between people, not an evaluation of the position. A summary goes to standard error. Exits with 1 if
-    no game could be read.
+    Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the network's value forecasts
+    the result between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no
+    game could be read.
     """
     from movemask.bulk.read import TextSource
 
@@ -67,7 +67,7 @@ def annotate(
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:
-        with closing(Pipeline(chosen, lambda *_: None, max_batch=64, max_waiting=1 << 20)) as pipeline:
+        with closing(Pipeline(chosen, max_batch=64, max_waiting=1 << 20)) as pipeline:
             async with nullcontext() if engine is None else evaluator(engine, nodes, show_progress) as evaluate:
                 async for game in annotated(pipeline, lines, degrees, elo=elo, evaluate=evaluate):
                     write(f"{game}\n\n")

@@ -35,10 +35,10 @@ EXCEEDED = 3
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
-@click.option("--out", default="audit", show_default=True, help="Folder for the results, or the URI of one.")
+@click.option("--out", default="audit", show_default=True, help="Folder for the results, or its URI.")
 @click.option("--format", "form", type=click.Choice(["pgn", "fen"]), help="[default: by the files' name and content]")
 @click.option("--chess960", is_flag=True, help="Read FENs as Chess960; a PGN says so itself.")
-@click.option("--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings for positions without their own.")
+@click.option("--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings for positions that have none.")
 @click.option(
     "--first-ply", type=click.IntRange(min=0), default=0, show_default=True, help="First ply of a game to take."
 )
@@ -50,7 +50,7 @@ EXCEEDED = 3
     help="Least probability of an illegal move to name it and find its cause.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes. [default: one per core]")
-@click.option("--ray", metavar="ADDRESS", help="Run on Ray: auto, local to start it here, ray://HOST or HOST:PORT.")
+@click.option("--ray", metavar="ADDRESS", help="Run on Ray: auto, local (starts it here), ray://HOST or HOST:PORT.")
 @click.option(
     "--gpus", type=click.FloatRange(min=0), default=0, show_default=True,
     help="With --ray: GPUs per worker, such as 0.5; above 0, the networks run on them.",
@@ -61,10 +61,10 @@ EXCEEDED = 3
 )  # fmt: skip
 @click.option(
     "--progress", type=click.Choice(["bar", "json"]), default="bar", show_default=True,
-    help="On stderr: a bar, if it is a terminal, or a JSON line per finished chunk.",
+    help="On stderr: a bar (only on a terminal), or a JSON line per finished chunk.",
 )  # fmt: skip
 @click.option("--fail-above", multiple=True, metavar="KIND.STATISTIC=VALUE",
-    help="Exit with 3 if the figure is above the value or not measured, such as raw.p99=0.1; may be repeated.",
+    help="Exit with 3 if the figure is above the value or was not measured, such as raw.p99=0.1; may be repeated.",
 )  # fmt: skip
 @click.option("--restart", is_flag=True, help="Discard the results of an earlier run.")
 def audit(
@@ -90,8 +90,8 @@ def audit(
 ) -> None:
     """Measure leakage over whole FILEs: games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz.
 
-    - is standard input. Writes positions.parquet, summary.json and report.html into --out. An interrupted audit is
-    resumed by the same command.
+    - is standard input. Writes positions.parquet, summary.json and report.html into the folder --out. To resume an
+    interrupted audit, run the same command again.
     """
     require("audit", "movemask audit")
     if ray is not None:

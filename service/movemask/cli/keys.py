@@ -22,7 +22,7 @@ def _file_option(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def keys() -> None:
-    """Make, list and delete API keys."""
+    """Create, list and delete API keys."""
 
 
 @keys.command("new")
@@ -38,10 +38,10 @@ def keys() -> None:
 )
 @_file_option
 def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
-    """Make a key called NAME, print it, and add its hash to the file.
+    """Create a key NAME, print it, and add its hash to the file.
 
-    The key is shown this once. A running service reads the file again within seconds. The service must be able to read
-    the file, which is made for its owner alone.
+    The key is shown only this once. A running service accepts it within seconds. The service must be able to read the
+    file, which is created so that only its owner can read it.
     """
     file = _chosen(file)
     known = read_keys(file) if file.exists() else ()
@@ -65,7 +65,7 @@ def list_keys(file: Path | None) -> None:
 @click.argument("name")
 @_file_option
 def delete_key(name: str, file: Path | None) -> None:
-    """Delete the key called NAME from the file; a running service refuses it within seconds."""
+    """Delete the key NAME from the file. A running service refuses it within seconds."""
     file = _chosen(file)
     known = read_keys(file)
     left: list[Key] = [key for key in known if key.name != name]

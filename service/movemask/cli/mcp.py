@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of networks in this process.")
+@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, instead of networks in this process.")
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @models_dir_option
 def mcp(url: str | None, key_file: TextIO | None, settings: Settings) -> None:
     """Tools for language models on standard input and output: policy, sweep, game, audit (Model Context Protocol).
 
-    A program that hosts a language model starts it; docs/mcp.md shows the configuration of two.
+    A program that hosts a language model starts this command; docs/mcp.md shows how to configure two of them.
     """
     require("mcp", "movemask mcp")
     key = key_file.readline().strip() if key_file else None

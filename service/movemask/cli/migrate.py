@@ -12,12 +12,13 @@ from movemask.store.tables import VERSION
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Change nothing; exit with 1 if a start would migrate the tables.")
+@click.option("--check", is_flag=True, help="Change nothing, and exit with 1 if a start would migrate the tables.")
 @database_option
 def migrate(check: bool, database_url: str | None) -> None:
     """Bring the audit's tables up to date, as each start of the service does.
 
-    SQLite's file is copied to FILE.version-N before. Of several processes one migrates, and the others wait for it.
+    A SQLite file is first copied to FILE.version-N. If several processes start, one migrates and the others wait for
+    it.
     """
     database = Database(Settings.read(database_url=database_url).database_url)
     try:

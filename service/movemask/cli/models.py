@@ -18,7 +18,7 @@ from movemask.models import calibration, diagnosis
 from movemask.models.diagnosis import Diagnosis, Finding
 from movemask.network.contract import read_contract
 from movemask.network.files import ModelFolders
-from movemask.network.guess import KINDS
+from movemask.network.guess import FAMILIES
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
@@ -44,15 +44,15 @@ def list_models(settings: Settings) -> None:
         mark, failure = "*" if entry.name == registry.default else " ", f"  {entry.failure}" if entry.failure else ""
         click.echo(f"{mark} {entry.name}{failure}")
         if entry.model is not None:
-            terms, card = entry.model.contract.contract, entry.model.contract.card
+            terms, card = entry.model.contract.terms, entry.model.contract.card
             click.echo(f"    {terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}")
             click.echo(f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}")
 
 
 @models.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--name", help="Name of the model; the file's if left out.")
-@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
+@click.option("--name", help="Name of the model; otherwise the file's name.")
+@click.option("--replace", is_flag=True, help="Replace a model of that name.")
 @models_dir_option
 def import_model(file: Path, name: str | None, replace: bool, settings: Settings) -> None:
     """Convert lc0's own weight FILE (.pb.gz; Maia-1 and other classical networks) to ONNX with its contract."""
@@ -65,14 +65,14 @@ def import_model(file: Path, name: str | None, replace: bool, settings: Settings
 
 @models.command("add")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--contract", "kind", type=click.Choice(list(KINDS)), help="Kind of network; guessed if left out.")
-@click.option("--name", help="Name of the model; the file's if left out.")
+@click.option("--contract", "kind", type=click.Choice(list(FAMILIES)), help="Kind of network; otherwise guessed.")
+@click.option("--name", help="Name of the model; otherwise the file's name.")
 @click.option(
-    "--trained-with-mask", is_flag=True, default=None, help="The network's logits of illegal moves mean nothing."
+    "--trained-with-mask", is_flag=True, default=None, help="The network's logits for illegal moves mean nothing."
 )
-@click.option("--licence", help="Its licence, for its card.")
-@click.option("--source", help="Where it is from, for its card.")
-@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
+@click.option("--licence", help="Licence, for the model's card.")
+@click.option("--source", help="Where the model is from, for its card.")
+@click.option("--replace", is_flag=True, help="Replace a model of that name.")
 @models_dir_option
 def add_model(
     file: Path,
@@ -84,7 +84,7 @@ def add_model(
     replace: bool,
     settings: Settings,
 ) -> None:
-    """Add an ONNX FILE with a contract guessed from its names and shapes; says what was guessed."""
+    """Add an ONNX FILE. Guesses its contract from names and shapes, and prints it."""
     require("import", "movemask models add")
     from movemask.models import installation
 
@@ -129,13 +129,13 @@ def _show_installed(installed: Installed, settings: Settings) -> None:
 @click.argument("name")
 @click.argument("files", nargs=-1, metavar="[FILE]…")
 @click.option("--as", "new_name", help="Name of the new model. [default: NAME-int8]")
-@click.option("--replace", is_flag=True, help="Take the place of a model of that name.")
-@click.option("--last", type=click.IntRange(1), help="Only so many of the last layers: rounding shows less.")
+@click.option("--replace", is_flag=True, help="Replace a model of that name.")
+@click.option("--last", type=click.IntRange(1), help="Quantize only this many of the last layers.")
 @click.option("--force", is_flag=True, help="Keep the network even if it exceeds the limits.")
 @click.option(
     "--bits",
     type=click.Choice(["7", "8"]),
-    help="Bits of the weights. [default: 8 where the processor has VNNI, otherwise 7]",
+    help="Bits of the weights. [default: 8 if the processor has VNNI, otherwise 7]",
 )
 @models_dir_option
 def quantize_model(
@@ -148,13 +148,13 @@ def quantize_model(
     bits: str | None,
     settings: Settings,
 ) -> None:
-    """Write NAME as 8-bit integers, calibrated on the positions of FILEs and judged on others of them.
+    """Write NAME as 8-bit integers, calibrated on some positions of FILEs and judged on the others.
 
-    FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz; without any, the probes that
-    ship are taken. Refused if it is no faster, or clearly past a limit: a mean KL divergence of 0.005, flips of the
-    first move in 5 % of the positions and 0.5 % of those where it led by a tenth, human moves less likely by 0.005
-    nats. What chance could explain is said, with the number of games that would tell. So is where people can see the
-    rounding, in the policies along the ratings.
+    FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz. Without FILEs, the shipped
+    probes are used. The result is refused if it is not faster, or clearly exceeds a limit: a mean KL divergence of
+    0.005, a different first move in 5 % of the positions and in 0.5 % of those where it led by a tenth, human moves
+    less likely by 0.005 nats. If chance could explain a difference, the command says so, and how many games would
+    settle it. It also says where people can see the rounding in the policies along the ratings.
     """
     require("import", "movemask models quantize")
     from movemask.models import held_out, installation, quantising
@@ -201,9 +201,9 @@ def quantize_model(
 def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
     """Check NAME, or every model, against its contract.
 
-    Exits with 1 if a check fails, or, with --diagnose, if the network is read wrongly: if it is no better than chance,
-    or if another way to read it clearly fits better. A diagnosis takes one to two minutes of CPU time for a network of
-    a few megabytes.
+    Exits with 1 if a check fails. With --diagnose, also exits with 1 if the network is read wrongly: it is no better
+    than chance, or another way to read it clearly fits better. A diagnosis takes one to two minutes of CPU time for a
+    network of a few megabytes.
     """
     registry = registry_of(settings)
     entries = list(registry) if name is None else [registry.entry(name)]
@@ -239,7 +239,7 @@ def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
 
 @models.command("remove")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @models_dir_option
 def remove_model(name: str, yes: bool, settings: Settings) -> None:
     """Delete the model NAME from your models folder: its contract and its network."""
@@ -287,20 +287,21 @@ def _contract(name: str, settings: Settings) -> Path:
 
 @click.command()
 @click.argument("games", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--model", help="Name of the model; the default if left out.")
+@click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
 @click.option(
     "--first-ply", type=click.IntRange(min=0), default=8, show_default=True, help="First ply of a game to take."
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Most positions to take.")
-@click.option("--dry-run", is_flag=True, help="Show the fit, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the fit, but write nothing.")
 def calibrate(
     games: str, model: str | None, settings: Settings, first_ply: int, limit: int | None, dry_run: bool
 ) -> None:
     """Fit a model's temperature to the moves of GAMES and write it to its contract.
 
-    GAMES is a PGN, plain or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing written,
-    with fewer than 500 moves, at a bound of the search, or with a standard error above a tenth of the temperature.
+    GAMES is a PGN, uncompressed or compressed (.gz, .zst), or - for standard input. A fit is refused, and nothing is
+    written, if there are fewer than 500 moves, if it is at a limit of the search, or if its standard error is above a
+    tenth of the temperature.
     """
     from movemask.bulk.read import TextSource
 

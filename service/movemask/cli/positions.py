@@ -23,15 +23,15 @@ def positions() -> None:
 @click.option("--before", metavar="TIME", help="Audited before: 30d, 24h, 2026-01-31, seconds since 1970.")
 @click.option("--model", metavar="NAME", help="Answered by this model.")
 @click.option("--all", "everything", is_flag=True, help="All positions of all models.")
-@click.option("--figures", is_flag=True, help="With --model alone: its figures too.")
-@click.option("--dry-run", is_flag=True, help="Count, and delete nothing.")
+@click.option("--figures", is_flag=True, help="With only --model: delete its figures too.")
+@click.option("--dry-run", is_flag=True, help="Count the positions, but delete nothing.")
 @database_option
 def delete_positions(
     before: str | None, model: str | None, everything: bool, figures: bool, dry_run: bool, database_url: str | None
 ) -> None:
-    """Delete single positions and entries of the lists of the worst, by time, by model or both.
+    """Delete single positions, also from the lists of the worst, by time, by model or both.
 
-    The service may be running. Figures hold no positions and stay, but with --figures.
+    The service may be running. Figures contain no positions, and stay unless you give --figures.
     """
     if everything == (before is not None or model is not None):
         raise InvalidParameter("name what to delete: --before, --model or both; or --all")

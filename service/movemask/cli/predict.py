@@ -15,7 +15,7 @@ from movemask.api.writing import policy_out, sweep_out
 from movemask.board.position import Elo, Position
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of
 from movemask.errors import MovemaskError
-from movemask.games.sweep import Part, Vary, elos_of, sweep
+from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline, Query
 from movemask.policy import CALIBRATED, Normalisation
@@ -28,20 +28,22 @@ _SHOWN_ILLEGAL = 0.001  # least probability of an illegal move to show it
 
 @click.command(cls=RatingsCommand)
 @click.argument("fen", required=False)
-@click.option("--moves", default="", help="Moves in UCI or SAN from FEN, else from the start: 'e2e4 e7e5', '1. e4 e5'.")
+@click.option("--moves", default="", help="Moves in UCI or SAN, from FEN or from the start: 'e2e4 e7e5', '1. e4 e5'.")
 @click.option(
-    "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and the other."
+    "--elo", type=RATING, nargs=2, metavar="SELF [OPPONENT]", help="Ratings of the side to move and its opponent."
 )
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this.")
-@click.option("--chess960", is_flag=True, help="Read the FEN, and write castling, as Chess960.")
+@click.option(
+    "--top-p", type=click.FloatRange(0, 1, min_open=True), help="Keep the fewest moves that sum to this probability."
+)
+@click.option("--chess960", is_flag=True, help="Read the FEN and write castling as Chess960.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Moves shown in the table.")
-@click.option("--sweep", "swept", is_flag=True, help="One column per rating.")
+@click.option("--sweep", "swept", is_flag=True, help="Show one column per rating.")
 @click.option("--ratings", help="With --sweep: ratings separated by commas. [default: every hundred from 800 to 2500]")
-@click.option("--model", help="Name of the model; the default if left out.")
+@click.option("--model", help="Name of the model; otherwise the default.")
 @models_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Print the answer as POST /v1/policy (or its /sweep) gives it.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer of POST /v1/policy (or of /v1/policy/sweep).")
 def predict(
     fen: str | None,
     moves: str,
@@ -57,7 +59,7 @@ def predict(
     settings: Settings,
     as_json: bool,
 ) -> None:
-    """Show the move distribution of FEN (the start position if left out), with --sweep at many ratings."""
+    """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings."""
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature goes without --calibrated")
     rule = Normalisation(temperature=CALIBRATED if calibrated else temperature, top_p=top_p)
@@ -70,8 +72,8 @@ def predict(
         return
 
     include: list[Include] = ["san", "logit", "statistics"] if as_json else ["san", "illegal"]
-    with closing(Pipeline(chosen, lambda *_: None, max_batch=1, max_waiting=1)) as pipeline:
-        (out,) = asyncio.run(pipeline.evaluate([query], lambda answer: policy_out(answer, include)))
+    with closing(Pipeline(chosen, max_batch=1, max_waiting=1)) as pipeline:
+        (out,) = asyncio.run(pipeline.answer([query], lambda answer: policy_out(answer, include)))
     if isinstance(out, MovemaskError):
         raise out
     click.echo(json.dumps(out, indent=2) if as_json else _table(out, top))
@@ -112,8 +114,8 @@ def _sweep(model: Model, query: Query, ratings: list[float] | None, top: int, as
     """The table of a sweep, or its JSON. Raises InvalidSweep and the errors of a position."""
     position = Position.read(query.fen, query.moves, chess960=query.chess960)
     elos = elos_of(model.name, model.contract, ratings, Vary.BOTH, None)
-    with closing(Pipeline(model, lambda *_: None, max_batch=64, max_waiting=1)) as pipeline:
-        parts = [Part(pipeline, elos)]
+    with closing(Pipeline(model, max_batch=64, max_waiting=1)) as pipeline:
+        parts = [Series(pipeline, elos)]
         points = asyncio.run(sweep(parts, position, query.rule, lambda answer: policy_out(answer, ["statistics"])))
     out = sweep_out(points, position, san=True)
     if as_json:

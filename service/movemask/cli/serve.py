@@ -24,7 +24,7 @@ def _settings_flags(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @_settings_flags
 def serve(**flags: str | None) -> None:
-    """Serve the HTTP API. Each flag is also an environment variable; the flag wins."""
+    """Serve the HTTP API. Each flag is also an environment variable; if both are set, the flag wins."""
     settings = Settings.read(**flags)
     from movemask.api import server
 

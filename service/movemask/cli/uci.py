@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -14,55 +14,52 @@ from movemask.cli.options import Finite, models_dir_option
 from movemask.errors import UnknownModel, require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
-from movemask.uci.options import MAX_RATING, Options
+from movemask.uci.options import MAX_RATING, Options, Strengths
 
 if TYPE_CHECKING:
     import chess
 
     from movemask.api.schemas.answers import ErrorOut, PolicyOut
+    from movemask.client.distribution import Policy
     from movemask.client.http import Client
-    from movemask.client.policy import Policy
     from movemask.uci.search import Source
 
 
 @click.command()
-@click.option("--model", help="Name of the model; the default if left out. The option Model changes it.")
+@click.option("--model", help="Name of the model; otherwise the default. The option Model changes it.")
 @models_dir_option
-@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, in place of a network in this process.")
+@click.option("--url", help="Ask a service, such as http://127.0.0.1:8000, instead of a network in this process.")
 @click.option("--key-file", type=click.File(), help="With --url: file whose first line is the service's API key.")
 @click.option(
     "--elo", type=click.IntRange(0, MAX_RATING), default=0, help="Rating to play at; 0: the network's default."
 )
 @click.option(
     "--temperature", type=Finite(0, 100), default=0.0, show_default=True,
-    help="0 plays the most probable move; 1 draws moves as players of that rating make them.",
+    help="0 plays the most probable move; 1 draws moves as players of that rating would.",
 )  # fmt: skip
 def uci(
     model: str | None, settings: Settings, url: str | None, key_file: TextIO | None, elo: int, temperature: float
 ) -> None:
     """A chess engine that speaks UCI on standard input and output, for GUIs, tournaments and lichess-bot.
 
-    The GUI can set more options; `--elo` and `--temperature` are first values of two of them.
+    The GUI can set more options. `--elo` and `--temperature` set the initial values of two of them. With a temperature
+    of 1 the engine plays as people of that rating do. UCI_LimitStrength and UCI_Elo set a strength that was measured in
+    games.
     """
-    ratings, open_source = (
+    models, open_source = (
         _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
     )
-    names = list(ratings)
-    if model is not None and model not in names:
-        raise click.BadParameter(f"no model {model!r}; there are {', '.join(names)}", param_hint="--model")
+    if model is not None and model not in models:
+        raise click.BadParameter(f"no model {model!r}; there are {', '.join(models)}", param_hint="--model")
     options = Options(
-        model or names[0],
-        self_elo=elo,
-        temperature=temperature,
-        names=tuple(sorted(names)),
-        trained=ratings[model or names[0]],
+        model or next(iter(models)), self_elo=elo, temperature=temperature, models=dict(sorted(models.items()))
     )
     with open(sys.stdin.fileno(), encoding="utf-8", errors="replace", closefd=False) as lines:
         Engine(open_source, options, sys.stdout).run(lines)
 
 
-#: By name, the default model first, the ratings that it was trained on; and how one is opened.
-_Models = tuple[dict[str, tuple[int, int]], "Callable[[str | None], Source]"]
+#: By name, the default model first, what UCI_Elo may be; and how one is opened.
+_Models = tuple[dict[str, Strengths], "Callable[[str | None], Source]"]
 
 
 def _local(settings: Settings) -> _Models:
@@ -74,28 +71,28 @@ def _local(settings: Settings) -> _Models:
         return load(name, models_dir=settings.models_dir)
 
     ranked = settings.model_folders.ranked(settings.default_model)
-    return {name: _trained(file) for name, file in ranked.items()}, opened
+    return {name: Strengths.of(_unchecked(file)) for name, file in ranked.items()}, opened
 
 
-def _trained(contract: Path) -> tuple[int, int]:
-    """The bounds of `[elo]`, which is read without the checks of contracts: they would delay `uciok`."""
+def _unchecked(contract: Path) -> dict[str, Any]:
+    """A contract without the checks, which would delay `uciok`; empty if it cannot be read, which opening it says."""
     try:
-        elo = tomllib.loads(contract.read_text(encoding="utf-8"))["elo"]
-        return max(1, round(elo["minimum"])), min(MAX_RATING, round(elo["maximum"]))
-    except (OSError, ValueError, KeyError, TypeError):  # it has none, or cannot be read, which opening it says
-        return 1, MAX_RATING
+        return tomllib.loads(contract.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def _remote(url: str, key: str | None) -> _Models:
-    """The models of a service, whose ratings are not asked for."""
+    """The models of a service."""
     require("client", "movemask uci --url")
     from movemask.client.http import Client
 
     client = Client(url, key=key)
-    served = sorted((not model.default, model.name) for model in client.models().models if model.served)
+    served = sorted((one for one in client.models().models if one.served), key=lambda one: (not one.default, one.name))
     if not served:
         raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
-    return {name: (1, MAX_RATING) for _, name in served}, lambda name: RemoteSource(client, name)
+    models = {one.name: Strengths.of({**(one.contract or {}), "card": one.card or {}}) for one in served}
+    return models, lambda name: RemoteSource(client, name)
 
 
 class RemoteSource:
@@ -113,7 +110,7 @@ class RemoteSource:
 
 def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
     from movemask.api.schemas.answers import ErrorOut
-    from movemask.client.policy import Policy, Value
+    from movemask.client.distribution import Policy, Value
     from movemask.client.wire import error_of_problem
 
     if isinstance(answer, ErrorOut):

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from movemask.board.moves import moves_of
 from movemask.board.position import MAX_RATING, Elo, Position, status_names
-from movemask.client.policy import Policy
+from movemask.client.distribution import Policy
 from movemask.client.wire import Ratings, RuleOptions
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel
 from movemask.network.model import Model

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Bits, Boards, mirrored, unpacked
-from movemask.board.line import SamePosition
+from movemask.board.played_game import SamePosition
 from movemask.board.position import Position
 
 PLANES = 112

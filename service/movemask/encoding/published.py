@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Boards, unpacked
-from movemask.board.line import SamePosition
+from movemask.board.played_game import SamePosition
 from movemask.board.position import Position
 from movemask.encoding.lc0 import castling, pieces, seen_now
 

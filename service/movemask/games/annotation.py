@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from itertools import islice
 
@@ -13,7 +13,6 @@ import chess.pgn
 from movemask.board.openings import opening_of
 from movemask.board.pgn import Game, Lines, read_trees
 from movemask.errors import MovemaskError
-from movemask.games.evaluations import Evaluate
 from movemask.games.moments import forecast_change, moments_of, percent, unclear
 from movemask.games.reports import (
     FEW_FIND,
@@ -80,7 +79,7 @@ async def annotated(
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,
     caller: Caller | None = None,
-    evaluate: Evaluate | None = None,
+    evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
     """The games of a PGN, annotated, a few read at a time: one where `evaluate` gives each its evaluations first, so
     that none waits for another's. Raises LimitExceeded, and errors of model, queue and engine."""
@@ -106,7 +105,7 @@ def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: st
     sides = ((name, side) for name, side in (("White", report.white), ("Black", report.black)) if side is not None)
     told = [model, _GLYPH, *([_MARKS] if any(move.chances for move in report.moves) else ())]
     told += [f"{'' if place else 'moments: '}{one.text} ({one.kind})" for place, one in enumerate(moments_of(report))]
-    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.line)) else {}
+    named = {"ECO": opening.eco, "Opening": opening.name} if (opening := opening_of(report.game.played)) else {}
     tree.headers.update({name: text for name, text in named.items() if tree.headers.get(name, "?") in ("?", "")})
     summary = "; ".join([*told, *(f"{name} {_summary(side)}" for name, side in sides)])
     tree.comment = _joined(tree.comment, f"movemask: {summary}, surprise in nats.")
@@ -148,7 +147,8 @@ def _ordinal(number: int) -> str:
 
 def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
     """Whether a move gets `?!`."""
-    return move.probability <= RARE and (forecast_change(move, following) or 0) <= -FALL
+    change = forecast_change(move, following)
+    return move.probability <= RARE and change is not None and change <= -FALL
 
 
 def _summary(side: SideReport) -> str:

@@ -15,33 +15,32 @@ from movemask.board.moves import has_legal_move
 from movemask.board.pgn import Game
 from movemask.errors import EngineFailed
 
-#: Gives the positions of a game, in its tree, the evaluations that they lack.
-Evaluate = Callable[[Game], Awaitable[Game]]
-
 #: Seconds in which an engine has to say that it is one.
-_STARTS_WITHIN = 10
+_STARTS_WITHIN = 30
 
 
 @asynccontextmanager
-async def evaluator(command: str, nodes: int, show: Callable[[str], object]) -> AsyncIterator[Evaluate]:
-    """The UCI engine of a command, for as long as the context lasts; it searches so many nodes for each position, of
-    which it knows the game. `show` gets the progress. Raises EngineFailed."""
+async def evaluator(
+    command: str, nodes: int, show: Callable[[str], object]
+) -> AsyncIterator[Callable[[Game], Awaitable[Game]]]:
+    """Starts the UCI engine of a command; yields what evaluates the positions of a game, in its tree, that have no
+    evaluation, by so many nodes each. `show` gets the progress. Raises EngineFailed."""
     try:
         words = [command] if shutil.which(command) else shlex.split(command) or [""]
-        transport, engine = await asyncio.wait_for(chess.engine.popen_uci(words), _STARTS_WITHIN)
-    except (OSError, ValueError, TimeoutError, chess.engine.EngineError) as error:
-        why = str(error) or f"no `uciok` within {_STARTS_WITHIN} seconds"
-        raise EngineFailed(f"--engine {command}: cannot be started as a UCI engine: {why}") from None
-    number, board = count(1), chess.Board()
+        transport, engine = await chess.engine.UciProtocol.popen(words)
+    except (OSError, ValueError) as error:
+        raise EngineFailed(f"--engine {command}: {error}") from None
+    number, where = count(1), "at its start"
 
     async def evaluate(game: Game) -> Game:
-        nonlocal board
+        nonlocal where
         assert game.tree is not None
         board = game.tree.board()
         for node in [game.tree, *game.tree.mainline()]:
             if node.move:
                 board.push(node.move)
             if node.eval() is None and has_legal_move(board):
+                where = f"at {board.fen()!r}"
                 info = await engine.analyse(board, chess.engine.Limit(nodes=nodes), game=game)
                 node.set_eval(info.get("score"))
                 show(f"{next(number):,} positions evaluated")
@@ -49,8 +48,12 @@ async def evaluator(command: str, nodes: int, show: Callable[[str], object]) -> 
         return game.evaluated(game.tree)
 
     try:
+        await asyncio.wait_for(engine.initialize(), _STARTS_WITHIN)
         yield evaluate
-    except chess.engine.EngineError as error:
-        raise EngineFailed(f"--engine {command}: {error}, at {board.fen()!r}") from None
+    except (TimeoutError, chess.engine.EngineError) as error:
+        show("\n")
+        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is no UCI engine"
+        raise EngineFailed(f"--engine {command}: {where}: {why}") from None
     finally:
         transport.close()
+        await engine.returncode  # or else it may outlive the event loop

@@ -14,19 +14,18 @@ from movemask.games.reports import FEW_FIND, MISTAKE, MOST_PLAY, GameReport, Mov
 
 Kind = Literal["trap", "missed", "mistake", "gem", "surprise"]
 
-_KINDS = f"""`trap`, `mistake`, `gem`: as a move's `mark`; `missed`: a mistake where another move has {MOST_PLAY} or
-more; `surprise`: a move of at most {FEW_FIND} that raises the forecast by {MISTAKE} or more."""
-
 #: Moments of a game, at most; and nats of surprise by which a rare move that works tells as much as a lost game.
 _MOST, _NATS = 5, 10
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move. What it changes is by the evaluations in the PGN, or else by the network's forecasts."""
+    """A telling move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
+    are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
+    or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
 
     ply: Annotated[int, Field(description="Number of the move in the game, in plies from 1.")]
-    kind: Annotated[Kind, Field(description=_KINDS)]
+    kind: Annotated[Kind, Field(description="What makes it telling.")]
     change: Annotated[float, Field(description="Change of the mover's expected score, -1 to 1.")]
     best: Annotated[str | None, Field(description="The likely move that was `missed`, in UCI; else null.")]
     text: Annotated[str, Field(description="All of it in words.")]

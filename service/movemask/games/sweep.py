@@ -35,7 +35,7 @@ class Vary(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Series:
     """One network of a sweep: the position at each of these ratings."""
 
     pipeline: Pipeline
@@ -72,7 +72,7 @@ def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary
 
 
 async def sweep(
-    parts: Sequence[Part],
+    parts: Sequence[Series],
     position: Position,
     rule: Normalisation,
     write: Callable[[Answer], R],
@@ -84,9 +84,9 @@ async def sweep(
     and errors of the model and the queue.
     """
 
-    async def points_of(part: Part) -> Sequence[R | MovemaskError]:
+    async def points_of(part: Series) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
-        return await part.pipeline.evaluate(queries, write, caller)
+        return await part.pipeline.answer(queries, write, caller)
 
     points: list[R] = []
     for outcomes in await asyncio.gather(*map(points_of, parts)):

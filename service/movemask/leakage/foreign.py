@@ -21,7 +21,7 @@ from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.explain import IllegalMass, explained
 from movemask.leakage.kinds import KINDS, RAW, SERVED
-from movemask.leakage.measure import Figure, HeavySlots, LogitBatch, measure
+from movemask.leakage.measure import Figure, HeavySlots, UnmaskedLogits, measure
 from movemask.leakage.patterns import Pattern, flat, form_of, name_in_map, names_of_slots, swapped
 from movemask.numeric.ragged import Float
 
@@ -119,7 +119,7 @@ def _of_logits(
     if np.isneginf(z[slots]).all():
         raise InvalidAudit("logits: every legal move has -infinity; there is no policy")
     kinds = [kind for kind in KINDS if kind != SERVED]
-    batch = LogitBatch(z[None], slots, np.array([0, len(slots)]))
+    batch = UnmaskedLogits(z[None], slots, np.array([0, len(slots)]))
     measured = measure(kinds, batch, vocabulary, np.array([position.black]))
     figures = {kind: columns.figure(0) for kind, columns in measured.items()}
     if figures[RAW].leaked is None:
@@ -218,7 +218,7 @@ def _sum_of(name: str, numbers: Mapping[Any, float]) -> float:
     if total == 0:
         raise InvalidAudit(f"{name}: nothing is above 0")
     if not _LEAST_SUM <= total <= _LARGEST_SUM:
-        raise InvalidAudit(f"{name}: the sum is {total:g}, too far from 1; divide by it, or send the logits")
+        raise InvalidAudit(f"{name}: the sum is {total:g}, too far from 1: divide by it (logits need a softmax)")
     return total
 
 

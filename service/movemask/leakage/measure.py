@@ -85,7 +85,7 @@ class HeavySlots:
     masses: Float
 
 
-class LogitBatch:
+class UnmaskedLogits:
     """Unmasked logits and their legal slots, from which every kind is computed. Shared parts are computed once.
 
     Parameters
@@ -104,7 +104,7 @@ class LogitBatch:
         self.illegal_slots = (logits.shape[1] - np.diff(indptr)).astype(np.float64)
 
     @classmethod
-    def joined(cls, parts: Sequence[LogitBatch]) -> LogitBatch:
+    def joined(cls, parts: Sequence[UnmaskedLogits]) -> UnmaskedLogits:
         """Batches of one network, concatenated with what was computed of them."""
         if len(parts) == 1:
             return parts[0]
@@ -126,6 +126,12 @@ class LogitBatch:
         mask = np.zeros(self.logits.shape, dtype=np.bool_)
         mask[self.rows, self.slots] = True
         return mask
+
+    @cached_property
+    def log_policy(self) -> Float:
+        """The logarithms of the right policy, float64 `[N]`."""
+        log_policy: Float = log_softmax(self.legal, self.indptr)
+        return log_policy
 
     @cached_property
     def rest(self) -> NDArray[np.floating]:
@@ -246,7 +252,7 @@ class LogitBatch:
 
     def rounded(self) -> Measured:
         """How far the sum is from 1 when each probability is rounded to 4 places; summed as integers, so exact."""
-        steps = np.rint(np.exp(log_softmax(self.legal, self.indptr)) * _ROUNDING_STEPS)
+        steps = np.rint(np.exp(self.log_policy) * _ROUNDING_STEPS)
         leaked = np.abs(_ROUNDING_STEPS - row_sum(steps, self.indptr)) / _ROUNDING_STEPS
         return Measured(leaked, np.zeros(len(leaked), dtype=np.bool_), self._divergence(steps / _ROUNDING_STEPS))
 
@@ -262,15 +268,14 @@ class LogitBatch:
 
     def _divergence(self, mistaken: Float) -> Float:
         """KL divergence `sum p log(p / q)` of each row, where `q` `[N]` is the mistaken policy of the legal moves."""
-        log_p = log_softmax(self.legal, self.indptr)
-        p = np.exp(log_p)
+        p = np.exp(self.log_policy)
         with np.errstate(divide="ignore", invalid="ignore"):
-            terms: Float = np.where(p > 0, p * (log_p - np.log(mistaken)), 0.0)
+            terms: Float = np.where(p > 0, p * (self.log_policy - np.log(mistaken)), 0.0)
         return np.maximum(row_sum(terms, self.indptr), 0.0)
 
 
 def measure(
-    kinds: Collection[str], batch: LogitBatch, vocabulary: Vocabulary, black: NDArray[np.bool_]
+    kinds: Collection[str], batch: UnmaskedLogits, vocabulary: Vocabulary, black: NDArray[np.bool_]
 ) -> dict[str, Measured]:
     """These kinds of a whole batch; `black` bool `[B]` says where Black is to move.
 

@@ -1,8 +1,8 @@
-"""Known mistakes that show in a single distribution: flat illegal mass, and mass on a move's other slot."""
+"""Known mistakes that show in a single distribution: flat illegal mass, mass on a move's other slot, ranks flipped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import chess
@@ -17,11 +17,15 @@ from movemask.numeric.ragged import Float
 
 #: Names shared with the kinds (docs/leakage.md) and with the mistakes that `movemask models check --diagnose` finds.
 MULTIPLIED, UNIFORM, CASTLING, PROMOTION = "multiplied", "uniform", "castling_slot", "bare_promotion"
+UNMIRRORED = "unmirrored"
 
 _FEWEST = 20  # with fewer illegal moves, equal probabilities prove nothing
 _FLAT_SHARE = 0.9  # share of illegal moves with the same probability
 _TOLERANCE = 1e-3  # relative; a softmax of different logits is rarely this flat
 _NOTABLE = 1e-3  # probability on a wrong slot; plain softmax puts less there
+_MOST = 0.5  # probability on moves with flipped ranks; the mistake moves nearly all of it
+
+_FLIPPED = str.maketrans("12345678", "87654321")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ def flat(illegal: Float, legal: Float) -> list[Pattern]:
 def swapped(
     board: chess.Board, share: Mapping[str, float], castling: Castling | None, vocabulary: Vocabulary | None = None
 ) -> list[Pattern]:
-    """The patterns of castling and queen promotions whose probability is on the other form of the move.
+    """The patterns of moves whose probability is on another move: castling and queen promotions on the other form, and
+    all moves on those with the ranks flipped.
 
     share : by move in UCI, castling in the form of `castling`; where that is None, either form is right
     vocabulary : that of slots, named by their own squares; None for UCI, where every promotion has its letter
@@ -74,6 +79,7 @@ def swapped(
     return [
         *_swapped(CASTLING, castlings, share, castling_rule),
         *_swapped(PROMOTION, promotions, share, _promotion_rule(vocabulary)),
+        *_unmirrored({name_in_map(board, move, castling) for move in playable(board)}, share),
     ]
 
 
@@ -109,6 +115,14 @@ def _swapped(name: str, pairs: Sequence[tuple[str, str]], share: Mapping[str, fl
     if found:
         seen = ", ".join(f"{wrong} has {on[wrong]:.3g} and {right} {on[right]:.3g}" for right, wrong in found)
         yield Pattern(name, sum(on[wrong] for _, wrong in found), f"{seen}: {rule}")
+
+
+def _unmirrored(legal: Set[str], share: Mapping[str, float]) -> Iterator[Pattern]:
+    """The pattern of most of the probability on illegal moves that are legal with their ranks flipped."""
+    on = sum(share.get(uci, 0.0) for uci in {uci.translate(_FLIPPED) for uci in legal} - legal)
+    if on >= _MOST:
+        rule = "if the network sees the board from the side to move, flip Black's moves back, and not White's"
+        yield Pattern(UNMIRRORED, on, f"{on:.3g} is on moves that are legal with their ranks flipped: {rule}")
 
 
 def _promotion_rule(vocabulary: Vocabulary | None) -> str:

@@ -152,23 +152,23 @@ def alternatives(contract: Contract, scale: float = 1.0, *, probabilities: bool 
 
 
 def _contracts(contract: Contract) -> Iterator[Alternative]:
-    terms, words = contract.contract, vocabulary(contract.contract.vocabulary)
+    terms, words = contract.terms, vocabulary(contract.terms.vocabulary)
     for name in variation_names():
         if variation(name).applies(terms.planes, words):
             declared = name in terms.variations
             names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
-            changed = _changed(contract, "contract", variations=names)
+            changed = _changed(contract, "terms", variations=names)
             verb = "take it out of" if declared else "add it to"
             advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {verb} contract.variations"
             yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
     for other in vocabulary_names():
         if other != words.name and len(vocabulary(other)) == len(words):
-            changed = _changed(contract, "contract", vocabulary=other, variations=())
+            changed = _changed(contract, "terms", vocabulary=other, variations=())
             yield Alternative(f"vocabulary = {other}", changed, f'write contract.vocabulary = "{other}"')
     if terms.planes == "lc0-112":
         for fill in HistoryFill:
             if fill is not terms.history_fill:
-                changed = _changed(contract, "contract", history_fill=fill)
+                changed = _changed(contract, "terms", history_fill=fill)
                 advice = f'write contract.history_fill = "{fill.value}"'
                 yield Alternative(f"history_fill = {fill.value}", changed, advice, bare=True)
     inputs = contract.inputs
@@ -213,8 +213,8 @@ def _changes(
     contract: Contract, scale: float, *, probabilities: bool
 ) -> Iterator[tuple[str, tuple[str, dict[str, Change]]]]:
     """What may be wrong in the network itself: what of it, in words how, and the changes that undo it."""
-    planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.contract.planes
-    words = vocabulary(contract.contract.vocabulary)
+    planes, logits, encoder = contract.inputs.planes, contract.outputs.logits, contract.terms.planes
+    words = vocabulary(contract.terms.vocabulary)
     channels = 0 if plane_encoder(encoder).shape[-2:] == (8, 8) else -1
 
     def shuffled(axis: int, order: Sequence[int]) -> dict[str, Change]:

@@ -99,7 +99,7 @@ _LEAST = 1e-12  # probabilities are raised to this before their logarithm is tak
 _EVIDENCE = ("leakage", "moves", "result", "random")
 _LEAKAGE, _MOVES, _RESULT, _RANDOM = range(4)
 
-KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
+PROBE_KINDS = ("castling", "promotion", "en_passant", "capture", "white", "black", "opening", "clock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def _bare(probe: Probe) -> Probe:
 
 
 def _by_kind(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[KindFigures]:
-    for kind in KINDS:
+    for kind in PROBE_KINDS:
         part = evidence[np.array([kind in tags_of_probe for tags_of_probe in tags])]
         raw, played = np.exp(part[:, _LEAKAGE]), part[np.isfinite(part[:, _MOVES])]
         own, random = (_perplexity(played[:, column]) if len(played) else None for column in (_MOVES, _RANDOM))

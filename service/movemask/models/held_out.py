@@ -30,7 +30,7 @@ _SEED = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Played:
     """A position, and how often each move was played there, if that is known."""
 
     position: Position
@@ -38,7 +38,7 @@ class Known:
     played: Mapping[chess.Move, int]
 
     @property
-    def bare(self) -> Known:
+    def bare(self) -> Played:
         """The same without the game that led to it."""
         return replace(self, position=Position(self.position.board.copy(stack=False)))
 
@@ -52,8 +52,8 @@ class Known:
 class Sets:
     """The two sets, what they come from (so many `games` or lines), and what was left out."""
 
-    calibration: Sequence[Known]
-    judged: Sequence[Known]
+    calibration: Sequence[Played]
+    judged: Sequence[Played]
     source: str
     games: int
     skipped: Skipped = field(default_factory=Skipped)
@@ -68,7 +68,7 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
     if files:
         groups, source = _of_files(files, skipped), ", ".join(Path(name).name for name in files)
     else:
-        groups, source = [[Known(p.position, p.elo, p.played)] for p in probes()], f"the shipped probes ({FILE})"
+        groups, source = [[Played(p.position, p.elo, p.played)] for p in probes()], f"the shipped probes ({FILE})"
     random.Random(_SEED).shuffle(groups)
     seen: set[str] = set()
     calibration = _distinct(model, _drawn(groups[::_EVERY]), CALIBRATION, seen)
@@ -80,16 +80,16 @@ def sets(model: Model, files: Sequence[str]) -> Sets:
     return Sets(calibration, judged, source, len(groups), skipped)
 
 
-def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Known]]:
+def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
     """The positions of each game, or of each line."""
     check(list(files), None)
     rng = random.Random(_SEED)
-    games: dict[tuple[str, int], list[Known]] = {}
+    games: dict[tuple[str, int], list[Played]] = {}
     for chunk in chain.from_iterable(read(index, name, None) for index, name in enumerate(files)):
-        found: dict[tuple[str, int], list[Known]] = {}
+        found: dict[tuple[str, int], list[Played]] = {}
         for sample in samples(chunk, Choice(), skipped):
             played = {} if sample.played is None else {sample.played: 1}
-            known = Known(sample.position, sample.elo, played)
+            known = Played(sample.position, sample.elo, played)
             found.setdefault((sample.source, sample.item), []).append(known)
         for game, plies in found.items():
             games[game] = rng.sample(plies, min(_PER_GAME, len(plies)))
@@ -98,7 +98,7 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Known]]:
     return list(games.values())
 
 
-def _drawn(games: Sequence[Sequence[Known]]) -> Iterable[Known]:
+def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
     """The first ply of every game, then the second and so on: few of many games before many of a few."""
     for number in range(_PER_GAME):
         for game in games:
@@ -106,9 +106,9 @@ def _drawn(games: Sequence[Sequence[Known]]) -> Iterable[Known]:
                 yield game[number]
 
 
-def _distinct(model: Model, found: Iterable[Known], wanted: int, seen: set[str]) -> list[Known]:
+def _distinct(model: Model, found: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
     """Up to `wanted` positions that the network can read and that were not `seen`; these are added to it."""
-    kept: list[Known] = []
+    kept: list[Played] = []
     fresh = iter(found)
     while len(kept) < wanted and (part := list(islice(fresh, _AT_ONCE))):
         part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]

@@ -28,7 +28,7 @@ from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelError, MovemaskError
 from movemask.models.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
 from movemask.models.lc0_weights import read_network
-from movemask.network.check import PROBES
+from movemask.network.check import CHECK_FENS
 from movemask.network.contract import Contract
 from movemask.network.files import LARGEST, read_onnx, refuse_external
 from movemask.network.guess import guess
@@ -171,13 +171,13 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.array([-1, *shape[1:]]), tensor.name))
     free = model.SerializeToString()
     contract = Contract.model_validate(table)
-    positions = [Position.read(fen) for fen in PROBES]
+    positions = [Position.read(fen) for fen in CHECK_FENS]
     elos = [Elo(800 + 200 * row, 2200 - 200 * row) for row in range(len(positions))]
     found = []
     try:
         for network in (raw, free):
             one = Model(file.stem, "", contract, OnnxSession(file, threads=1, network=network))
-            outputs = one.evaluate(one.whole_batch(positions, elos))
+            outputs = one.run(one.whole_batch(positions, elos))
             found.append(outputs.logits if outputs.value is None else np.hstack([outputs.logits, outputs.value]))
         difference = float(np.abs(found[1] - found[0]).max())
         fault = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from movemask.models.held_out import Known
+from movemask.models.held_out import Played
 from movemask.network.check import expected_score
 from movemask.network.model import Array, Batch, Model, Outputs, Session
 from movemask.numeric.distributions import kl_divergence
@@ -79,14 +79,14 @@ class Judgement:
                 yield text, (SURE * mean.error / (mean.value - limit)) ** 2
 
 
-def batches_of(model: Model, known: Sequence[Known]) -> Iterator[Batch]:
+def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
     """The positions in batches."""
     for start in range(0, len(known), _AT_ONCE):
         part = known[start : start + _AT_ONCE]
         yield model.whole_batch([one.position for one in part], [one.elo for one in part])
 
 
-def differences(model: Model, other: Model, known: Sequence[Known]) -> Float:
+def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
     """How far another network of the same contract is from a model: a row for each position, a column for each of
     FIGURES and one for the largest change of a probability; NaN where there is none. Raises a ModelError."""
     parts, start = [], 0
@@ -99,7 +99,7 @@ def differences(model: Model, other: Model, known: Sequence[Known]) -> Float:
     return np.concatenate(parts)
 
 
-def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence[Known]) -> Float:
+def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence[Played]) -> Float:
     indptr = batch.indptr
     p, q = (softmax(each.unmasked.legal, indptr) for each in (one, other))  # by slots: in the same order
     ordered = np.sort(padded(p, indptr, 0.0), axis=1)
@@ -128,7 +128,9 @@ def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence
     return np.column_stack([*(found[name] for name in FIGURES), row_max(np.abs(p - q), indptr)])
 
 
-def judged(model: Model, other: Model, known: Sequence[Known], progress: Callable[[str], None]) -> dict[str, Judgement]:
+def judged(
+    model: Model, other: Model, known: Sequence[Played], progress: Callable[[str], None]
+) -> dict[str, Judgement]:
     """The judgement of another network of the same contract, and from bare FENs that of one that takes history.
 
     It looks at more positions only while chance could explain a figure above its limit. Raises a ModelError.

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 import movemask
 from movemask.games.sweep import curves
 from movemask.models.diagnosis import commonest
-from movemask.models.held_out import JUDGED, Known, Sets
+from movemask.models.held_out import JUDGED, Played, Sets
 from movemask.models.installation import CONTRACT, carried_contract
 from movemask.models.integers import quantise
 from movemask.models.judging import BATCH, FIGURES, Apart, Judgement, Speed, apart, batches_of, judged
@@ -110,7 +110,7 @@ def quantised(
     return Quantised(content, integers, floats, judgements, swept, Speed.of(original, session, feeds, outputs))
 
 
-def _both_ways(model: Model, known: Sequence[Known]) -> list[Known]:
+def _both_ways(model: Model, known: Sequence[Played]) -> list[Played]:
     """The positions, of which a network with history gets every second one as a bare FEN."""
     return [one.bare if place % 2 and model.contract.takes_history else one for place, one in enumerate(known)]
 
@@ -118,7 +118,7 @@ def _both_ways(model: Model, known: Sequence[Known]) -> list[Known]:
 SWEPT = 100  # of the commonest positions, and as many from later in games
 
 
-def _swept(model: Model, other: Model, known: Sequence[Known]) -> Apart:
+def _swept(model: Model, other: Model, known: Sequence[Played]) -> Apart:
     """How far the two are apart along the ratings, in the commonest positions and in as many others."""
     common = commonest(SWEPT)
     openings = {position.fen for position in common}

@@ -63,14 +63,14 @@ class CachedModel(Model):
     observe: Callable[[str, int, int, int], None]
     load: object = field(init=False, default_factory=object)  # unique, so that a reload never hits stale entries
 
-    def evaluate(self, batch: Batch) -> Outputs:
+    def run(self, batch: Batch) -> Outputs:
         keys = [(self.load, key_of(batch, row, self)) for row in range(len(batch))]
         entries = {row: entry for row, key in enumerate(keys) if (entry := self.cache.get(key)) is not None}
         missing = [row for row in range(len(keys)) if row not in entries]
         cached = len(entries)
         self.observe(self.name, cached, len(missing), self.cache.bytes)
         if missing:
-            fresh = super().evaluate(batch.rows(np.array(missing)))
+            fresh = super().run(batch.rows(np.array(missing)))
             for place, row in enumerate(missing):
                 entries[row] = self.cache.put(keys[row], fresh, place)
             if not cached:

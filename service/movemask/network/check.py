@@ -18,7 +18,7 @@ from movemask.network.model import Batch, Model, Outputs, TensorInfo, expected_t
 from movemask.numeric.ragged import Index
 
 #: Castling, promotions, en passant and checks, for both sides; few, since every start of the service runs them.
-PROBES = (
+CHECK_FENS = (
     chess.STARTING_FEN,
     "rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b KQkq e3 0 1",
     "r3k2r/pppq1ppp/2npbn2/2b1p3/2B1P3/2NPBN2/PPPQ1PPP/R3K2R w KQkq - 6 8",
@@ -63,7 +63,7 @@ def check(model: Model) -> tuple[Step, ...]:
 
 
 def _probes(model: Model) -> Batch:
-    return model.whole_batch([Position.read(fen) for fen in PROBES])
+    return model.whole_batch([Position.read(fen) for fen in CHECK_FENS])
 
 
 def _tensors(model: Model) -> str:
@@ -78,7 +78,7 @@ def _tensors(model: Model) -> str:
 
 def _outputs(model: Model) -> str:
     batch = _probes(model)
-    logits = np.asarray(model.evaluate(batch).logits, dtype=np.float64)
+    logits = np.asarray(model.run(batch).logits, dtype=np.float64)
     for row, probe in enumerate(batch.positions):
         if not np.isfinite(logits[row, _legal(batch, row)]).all():
             raise ContractError(f"the logits of legal moves are not finite in {probe.fen!r}")
@@ -90,12 +90,12 @@ def _outputs(model: Model) -> str:
 
 def _batches(model: Model) -> str:
     batch = _probes(model)
-    together, again = model.evaluate(batch), model.evaluate(batch)
+    together, again = model.run(batch), model.run(batch)
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
             raise ContractError(f"the same batch gets other logits the second time, in {probe.fen!r}")
-        alone = model.evaluate(model.whole_batch([probe])).logits[0, legal]
+        alone = model.run(model.whole_batch([probe])).logits[0, legal]
         if not np.allclose(alone, together.logits[row, legal], rtol=TOLERANCE, atol=TOLERANCE):
             raise ContractError(
                 f"the same position gets other logits alone than in a batch of {len(batch)}: {probe.fen!r}"
@@ -131,7 +131,7 @@ def _score(model: Model, turn: chess.Color, *, ahead: bool) -> float:
     boards = [board_of(fen) if turn == ahead else board_of(fen).mirror() for fen in WON]
     for board in boards:
         board.turn = turn
-    return float(expected_score(model.evaluate(model.whole_batch([Position(board) for board in boards]))).mean())
+    return float(expected_score(model.run(model.whole_batch([Position(board) for board in boards]))).mean())
 
 
 def expected_score(evaluation: Outputs) -> NDArray[np.float64]:

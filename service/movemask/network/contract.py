@@ -122,6 +122,20 @@ class Calibration(_Section):
     source: str = Field(description="The games.")
 
 
+class Strength(_Section):
+    """`[[card.strength]]`: the Elo at which a rating and a temperature play, by `benchmarks.strength`."""
+
+    elo: Annotated[float, Field(ge=1, le=5000)]
+    rating: Annotated[float, Field(ge=0, le=5000)]
+    temperature: Annotated[float, Field(ge=0, le=100)]
+
+
+class _Card(BaseModel):
+    """What of `[card]` is not free."""
+
+    strength: tuple[Strength, ...] = ()
+
+
 class Terms(_Section):
     """`[contract]`: how positions are encoded and logits are read."""
 
@@ -150,19 +164,27 @@ class Contract(_Section):
     """What a network expects and returns; `card` says where it is from."""
 
     network: NetworkFile = NetworkFile()
-    contract: Terms
+    terms: Terms = Field(alias="contract")
     inputs: InputNames
     outputs: OutputNames
     elo: EloRange = EloRange()
     calibration: Calibration | None = None
     card: dict[str, Any] = Field(default_factory=dict, description="Free: source, licence, data, date, figures.")
 
+    @field_validator("card")
+    @classmethod
+    def _strength_rises(cls, card: dict[str, Any]) -> dict[str, Any]:
+        rows = _Card.model_validate(card).strength
+        if any(low.elo >= high.elo for low, high in pairwise(rows)):
+            raise ValueError("strength: elo must rise from row to row")
+        return card
+
     @model_validator(mode="after")
     def _one_view(self) -> Contract:
-        varied = varied_vocabulary(vocabulary(self.contract.vocabulary), self.contract.variations)
+        varied = varied_vocabulary(vocabulary(self.terms.vocabulary), self.terms.variations)
         view = "side_to_move" if varied.mirrored else "white"
-        if self.contract.perspective not in (None, view):
-            raise ValueError(f"contract.perspective: the vocabulary {self.contract.vocabulary} is seen by {view}")
+        if self.terms.perspective not in (None, view):
+            raise ValueError(f"contract.perspective: the vocabulary {self.terms.vocabulary} is seen by {view}")
         return self
 
     @property
@@ -173,7 +195,7 @@ class Contract(_Section):
     @property
     def takes_history(self) -> bool:
         """Whether the network sees earlier positions."""
-        return plane_encoder(self.contract.planes).uses_history
+        return plane_encoder(self.terms.planes).uses_history
 
 
 def read_contract(file: Path) -> Contract:

@@ -21,7 +21,7 @@ Table = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Family:
     """A family of networks: its encoders (`planes` lists the alternatives), vocabulary, value and ratings."""
 
     name: str
@@ -36,16 +36,16 @@ class Kind:
 _MAIA2_ELO = {"default": 1500, "minimum": 0, "maximum": 5000, "scale": "lichess", "edges": list(range(1100, 2001, 100))}
 _MAIA3_ELO = {"default": 1500, "minimum": 600, "maximum": 2600, "scale": "lichess"}
 
-KINDS: dict[str, Kind] = {
+FAMILIES: dict[str, Family] = {
     kind.name: kind
     for kind in (
-        Kind("lc0", ("lc0-112",), "lc0-1858"),
-        Kind("maia1", ("lc0-112",), "lc0-1858"),
-        Kind("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
-        Kind("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True, True),
-        Kind("alphazero", ("pgx-119",), "alphazero-4672"),
-        Kind("searchless", ("fen-77",), "uci-1968"),
-        Kind(
+        Family("lc0", ("lc0-112",), "lc0-1858"),
+        Family("maia1", ("lc0-112",), "lc0-1858"),
+        Family("maia2", ("maia2-18",), "maia2-1880", elo=_MAIA2_ELO),
+        Family("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True, True),
+        Family("alphazero", ("pgx-119",), "alphazero-4672"),
+        Family("searchless", ("fen-77",), "uci-1968"),
+        Family(
             "movemask", ("movemask-18", "movemask-24", "movemask-tokens-99"), "movemask-1880", elo={"scale": "lichess"}
         ),
     )
@@ -66,8 +66,8 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
     Raises ContractError that lists the network's tensors if no kind, or more than one, fits.
     """
     notes: list[str] = []
-    if kind_name is not None and kind_name not in KINDS:
-        raise ContractError(f"no kind of contract {kind_name!r}; there are {', '.join(KINDS)}")
+    if kind_name is not None and kind_name not in FAMILIES:
+        raise ContractError(f"no kind of contract {kind_name!r}; there are {', '.join(FAMILIES)}")
     for info in session.inputs:
         if info.shape and info.shape[0] is not None:
             raise ContractError(f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a free one")
@@ -106,10 +106,10 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
     return Guess(table, tuple(notes))
 
 
-def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
+def _kind(session: Session, name: str | None) -> tuple[Family, PlaneEncoder, str]:
     """The only kind, encoder and input that fit; raises ContractError."""
     fits = []
-    for kind in KINDS.values():
+    for kind in FAMILIES.values():
         if name not in (None, kind.name) or (name is None and kind.name == "maia1"):
             continue
         size = len(vocabulary(kind.vocabulary))
@@ -131,7 +131,7 @@ def _kind(session: Session, name: str | None) -> tuple[Kind, PlaneEncoder, str]:
     )
 
 
-def _logits(session: Session, kind: Kind) -> str:
+def _logits(session: Session, kind: Family) -> str:
     size = len(vocabulary(kind.vocabulary))
     named = [info.name for info in session.outputs if info.shape[1:] == (size,)]
     if len(named) > 1:
@@ -158,7 +158,7 @@ def _elos(ratings: Sequence[TensorInfo], notes: list[str]) -> Table:
 
 def _value(
     session: Session,
-    kind: Kind,
+    kind: Family,
     logits: str,
     planes: str,
     encoder: PlaneEncoder,

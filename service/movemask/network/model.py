@@ -152,16 +152,16 @@ class Model:
 
     @cached_property
     def encoder(self) -> PlaneEncoder:
-        terms = self.contract.contract
+        terms = self.contract.terms
         return varied_encoder(plane_encoder(terms.planes, terms.history_fill), terms.variations)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return varied_vocabulary(vocabulary(self.contract.contract.vocabulary), self.contract.contract.variations)
+        return varied_vocabulary(vocabulary(self.contract.terms.vocabulary), self.contract.terms.variations)
 
     @property
     def trained_with_mask(self) -> bool:
-        return self.contract.contract.trained_with_mask
+        return self.contract.terms.trained_with_mask
 
     def calibrated_temperature(self) -> float:
         """The contract's fitted temperature; raises NotCalibrated."""
@@ -217,7 +217,7 @@ class Model:
         ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]
         return np.clip(np.array(ratings, dtype=np.float64), known.minimum, known.maximum)
 
-    def evaluate(self, batch: Batch) -> Outputs:
+    def run(self, batch: Batch) -> Outputs:
         """The outputs for a batch of at least one; raises InferenceFailed if a shape is not the contract's."""
         outputs = self.contract.outputs
         names = [outputs.logits] + ([outputs.value.name] if outputs.value else [])
@@ -272,13 +272,13 @@ class Model:
 
 def expected_tensors(contract: Contract) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """The inputs and outputs that a contract requires of an ONNX file."""
-    encoder = plane_encoder(contract.contract.planes)
+    encoder = plane_encoder(contract.terms.planes)
     inputs = [TensorInfo(contract.inputs.planes, encoder.dtype, (None, *encoder.shape))]
     for name in (contract.inputs.elo_self, contract.inputs.elo_opponent):
         if name is not None:
             whole = contract.elo.edges or contract.elo.whole
             inputs.append(TensorInfo(name, "int64" if whole else "float32", (None,)))
-    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, len(vocabulary(contract.contract.vocabulary))))]
+    outputs = [TensorInfo(contract.outputs.logits, "float32", (None, len(vocabulary(contract.terms.vocabulary))))]
     if contract.outputs.value:
         size = 1 if contract.outputs.value.order == "score" else 3
         outputs.append(TensorInfo(contract.outputs.value.name, "float32", (None, size)))

@@ -8,7 +8,7 @@ Nothing is polled, and no batch waits to fill up. A small submission that comes 
 kept nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large
 submission gives a batch no more than a slice at a time: nobody waits for a whole batch of someone else's.
 
-Items and answers pass through unread: they are the pipeline's queries and answers.
+Items and results pass through unread: they are the pipeline's queries and what is written of its answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from itertools import accumulate, islice
 from math import inf
 from typing import Any
 
-from movemask.errors import MovemaskError, Overloaded, ShuttingDown
+from movemask.errors import Overloaded, ShuttingDown
 from movemask.tally import WAITING, Tally
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,6 @@ class Submission:
 
     items: Sequence[Any]
     client: str
-    write: Callable[[Any], Any]
     future: asyncio.Future[None]
     submitted: float
     work: Sequence[float]
@@ -203,8 +202,7 @@ class Queue:
     ----------
     name : of the model, for messages and threads
     worker : called with items and the seconds until the first batch of each one's submission, on several threads at
-        once; returns an answer or an error for each item, and what the follow-up needs, or raises an error that
-        concerns all
+        once; returns a result for each item, and what the follow-up needs, or raises an error that concerns all
     follow_up : called with what the worker returned for some batches that have been delivered, on one of the threads:
         for about `max_batch` items at once, as soon as there is time
     threads : batches in work at once
@@ -270,19 +268,15 @@ class Queue:
                 return f"the network of model {self.name!r} has been running for {now - since:.0f} s"
         return None
 
-    async def submit(
-        self, items: Sequence[Any], write: Callable[[Any], Any], client: str = "", work: Sequence[float] | None = None
-    ) -> Submission:
-        """The results are `write(answer)` for each item, or its error; `write` runs on the thread that answered.
-
-        `work` says what each item costs beside the others, 1 if left out.
+    async def submit(self, items: Sequence[Any], client: str = "", work: Sequence[float] | None = None) -> Submission:
+        """The submission with the result of each item. `work` says what each costs beside the others, 1 if left out.
 
         Raises Overloaded, ShuttingDown or an error of the whole batch (a ModelError). If the caller is cancelled (its
         client disconnected), items that are not in a batch yet are dropped.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         summed = range(len(items) + 1) if work is None else [0, *accumulate(work)]
-        entry = Submission(items, client, write, future, time.perf_counter(), summed)
+        entry = Submission(items, client, future, time.perf_counter(), summed)
         if not items:
             return entry
         with self._wake:
@@ -396,13 +390,13 @@ class Queue:
         work = sum(entry.work[first + size] - entry.work[first] for entry, first, size in parts)
         self._running[thread] = started, work
         try:
-            answers, done = self._worker(items, waited)
+            results, done = self._worker(items, waited)
         except Exception as error:  # a failing batch must not end the thread
             del self._running[thread]
             self._deliver(parts, [], error)
         else:
             del self._running[thread]  # before the answers: a probe right after them must not find that it hangs
-            self._deliver(parts, answers)
+            self._deliver(parts, results)
             with self._wake:
                 self._oldest = self._oldest if self._done else started
                 self._done.append(done)
@@ -456,25 +450,19 @@ class Queue:
                 entry.started = now
         return parts
 
-    def _deliver(self, parts: Sequence[Part], answers: Sequence[Any], failure: Exception | None = None) -> None:
-        """Writes the results of each part unless all failed, and wakes each event loop once for all that is over."""
+    def _deliver(self, parts: Sequence[Part], results: Sequence[Any], failure: Exception | None = None) -> None:
+        """Hands out the results of each part unless all failed, and wakes each event loop once for all that is over."""
         over: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
-        rest = iter(answers)
+        rest = iter(results)
         for entry, first, size in parts:
-            own, error = list(islice(rest, size)), failure
-            if error is None:
-                try:
-                    results = [answer if isinstance(answer, MovemaskError) else entry.write(answer) for answer in own]
-                    entry.results[first : first + size] = results
-                except Exception as raised:
-                    error = raised
+            entry.results[first : first + size] = islice(rest, size) if failure is None else [failure] * size
             with self._wake:
                 entry.left -= size
-                if error is not None:
-                    entry.error = error
+                if failure is not None:
+                    entry.error = failure
                     self._fair.remove(entry)
                     self._count()
-                if entry.left and error is None:
+                elif entry.left:
                     continue
             entry.ended = time.perf_counter()
             over[entry.future.get_loop()].append(entry.future)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RAW
-from movemask.records.table import DIMENSIONS, AuditTable, groups
+from movemask.records import DIMENSIONS, AuditTable, groups
 
 #: The dimension with a single group, which holds every position.
 ALL = "all"
@@ -42,7 +42,7 @@ BOUNDS = np.array(
 _COUNT_BITS = 48
 
 
-class Key(NamedTuple):
+class CellKey(NamedTuple):
     """Identifies a cell: a kind, and a group of a dimension."""
 
     kind: str
@@ -53,7 +53,7 @@ class Key(NamedTuple):
 #: The groups of a position: that of everything, then those of each dimension, in the order of `AuditTable.groups`.
 _GROUPS = [(ALL, ""), *((dimension, group) for dimension in DIMENSIONS for group in groups(dimension))]
 _FIRST_OF = np.cumsum([1, *(len(groups(dimension)) for dimension in DIMENSIONS[:-1])])
-_CAUSES = [Key(RAW, CAUSE, cause.value) for cause in CAUSES]
+_CAUSES = [CellKey(RAW, CAUSE, cause.value) for cause in CAUSES]
 
 
 @dataclass(slots=True)
@@ -122,9 +122,9 @@ class Cells:
     """
 
     #: The columns of a stored cell, in the order of `of_rows` and `rows`.
-    COLUMNS = (*Key._fields, "count", "unmeasured", "flips", "infinite", "sum", "kl", "max", "histogram")
+    COLUMNS = (*CellKey._fields, "count", "unmeasured", "flips", "infinite", "sum", "kl", "max", "histogram")
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    def __init__(self, keys: Iterable[CellKey]) -> None:
         self.places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         size = len(self.places)
         self.counts = np.zeros((size, 4), dtype=np.int64)
@@ -133,7 +133,7 @@ class Cells:
         self.bins = np.zeros(0, dtype=np.intp)
         self.tallies = np.zeros(0, dtype=np.int64)
 
-    def __getitem__(self, key: Key) -> Cell:
+    def __getitem__(self, key: CellKey) -> Cell:
         place = self.places[key]
         count, unmeasured, flips, infinite = self.counts[place].tolist()
         total, kl = self.sums[place].tolist()
@@ -154,7 +154,7 @@ class Cells:
     @classmethod
     def of_rows(cls, rows: Sequence[Sequence[Any]]) -> Cells:
         """The cells of rows of the database, by COLUMNS; rows of the same key are added up."""
-        keys = [Key(*row[:3]) for row in rows]
+        keys = [CellKey(*row[:3]) for row in rows]
         cells = cls(keys)
         if rows:
             owners = np.array([cells.places[key] for key in keys])
@@ -194,7 +194,7 @@ def cells_of(table: AuditTable) -> Cells:
     rows, causes = np.nonzero(by_cause)
     masses = by_cause[rows, causes]
 
-    keys = [*(Key(kind, *group) for kind in measured for group in _GROUPS), *_CAUSES]
+    keys = [*(CellKey(kind, *group) for kind in measured for group in _GROUPS), *_CAUSES]
     cell = np.concatenate([cell.ravel(), len(keys) - len(_CAUSES) + causes])
     used = np.flatnonzero(np.bincount(cell, minlength=len(keys)))
     cells = Cells(keys[place] for place in used.tolist())

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from movemask.leakage.kinds import ALWAYS, DERIVED, RAW, with_derived
 from movemask.leakage.measure import Figure
-from movemask.records.table import groups
+from movemask.records import groups
 from movemask.store.cells import ALL, CAUSE, QUANTILES, Cell, Cells
 from movemask.store.database import Database
 from movemask.store.tables import CELL, MODEL, POSITION, WORST

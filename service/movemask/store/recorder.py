@@ -13,8 +13,7 @@ from itertools import count, islice
 import numpy as np
 
 from movemask.errors import StoreError
-from movemask.records.audited import Audited
-from movemask.records.table import AuditTable
+from movemask.records import Audited, AuditTable
 from movemask.store.writer import Store
 from movemask.tally import SINCE, UNWRITTEN, Tally
 
@@ -22,6 +21,8 @@ log = logging.getLogger(__name__)
 
 #: Positions per transaction: enough to be cheap each, too few to hold the lock for long.
 _PER_WRITE = 2_000
+_FLUSH_SECONDS = 0.5
+_MAX_WAITING = 100_000
 _PRUNE_EVERY = 600.0  # seconds
 _LONGEST_RETRY = 5.0  # seconds
 
@@ -52,16 +53,16 @@ class Recorder:
         self,
         store: Store,
         *,
-        flush_seconds: float,
-        max_waiting: int,
         on_waiting: Callable[[int, int], None],
         on_table: Callable[[AuditTable], None],
         tally: Tally | None = None,
+        flush_seconds: float = _FLUSH_SECONDS,
+        max_waiting: int = _MAX_WAITING,
     ) -> None:
         self._tally = tally or Tally()
         self._store = store
-        self._flush_seconds = flush_seconds
-        self._max_waiting = max_waiting
+        self.flush_seconds = flush_seconds
+        self.max_waiting = max_waiting
         self._on_waiting = on_waiting
         self._on_table = on_table
         self._wake = threading.Condition()
@@ -114,7 +115,7 @@ class Recorder:
             expected = sum(self._expected.pop(ticket)[1] for ticket in tickets)
             positions = sum(map(len, audited))
             lost = max(0, expected - positions)
-            if positions and self.waiting >= self._max_waiting:
+            if positions and self.waiting >= self.max_waiting:
                 lost += positions
             elif positions:
                 idle = not self._audited and not self._tables
@@ -162,7 +163,7 @@ class Recorder:
             idle = _PRUNE_EVERY if self.failure is None else _LONGEST_RETRY
             self._wake.wait_for(lambda: self._unwritten or self._closing, idle)
             if self._audited and not self._tables:
-                self._wake.wait_for(lambda: self._closing or self._unwritten >= _PER_WRITE, self._flush_seconds)
+                self._wake.wait_for(lambda: self._closing or self._unwritten >= _PER_WRITE, self.flush_seconds)
             return bool(self._unwritten) or not self._closing
 
     def _make(self) -> None:

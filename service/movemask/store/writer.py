@@ -23,14 +23,17 @@ from movemask.board.boards import PHASES
 from movemask.errors import StoreError, StoreUnreachable
 from movemask.leakage.causes import CAUSES
 from movemask.leakage.kinds import RANKED
-from movemask.records.table import AuditTable
-from movemask.store.cells import Cells, Key, cells_of
+from movemask.records import AuditTable
+from movemask.store.cells import CellKey, Cells, cells_of
 from movemask.store.database import POSTGRESQL, SQLITE, Database
 from movemask.store.tables import CELL, MODEL, POSITION, WORST
 
 #: Lengths in seconds of the spans that figures are kept by, finest first, which is the one written to, and how long a
 #: span is kept before it is merged into the next tier.
 TIERS = ((600, 6 * 3_600), (3_600, 3 * 86_400), (86_400, None))
+
+#: Worst positions that are kept per model and kind.
+_KEEP_WORST = 100
 
 #: The tier of all time.
 EVER = 0
@@ -56,7 +59,13 @@ class Store:
     """
 
     def __init__(
-        self, url: str, *, keep_seconds: float, keep_positions: int, keep_worst: int, positions: bool = True
+        self,
+        url: str,
+        *,
+        keep_seconds: float,
+        keep_positions: int,
+        keep_worst: int = _KEEP_WORST,
+        positions: bool = True,
     ) -> None:
         self._positions = positions
         self._keep_seconds = keep_seconds
@@ -186,7 +195,7 @@ def _merge_into(connection: sa.Connection, model: int, tier: int, start: int, ad
     """Adds cells to the stored ones of a span."""
     kinds = sorted({key.kind for key in added.places})
     stored = _rows_of(connection, _span(model, tier, start), CELL.c.kind.in_(kinds))
-    rows = [*(row for row in stored if Key(*row[:3]) in added.places), *added.rows()]
+    rows = [*(row for row in stored if CellKey(*row[:3]) in added.places), *added.rows()]
     _execute(connection, CELL, [(model, tier, start, *row) for row in Cells.of_rows(rows).rows()])
 
 

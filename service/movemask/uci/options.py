@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
@@ -15,6 +16,36 @@ def _option(name: str, default: float | str, most: float = 1, least: float = 0) 
     """A value that the GUI may set, with the option's name and the bounds of a number. Ints are spins, bools checks,
     floats and texts strings."""
     return field(default=default, metadata={"name": name, "most": most, "least": least})
+
+
+@dataclass(frozen=True, slots=True)
+class Strengths:
+    """What UCI_Elo may be for a model: a rating that it was trained on, or with a table its measured strength.
+
+    rows : Elo, and the rating and temperature that play at it, rising by Elo; empty without a table
+    """
+
+    least: int = 1
+    most: int = MAX_RATING
+    rows: tuple[tuple[float, float, float], ...] = ()
+
+    @classmethod
+    def of(cls, contract: Mapping[str, Any]) -> Strengths:
+        """By `[elo]` and `[[card.strength]]`; any without them. Unchecked: a fault is told when the model is opened."""
+        try:
+            card, elo = contract.get("card", {}), contract.get("elo", {"minimum": 1, "maximum": MAX_RATING})
+            rows = tuple((row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ()))
+            low, high = (rows[0][0], rows[-1][0]) if rows else (elo["minimum"], elo["maximum"])
+            return cls(max(1, round(low)), min(MAX_RATING, round(high)), rows)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            return cls()
+
+    def at(self, elo: float) -> tuple[float, float]:
+        """Rating and temperature of a strength, interpolated between the rows; of the nearest row beyond them."""
+        from numpy import interp  # `uciok` need not wait for it
+
+        elos, ratings, temperatures = zip(*self.rows, strict=True)
+        return float(interp(elo, elos, ratings)), float(interp(elo, elos, temperatures))
 
 
 @dataclass(slots=True)
@@ -36,8 +67,7 @@ class Options:
     ponder: bool = _option("Ponder", False)
     think_time: bool = _option("Think Time", False)
     book: str = _option("BookFile", "")  # a Polyglot opening book
-    names: tuple[str, ...] = ()  # of the models
-    trained: tuple[int, int] = (1, MAX_RATING)  # ratings that the first model was trained on, which UCI_Elo offers
+    models: Mapping[str, Strengths] = field(default_factory=dict)  # by name
 
     def set(self, name: str, value: str) -> None:
         """Sets an option; ValueError that says what is wrong, which leaves it as it was."""
@@ -45,20 +75,38 @@ class Options:
         if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")
         try:
-            if option.name == "model" and self.names and value not in self.names:
-                raise ValueError(f"no model {value[:60]!r}; there are {', '.join(self.names)}")
+            if option.name == "model" and self.models and value not in self.models:
+                raise ValueError(f"no model {value[:60]!r}; there are {', '.join(self.models)}")
             read = _book(value) if option.name == "book" else _read(option, value)
         except ValueError as error:
             raise ValueError(f"setoption: {name}: {error}") from None
         setattr(self, option.name, read)
 
     @property
+    def strengths(self) -> Strengths:
+        """What UCI_Elo may be for the model."""
+        return self.models.get(self.model, Strengths())
+
+    @property
+    def by_table(self) -> bool:
+        """Whether UCI_Elo is a measured strength, which decides both rating and temperature."""
+        return self.limit_strength and bool(self.strengths.rows)
+
+    @property
+    def player(self) -> tuple[float, float]:
+        """The rating to play at, 0 for the network's default, and the temperature."""
+        if self.by_table:
+            return self.strengths.at(self.uci_elo)
+        return self.uci_elo if self.limit_strength else self.self_elo, self.temperature
+
+    @property
     def elo(self) -> tuple[float, float] | None:
         """The ratings of the engine and of its opponent; None for the network's default. Without a rating of its own,
-        the engine does not take on the one that the GUI tells of the opponent."""
-        own = self.uci_elo if self.limit_strength else self.self_elo
+        the engine does not take on the one that the GUI tells of the opponent; nor was its strength measured so."""
+        own, _ = self.player
         told = (*self.opponent.split(), "", "")[1][:9]
-        announced = min(int(told), MAX_RATING) if own and told.isascii() and told.isdigit() else 0
+        known = own and not self.by_table and told.isascii() and told.isdigit()
+        announced = min(int(told), MAX_RATING) if known else 0
         other = self.opponent_elo or announced
         return (float(own or other), float(other or own)) if own or other else None
 
@@ -68,11 +116,11 @@ class Options:
         for option in _OPTIONS:
             value, bounds = getattr(self, option.name), option.metadata
             if option.name == "model":
-                kind = " var ".join([f"combo default {value}", *self.names])
+                kind = " var ".join([f"combo default {value}", *self.models])
             elif isinstance(value, bool):
                 kind = f"check default {str(value).lower()}"
             elif option.name == "uci_elo":
-                low, high = self.trained
+                low, high = self.strengths.least, self.strengths.most
                 kind = f"spin default {min(max(value, low), high)} min {low} max {high}"
             elif isinstance(value, int):
                 kind = f"spin default {value} min {bounds['least']} max {bounds['most']}"

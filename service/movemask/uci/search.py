@@ -14,7 +14,7 @@ import chess.polyglot
 
 from movemask.board.moves import read_move
 from movemask.board.position import Position
-from movemask.client.policy import Policy, Value
+from movemask.client.distribution import Policy, Value
 from movemask.games.forecast import value_after
 from movemask.think_time import think_time
 from movemask.uci.commands import MOST_FAULTS, Go
@@ -35,7 +35,7 @@ def search(
     """Asks the network and chooses a move: the lines to send, `info …` and `bestmove …` at the end, and how many
     seconds after `go` or `ponderhit` the last one is due, which is 0 without the option Think Time and a clock.
 
-    The probabilities shown are the network's own, at temperature 1; `Temperature` and `TopP` change only the choice.
+    The probabilities shown are the network's own, at temperature 1; the temperature and `TopP` change only the choice.
     With several lines, or to ponder, the positions after the moves are evaluated too, in one batch.
     """
     started = time.perf_counter()
@@ -49,10 +49,13 @@ def search(
     lines += [
         f"info string {policy.model} does not know the rating {asked:g}: asked as {got:g}" for asked, got in beyond
     ]
+    least, most = options.strengths.least, options.strengths.most
+    if options.by_table and not least <= options.uci_elo <= most:
+        lines.append(f"info string {policy.model} plays from {least} to {most} Elo: {options.uci_elo} as the nearest")
     shown = [move for move in policy.probabilities if among is None or move in among]
     chosen = _of_book(options.book, board, among, seeds)
     if chosen is None:
-        chosen = policy.shaped(options.temperature, options.top_p, among).sample(seeds.getrandbits(53))
+        chosen = policy.shaped(options.player[1], options.top_p, among).sample(seeds.getrandbits(53))
     assert chosen is not None
     # The chosen move is the first line, whatever its probability: the first line of a search is what it plays.
     shown = [chosen, *(move for move in shown if move != chosen)][: options.multi_pv]

@@ -163,7 +163,7 @@ async def worst(
     },
 )
 async def positions(
-    request: Request,
+    http: Request,
     services: AppServices,
     which: Which,
     limit: Annotated[
@@ -200,7 +200,7 @@ async def positions(
         "Movemask-As-Of-Utc": fresh["as_of_utc"],
         "Movemask-Waiting": str(fresh["waiting"]),
     }
-    if context_of(request.scope).head:  # reads nothing: the rows may be millions
+    if context_of(http.scope).head:  # reads nothing: the rows may be millions
         return Response(headers=headers, media_type=media_type)
     return StreamingResponse(await services.streamed(parts), headers=headers, media_type=media_type)
 

@@ -44,10 +44,10 @@ async def livez() -> AliveOut:
     response_model_exclude_unset=True,
     responses=problems.documented(503),
 )
-async def readyz(request: Request, services: AppServices) -> ReadyOut | Response:
+async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     """Whether positions can be answered now, and the state of the audit, which never stops answers. If keys are set,
     only a key with the scope `metrics` sees more than the status."""
-    reasons, detailed = services.unready(), Scope.METRICS in context_of(request.scope).scopes
+    reasons, detailed = services.unready(), Scope.METRICS in context_of(http.scope).scopes
     if reasons:
         detail = "; ".join(reasons) if detailed else "the default model cannot answer"
         return problems.response(problems.problem("not-ready", detail))
@@ -93,13 +93,13 @@ async def models(services: AppServices) -> Response:
     responses=problems.documented(404, 503),
 )
 async def model(
-    name: Annotated[str, Path(description="Name of a model.")], request: Request, services: AppServices
+    name: Annotated[str, Path(description="Name of a model.")], http: Request, services: AppServices
 ) -> Response:
     """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
     the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
     entry = services.serving.registry.entry(name)
     out = _entry_out(entry, services)
-    if Scope.AUDIT in context_of(request.scope).scopes:
+    if Scope.AUDIT in context_of(http.scope).scopes:
         out["freshness"] = freshness_out(services)
         for figures in await services.read(lambda: services.figures.models(entry.name)):
             out["leakage"] = model_figures_out(figures)
@@ -119,7 +119,7 @@ def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
     if entry.steps:
         out["check"] = entry.steps
     if entry.contract is not None:
-        sections = entry.contract.model_dump(mode="json", exclude={"card"})
+        sections = entry.contract.model_dump(mode="json", exclude={"card"}, by_alias=True)
         out["contract"] = {"terms": sections.pop("contract"), **sections}
         out["card"] = entry.contract.card
     return out

@@ -45,27 +45,27 @@ def page_files() -> tuple[str, dict[str, bytes]]:
 
 
 @router.get("/", summary="The page", response_class=HTMLResponse)
-async def index(request: Request) -> Response:
+async def index(http: Request) -> Response:
     """A board, the moves by rating, the leakage lens and the dashboard (MOVEMASK_PAGE)."""
-    return _sent(request, _INDEX, "no-cache")
+    return _sent(http, _INDEX, "no-cache")
 
 
 @router.get(PREFIX + "/{version}/{name}", include_in_schema=False)
-async def file(version: str, name: str, request: Request) -> Response:
+async def file(version: str, name: str, http: Request) -> Response:
     """A file of the page."""
     current, files = page_files()
     if name not in files or name == _INDEX:
         raise HTTPException(404)
-    return _sent(request, name, "public, max-age=31536000, immutable" if version == current else "no-cache")
+    return _sent(http, name, "public, max-age=31536000, immutable" if version == current else "no-cache")
 
 
-def _sent(request: Request, name: str, caching: str) -> Response:
+def _sent(http: Request, name: str, caching: str) -> Response:
     version, files = page_files()
     headers = {"ETag": f'"{version}"', "Cache-Control": caching, "Vary": "Accept-Encoding"}
-    if version in request.headers.get("if-none-match", ""):
+    if version in http.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     content = files[name]
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    if "gzip" in http.headers.get("accept-encoding", ""):
         headers["Content-Encoding"] = "gzip"
     else:
         content = gzip.decompress(content)

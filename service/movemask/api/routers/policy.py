@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.bodies import batch_limits, games_limits, position_limits, sweep_limits
+from movemask.api.bodies import MAX_PLIES, batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.context import RequestContext, context_of, while_connected
 from movemask.api.routes import Router
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
@@ -29,7 +29,7 @@ from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
 from movemask.games.moments import unclear
 from movemask.games.reports import GameReport, foreseen, report_games
-from movemask.games.sweep import FIRST, LAST, STEP, Part, Vary, elos_of, sweep
+from movemask.games.sweep import FIRST, LAST, STEP, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
 
 log = logging.getLogger(__name__)
@@ -99,10 +99,10 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     `Accept: application/x-ndjson` streams one line per result.
     """
     plies = sum(len(position.moves) for position in request.positions if isinstance(position, PositionIn))
-    if plies > services.settings.max_plies:
+    if plies > MAX_PLIES:
         raise LimitExceeded(
-            f"positions: {plies} moves in all, at most {services.settings.max_plies} are taken in one request "
-            "(MOVEMASK_MAX_PLIES); send fewer positions, or a FEN and fewer moves"
+            f"positions: {plies} moves in all, at most {MAX_PLIES} are taken in one request; "
+            "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)
     with services.pipeline(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
@@ -135,9 +135,9 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
-                parts.append(Part(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+                parts.append(Series(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
             else:
-                parts.append(Part(pipeline, [query.elo]))
+                parts.append(Series(pipeline, [query.elo]))
         position = await run_in_threadpool(
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
@@ -193,7 +193,7 @@ async def _with_forecast(
     query: Query, include: Sequence[Include], pipeline: Pipeline, context: RequestContext
 ) -> bytes:
     """The JSON of a `PolicyOut` with its forecast; raises the position's error."""
-    (outcome,) = await pipeline.evaluate(
+    (outcome,) = await pipeline.answer(
         [query], lambda answer: (policy_out(answer, include), Outlook.of(answer)), context
     )
     if isinstance(outcome, MovemaskError):
@@ -252,7 +252,7 @@ async def _results(
     def write(answer: Answer) -> bytes:
         return orjson.dumps(policy_out(answer, request.include))
 
-    answered = iter(await pipeline.evaluate(queries, write, context))
+    answered = iter(await pipeline.answer(queries, write, context))
     results = (next(answered) if isinstance(item, Query) else item for item in items)
     return [result if isinstance(result, bytes) else error_out(result, services) for result in results]
 
@@ -268,7 +268,7 @@ async def _answer(request: OneIn, http: Request, services: Services, write: Call
     """The response to one position; raises its error."""
     query = query_of(request)
     with services.pipeline(request.model) as pipeline:
-        work = pipeline.evaluate([query], write, context_of(http.scope))
+        work = pipeline.answer([query], write, context_of(http.scope))
         (outcome,) = await while_connected(http.scope, work)
     if isinstance(outcome, MovemaskError):
         raise outcome

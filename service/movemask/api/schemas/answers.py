@@ -14,10 +14,10 @@ Turn = Literal["white", "black"]
 Notation = Literal["uci", "san", "mixed"]
 Status = Literal["ongoing", "checkmate", "stalemate"]
 TrainedWithMask = Annotated[
-    bool, Field(description="If true, the network's logits of illegal moves are arbitrary, and `raw` means nothing.")
+    bool, Field(description="If true, the network's logits for illegal moves are arbitrary, and `raw` means nothing.")
 ]
 
-FORECAST = "On request: `value` by one ply more, with the network's values after the three likeliest moves."
+FORECAST = "On request: `value` one ply deeper, from the network's values after the three likeliest moves."
 
 TYPE_PREFIX = "urn:movemask:problem:"
 
@@ -27,11 +27,11 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(description="A URN that never changes; docs/errors.md lists them.")
-    title: str = Field(description="The type for people.")
-    status: int = Field(description="The HTTP status code; also in items of a batch.")
+    type: str = Field(description="A URN that never changes; docs/errors.md lists all.")
+    title: str = Field(description="The type, in words for people.")
+    status: int = Field(description="The HTTP status code; also set in items of a batch.")
     detail: str = Field(description="One sentence that names the offending input.")
-    request_id: str | None = Field(None, description="As in X-Request-ID and the log; absent from items of a batch.")
+    request_id: str | None = Field(None, description="As in X-Request-ID and the log; left out in items of a batch.")
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class Problem(BaseModel):
 class ErrorOut(BaseModel):
     """An item that failed."""
 
-    error: Problem = Field(description="What is wrong with it.")
+    error: Problem = Field(description="What is wrong with the item.")
 
 
 class ModelOut(BaseModel):
@@ -53,10 +53,10 @@ class ModelOut(BaseModel):
 
 
 class EloOut(BaseModel):
-    """The ratings that the network was given: those of the request, clamped to its range, or the default."""
+    """The ratings that the network used: those of the request, clamped to its range, or the default."""
 
-    own: float = Field(alias="self", description="Of the side to move, in Elo points.")
-    opponent: float = Field(description="Of its opponent, in Elo points.")
+    own: float = Field(alias="self", description="Rating of the side to move, in Elo points.")
+    opponent: float = Field(description="Rating of its opponent, in Elo points.")
 
 
 class MoveOut(BaseModel):
@@ -64,21 +64,21 @@ class MoveOut(BaseModel):
 
     uci: str = Field(description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN; on request.")
-    probability: float = Field(description="Probability of the move, 0 to 1, by the rule that was asked for.")
-    logit: float | None = Field(None, description="The network's own score, in nats up to a constant; on request.")
+    probability: float = Field(description="Probability of the move, 0 to 1, with the requested rule.")
+    logit: float | None = Field(None, description="The network's score, in nats up to a constant; on request.")
 
 
 class ValueOut(BaseModel):
     """The network's forecast of the result, for the side to move."""
 
     win: float | None = Field(description="Probability of a win; null if the network gives only the expected score.")
-    draw: float | None = Field(description="Probability of a draw; null likewise.")
-    loss: float | None = Field(description="Probability of a loss; null likewise.")
+    draw: float | None = Field(description="Probability of a draw; null as for `win`.")
+    loss: float | None = Field(description="Probability of a loss; null as for `win`.")
     score: float = Field(description="Expected score, 0 to 1: win + draw / 2.")
 
 
 class LeakageOut(BaseModel):
-    """What illegal moves would get, or get."""
+    """Probability on illegal moves."""
 
     raw: float | None = Field(description="Probability that plain softmax gives to illegal moves; null if unmeasured.")
     multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
@@ -90,8 +90,8 @@ class StatisticsOut(BaseModel):
     """Statistics of the probabilities, rescaled to a sum of 1 if there is an abstention."""
 
     entropy: float = Field(description="Entropy of the distribution, in nats.")
-    effective_moves: float = Field(description="exp(entropy): a number of moves.")
-    inverse_simpson: float = Field(description="1 / sum p²: a number of moves.")
+    effective_moves: float = Field(description="Effective number of moves: exp(entropy).")
+    inverse_simpson: float = Field(description="Effective number of moves: 1 / sum p².")
     gini: float = Field(description="Gini coefficient, 0 (all moves equal) to 1.")
     maximum: float = Field(description="The highest probability, 0 to 1.")
 
@@ -107,9 +107,9 @@ class IllegalMoveOut(BaseModel):
 class IllegalOut(BaseModel):
     """What plain softmax, without a mask, gives to illegal moves."""
 
-    slots: int = Field(description="Number of slots of the vocabulary that are no legal move here.")
-    moves: list[IllegalMoveOut] = Field(description="The heaviest first, at most 20.")
-    causes: dict[str, float] = Field(description="All of it by cause, as probabilities, the largest first.")
+    slots: int = Field(description="Number of slots of the vocabulary that are not legal moves here.")
+    moves: list[IllegalMoveOut] = Field(description="Most probable first, at most 20.")
+    causes: dict[str, float] = Field(description="All of this probability, by cause, largest first.")
 
 
 class TimingOut(BaseModel):
@@ -124,7 +124,7 @@ class DrawOut(BaseModel):
 
     reason: Literal[
         "insufficient_material", "seventyfive_moves", "fivefold_repetition", "fifty_moves", "threefold_repetition"
-    ] = Field(description="The strongest reason that applies. Repetitions are counted in the request's `moves`.")
+    ] = Field(description="The strongest reason that applies. Repetitions are counted within the request's `moves`.")
     claimable: bool = Field(description="True: the player to move may claim a draw. False: the game is over.")
 
 
@@ -132,23 +132,23 @@ class Where(BaseModel):
     """The position."""
 
     fen: str = Field(description="The position, after `moves`.")
-    turn: Turn = Field(description="Who is to move.")
+    turn: Turn = Field(description="The side to move.")
     status: Status = Field(description="`ongoing` if there is a legal move, even in a drawn game: see `draw`.")
-    notation: Notation | None = Field(None, description="How the request's `moves` were read; left out without any.")
+    notation: Notation | None = Field(None, description="How `moves` were read; left out without `moves`.")
     draw: DrawOut | None = Field(None, description="Left out if the position is not a draw.")
 
 
 class PointOut(BaseModel):
-    """Everything beside position and moves. Without a legal move there is no leakage, value or timing."""
+    """Everything except position and moves. Without a legal move there is no leakage, value or timing."""
 
     model: ModelOut = Field(description="The network that answered.")
     value: ValueOut | None = Field(None, description="The network's forecast of the result; left out if it gives none.")
-    leakage: LeakageOut | None = Field(None, description="What illegal moves would have got from a wrong mask.")
-    abstention: float | None = Field(None, description="With `softmax_one`: the probability of no move.")
+    leakage: LeakageOut | None = Field(None, description="What a wrong mask would have put on illegal moves.")
+    abstention: float | None = Field(None, description="With `softmax_one`: the probability that no move gets.")
     statistics: StatisticsOut | None = Field(None, description="On request.")
     illegal: IllegalOut | None = Field(None, description="On request.")
-    temperature: float | None = Field(None, description="What the logits were divided by; `calibrated` as a number.")
-    elo: EloOut | None = Field(None, description="Left out for networks without ratings.")
+    temperature: float | None = Field(None, description="What the logits were divided by, as a number.")
+    elo: EloOut | None = Field(None, description="Ratings used; left out for networks without ratings.")
     ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
     timing: TimingOut | None = Field(None, description="Where the time went.")
 
@@ -166,7 +166,7 @@ class MoveChosenOut(PointOut, Where):
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
     method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
     seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
-    seconds: float | None = Field(None, description="Seconds a human would think, by a rule; with `clock` alone.")
+    seconds: float | None = Field(None, description="Only with `clock`: seconds that a human would think, by a rule.")
 
 
 class BatchOut(BaseModel):
@@ -180,7 +180,7 @@ class SweptOut(BaseModel):
 
     uci: str = Field(description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN; on request.")
-    probabilities: list[float] = Field(description="Probability at each point, 0 to 1; 0 where the filters drop it.")
+    probabilities: list[float] = Field(description="Probability at each point, 0 to 1; 0 if the filters drop the move.")
 
 
 class SweepOut(Where):
@@ -201,7 +201,7 @@ class PlayedOut(BaseModel):
     """A move that was played. The last three fields need engine evaluations in the PGN (`[%eval]`)."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
-    turn: Turn = Field(description="Who is to move.")
+    turn: Turn = Field(description="The side to move.")
     uci: str = Field(description="The move in UCI.")
     san: str = Field(description="The move in SAN.")
     probability: float = Field(description="Probability that the network gives the move, 0 to 1.")
@@ -209,24 +209,24 @@ class PlayedOut(BaseModel):
     surprise: float | None = Field(description="-log p, in nats, even where p underflows to 0; null on overflow.")
     value: ValueOut | None = Field(None, description="Forecast before the move; left out if the network gives none.")
     forecast: ValueOut | None = Field(None, description=FORECAST)
-    leakage: LeakageOut = Field(description="What illegal moves would have got from a wrong mask.")
-    lost: float | None = Field(None, description="What it loses of the mover's expected score, 0 to 1.")
+    leakage: LeakageOut = Field(description="What a wrong mask would have put on illegal moves.")
+    lost: float | None = Field(None, description="How much of the mover's expected score it loses, 0 to 1.")
     mark: Literal["trap", "mistake", "gem"] | None = Field(
         None,
-        description="`mistake`: loses 0.1 or more; `trap`: so does a move with a probability of 0.5 or more; `gem`: "
-        "one of at most 0.05 that loses at most 0.02, where both sides have 0.1 left.",
+        description="`mistake`: loses 0.1 or more; `trap`: a mistake with a probability of 0.5 or more; `gem`: a move "
+        "with a probability of at most 0.05 that loses at most 0.02, while both sides still expect at least 0.1.",
     )
-    by_rating: list[MadeOut] | None = Field(None, description="Of the 20 worst mistakes: how often they are made.")
+    by_rating: list[MadeOut] | None = Field(None, description="For the 20 worst mistakes: how often each is made.")
 
 
 class NodeOut(BaseModel):
     """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
 
-    parent: int | None = Field(None, description="Number of the node before, from 0; its first child goes on.")
+    parent: int | None = Field(None, description="Number of the node before, from 0; the first child is the main line.")
     uci: str | None = Field(None, description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN.")
     nags: list[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
-    before: str | None = Field(None, description="Comment before the move that begins a variation.")
+    before: str | None = Field(None, description="Comment before the first move of a variation.")
     comment: str | None = Field(None, description="Comment after the move.")
 
 
@@ -237,7 +237,7 @@ class SideOut(BaseModel):
     cross_entropy: float | None = Field(description="Mean surprise, in nats; null on overflow.")
     perplexity: float | None = Field(description="exp(cross_entropy): a number of moves; null on overflow.")
     top1: float = Field(description="Share of moves that were the network's first choice, 0 to 1.")
-    raw_leakage: float | None = Field(description="Mean probability of illegal moves by softmax; null if unmeasured.")
+    raw_leakage: float | None = Field(description="Mean probability of illegal moves by softmax; null if not measured.")
     multiplied_leakage: float = Field(description="Mean probability of illegal moves by softmax(logits * mask).")
 
 
@@ -247,13 +247,13 @@ class GameOut(BaseModel):
     headers: dict[str, str] = Field(description="The PGN's headers.")
     chess960: bool = Field(description="Whether it is a game of Chess960.")
     ignored: list[str] = Field(description="Inputs that this network cannot use, such as history.")
-    elo: dict[str, float] | None = Field(None, description="Ratings that the network got, by side, in Elo points.")
-    white: SideOut | None = Field(description="White's moves; null without any.")
-    black: SideOut | None = Field(description="Black's moves; null without any.")
+    elo: dict[str, float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
+    white: SideOut | None = Field(description="White's moves; null if there are none.")
+    black: SideOut | None = Field(description="Black's moves; null if there are none.")
     opening: Opening | None = Field(description="Of its last named position; null in Chess960, or from a FEN.")
     moments: list[Moment] = Field(description="At most five telling moves, the most telling first.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
-    tree: list[NodeOut] | None = Field(None, description="Moves, variations and comments, if asked for, parents first.")
+    tree: list[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 
 
 class GamesOut(BaseModel):
@@ -282,7 +282,9 @@ class TopOut(BaseModel):
 class PatternOut(BaseModel):
     """A known mistake that the numbers resemble."""
 
-    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion"] = Field(description="The mistake.")
+    pattern: Literal["multiplied", "uniform", "castling_slot", "bare_promotion", "unmirrored"] = Field(
+        description="The mistake."
+    )
     share: float = Field(description="Probability that the mistake accounts for.")
     detail: str = Field(description="What was found, for people.")
 
@@ -291,13 +293,13 @@ class VerdictOut(BaseModel):
     """What leaks: how much, to which moves, and why they are illegal."""
 
     fen: str = Field(description="The position, after `moves`.")
-    turn: Turn = Field(description="Who is to move.")
-    notation: Notation | None = Field(None, description="How the request's `moves` were read; null without any.")
+    turn: Turn = Field(description="The side to move.")
+    notation: Notation | None = Field(None, description="How `moves` were read; null without `moves`.")
     legal_moves: int = Field(description="Number of legal moves.")
-    kinds: dict[str, FigureOut] = Field(description="For logits, every kind; else `given`, the illegal share.")
+    kinds: dict[str, FigureOut] = Field(description="For logits, every kind; otherwise `given`, the illegal share.")
     sum: float | None = Field(description="Sum of the probabilities; null for logits.")
     top: TopOut = Field(description="The most probable move.")
     missing: list[str] = Field(description="Legal moves with no probability at all, in UCI.")
-    causes: dict[str, float] = Field(description="The whole illegal share by cause: probabilities.")
-    illegal: list[IllegalMoveOut] = Field(description="Most probable first, at most `limit`; by the squares of slots.")
+    causes: dict[str, float] = Field(description="The whole illegal share by cause, as probabilities.")
+    illegal: list[IllegalMoveOut] = Field(description="Most probable first, at most `limit`; named by slot.")
     patterns: list[PatternOut] = Field(description="Known mistakes that the numbers resemble.")

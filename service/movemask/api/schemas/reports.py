@@ -10,22 +10,22 @@ from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithM
 
 
 class FreshnessOut(BaseModel):
-    """How fresh the figures are: they are read as of the last write."""
+    """How recent the figures are: they are as of the last write."""
 
-    as_of: float = Field(description="What this worker answered before it is counted, in seconds since 1970.")
+    as_of: float = Field(description="Answers of this worker before this time count; in seconds since 1970.")
     waiting: int = Field(description="Number of audit records of this worker that are not written yet.")
     as_of_utc: str = Field(description="`as_of` in RFC 3339.")
 
 
 class KindOut(BaseModel):
-    """Figures of one kind. All are exact except the quantiles, which are never below the value at their rank (the
-    smallest that at least this share of the positions do not exceed) and at most 2 % above it. With by=cause, figures
-    that are not measured per cause are left out."""
+    """Figures of one kind. All are exact except the quantiles. A quantile is never below its exact value (the smallest
+    that at least this share of the positions do not exceed), and at most 2 % above it. With by=cause, figures that are
+    not measured per cause are left out."""
 
     count: int = Field(description="Number of positions where the kind was measured.")
     unmeasured: int | None = Field(None, description="Number of positions where the kind could not be measured.")
-    mean: float | None = Field(description="Mean leaked probability, 0 to 1; null without a position.")
-    max: float | None = Field(description="Highest leaked probability, 0 to 1; null without a position.")
+    mean: float | None = Field(description="Mean leaked probability, 0 to 1; null without positions.")
+    max: float | None = Field(description="Highest leaked probability, 0 to 1; null without positions.")
     p50: float | None = Field(description="Median of the leaked probability, 0 to 1.")
     p95: float | None = Field(description="95th percentile of the leaked probability, 0 to 1.")
     p99: float | None = Field(description="99th percentile of the leaked probability, 0 to 1.")
@@ -61,14 +61,14 @@ class LeakageFiguresOut(BaseModel):
     """Figures of all networks."""
 
     models: dict[str, ModelLeakageOut] = Field(description="By the name of the network.")
-    freshness: FreshnessOut = Field(description="How fresh the figures are.")
+    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class BucketOut(BaseModel):
     """One span of time."""
 
-    start: int = Field(description="Its start, in seconds since 1970.")
-    seconds: int = Field(description="Its length, in seconds.")
+    start: int = Field(description="Start of the span, in seconds since 1970.")
+    seconds: int = Field(description="Length of the span, in seconds.")
     positions: int = Field(description="Number of positions.")
     kinds: dict[str, KindOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
     start_utc: str = Field(description="`start` in RFC 3339.")
@@ -79,26 +79,26 @@ class ModelHistoryOut(BaseModel):
 
     digest: str = Field(description="SHA-256 of the network's file.")
     trained_with_mask: TrainedWithMask
-    buckets: list[BucketOut] = Field(description="In order of time; spans without a position are left out.")
+    buckets: list[BucketOut] = Field(description="In order of time; spans without positions are left out.")
 
 
 class HistoryOut(BaseModel):
     """Figures of all networks over time."""
 
     models: dict[str, ModelHistoryOut] = Field(description="By the name of the network.")
-    freshness: FreshnessOut = Field(description="How fresh the figures are.")
+    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class AuditedOut(BaseModel):
     """An audited position."""
 
     fen: str = Field(description="The position.")
-    chess960: bool = Field(description="Whether its castling is Chess960's.")
+    chess960: bool = Field(description="Whether castling is as in Chess960.")
     model: str = Field(description="Name of the network that answered.")
     digest: str = Field(description="SHA-256 of the network's file.")
     trained_with_mask: TrainedWithMask
     time: float = Field(description="When it was answered, in seconds since 1970.")
-    turn: str = Field(description="Who is to move.")
+    turn: str = Field(description="The side to move.")
     phase: str = Field(description="`opening`, `middlegame` or `endgame`.")
     in_check: bool = Field(description="Whether the side to move is in check.")
     legal_moves: int = Field(description="Number of legal moves.")
@@ -107,8 +107,8 @@ class AuditedOut(BaseModel):
     multiplied: float = Field(description="Probability that softmax(logits * mask) gives to illegal moves.")
     served: float = Field(description="Probability that the answer gave to illegal moves; always 0.")
     kinds: dict[str, FigureOut] = Field(description="Figures by kind of leakage; docs/leakage.md says what each is.")
-    causes: dict[str, float] = Field(description="`raw` mass by cause, of moves above the threshold: probabilities.")
-    illegal: list[IllegalMoveOut] = Field(description="Illegal moves that plain softmax gives most, heaviest first.")
+    causes: dict[str, float] = Field(description="`raw` by cause, on moves above the threshold, as probabilities.")
+    illegal: list[IllegalMoveOut] = Field(description="The most probable illegal moves, in order of probability.")
     time_utc: str = Field(description="`time` in RFC 3339.")
 
 
@@ -116,15 +116,15 @@ class WorstOut(BaseModel):
     """The positions that leak most."""
 
     positions: list[AuditedOut] = Field(description="Worst first.")
-    freshness: FreshnessOut = Field(description="How fresh the figures are.")
+    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class PositionsOut(BaseModel):
     """A page of audited positions."""
 
     positions: list[AuditedOut] = Field(description="Newest first.")
-    next: str | None = Field(description="The `cursor` of the next page; null after the last.")
-    freshness: FreshnessOut = Field(description="How fresh the figures are.")
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page.")
+    freshness: FreshnessOut = Field(description="How recent the figures are.")
 
 
 class CheckStepOut(BaseModel):
@@ -142,21 +142,21 @@ class ModelEntryOut(BaseModel):
     default: bool = Field(description="Whether it answers requests that name no model.")
     served: bool = Field(description="Whether it answers requests.")
     failure: str | None = Field(None, description="Why it is not served.")
-    rejected: str | None = Field(None, description="Why changed files did not replace those that are served.")
+    rejected: str | None = Field(None, description="Why changed files were not taken over.")
     digest: str | None = Field(None, description="SHA-256 of the network's file.")
     contract: dict[str, dict[str, Any] | None] | None = Field(
         None, description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable."
     )
-    card: dict[str, Any] | None = Field(None, description="Free: source, licence, data, date, figures.")
+    card: dict[str, Any] | None = Field(None, description="Free text and figures: source, licence, data, date.")
     check: list[CheckStepOut] | None = Field(None, description="The steps of its check, up to the first that failed.")
     leakage: ModelLeakageOut | None = Field(None, description="Leakage of its answers so far, if any.")
-    freshness: FreshnessOut | None = Field(None, description="How fresh `leakage` is.")
+    freshness: FreshnessOut | None = Field(None, description="How recent `leakage` is.")
 
 
 class ModelsOut(BaseModel):
     """The models."""
 
-    models: list[ModelEntryOut] = Field(description="In order of name.")
+    models: list[ModelEntryOut] = Field(description="In alphabetical order.")
 
 
 class AliveOut(BaseModel):
@@ -166,7 +166,7 @@ class AliveOut(BaseModel):
 
 
 class AuditStateOut(BaseModel):
-    """The state of the audit, which never stops answers."""
+    """The state of the audit. Answers do not depend on it."""
 
     waiting: int = Field(description="Number of audit records that are not written yet.")
     dropped: int = Field(description="Number of audit records that were lost.")
@@ -174,16 +174,16 @@ class AuditStateOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    """Requests can be answered. If keys are set, all but `status` needs the scope `metrics`."""
+    """Requests can be answered. If keys are set, everything but `status` needs the scope `metrics`."""
 
-    status: Literal["ready"] = Field(description="Always `ready`; otherwise there is a problem.")
+    status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
     models: dict[str, str] | None = Field(None, description="By name: `served` or `failed its check`.")
     audit: AuditStateOut | None = Field(None, description="State of the audit.")
-    waiting: int | None = Field(None, description="Number of positions that wait for a network.")
+    waiting: int | None = Field(None, description="Number of positions waiting for a network.")
 
 
 class VersionOut(BaseModel):
-    """What answers."""
+    """The service."""
 
     name: Literal["movemask"] = Field(description="Always `movemask`.")
     version: str = Field(description="Version of the service, by semantic versioning.")

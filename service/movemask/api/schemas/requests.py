@@ -87,35 +87,37 @@ def _both(value: Any) -> Any:
 Ratings = Annotated[EloIn, BeforeValidator(_both, json_schema_input_type=EloIn | Rating)]
 
 
-_MODEL = Field(None, description="Name of a model in `/v1/models`; the default model if left out.")
+_MODEL = Field(None, description="Name of a model in `/v1/models`; otherwise the default model.")
 _ELO = Field(
     None,
-    description="Ratings in Elo points, as an object or as one number for both players; the network's default if left "
-    "out. Networks without ratings ignore them, and say so in `ignored`.",
+    description="Ratings in Elo points, as an object or as one number for both players; by default the network's. "
+    "Networks without ratings ignore them, and say so in `ignored`.",
 )
 #: The default of lists: an empty list would be copied for every position.
 _EMPTY: Any = ()
 
 _INCLUDE: Any = Field(_EMPTY, description="What to add: `san` and `logit` of moves, `statistics`, `illegal` moves.")
-_CHESS960 = "Read the FEN, and write castling (king takes rook), as Chess960."
+_CHESS960 = "Read the FEN and write castling (king takes rook) as Chess960."
 
 
 class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
-    temperature: Temperature | None = Field(None, description="Logits are divided by it, else by 1; or `calibrated`.")
-    normalizer: NormalizerName | None = Field(None, description="From logits to probabilities; softmax if left out.")
-    alpha: float | None = Field(None, ge=1, le=2, description="Of `entmax`: 1 is softmax, 2 sparsemax. No unit.")
-    top_k: int | None = Field(None, ge=1, description="Keep the k most probable moves: a number of moves.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Keep the fewest best that sum to at least this, 0 to 1.")
-    min_p: float | None = Field(None, ge=0, le=1, description="Keep moves with this share of the best's, 0 to 1.")
+    temperature: Temperature | None = Field(
+        None, description="Logits are divided by it; 1 by default, or `calibrated`."
+    )
+    normalizer: NormalizerName | None = Field(None, description="Turns logits into probabilities; by default softmax.")
+    alpha: float | None = Field(None, ge=1, le=2, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.")
+    top_k: int | None = Field(None, ge=1, description="Keep this number of moves, the most probable ones.")
+    top_p: float | None = Field(None, gt=0, le=1, description="Keep the fewest moves that sum to this, 0 to 1.")
+    min_p: float | None = Field(None, ge=0, le=1, description="Keep moves with this share of the best one's, 0 to 1.")
 
 
 class PlacedIn(In):
     """Base class of requests that name a position."""
 
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
-        None, description="`startpos` is the start position."
+        None, description="A FEN; `startpos` is the start position."
     )
     moves: Moves = Field(_EMPTY, description="In UCI or SAN, from `fen`; without it, from the start position.")
 
@@ -135,7 +137,7 @@ class PlacedIn(In):
 class PositionIn(PlacedIn, RuleIn):
     """A position: `fen`, or `moves` from the start position, or both: `moves` are then played from `fen`."""
 
-    chess960: bool | None = Field(None, description=f"{_CHESS960} No if left out.")
+    chess960: bool | None = Field(None, description=f"{_CHESS960} By default no.")
     elo: Ratings | None = _ELO
 
 
@@ -152,24 +154,24 @@ class PolicyIn(OneIn):
         _EMPTY,
         fail_fast=True,
         max_length=16,
-        description="As in a batch; and `forecast`, for which the network runs on three more positions.",
+        description="As in a batch, and `forecast`, for which the network runs on three more positions.",
     )
 
 
 class ClockIn(In):
     """The clock of the side to move."""
 
-    remaining: float = Field(ge=0, le=LONGEST, description="Seconds that are left.")
-    increment: float = Field(0, ge=0, le=LONGEST, description="Seconds that each move gains.")
+    remaining: float = Field(ge=0, le=LONGEST, description="Seconds left on the clock.")
+    increment: float = Field(0, ge=0, le=LONGEST, description="Seconds added for each move.")
 
 
 class MoveIn(OneIn):
     """A request for one move."""
 
     include: Includes = _INCLUDE
-    method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by its probability.")
-    seed: int | None = Field(None, ge=0, lt=2**63, description="With `sample`: the same seed, the same move. No unit.")
-    clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think with this clock.")
+    method: Literal["greedy", "sample"] = Field("greedy", description="The best move, or one drawn by probability.")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="For `sample`: same seed, same move. No unit.")
+    clock: ClockIn | None = Field(None, description="Adds `seconds`: how long a human would think on this clock.")
 
     @model_validator(mode="after")
     def _seed_is_for_sample(self) -> Self:
@@ -195,7 +197,7 @@ class BatchIn(RuleIn):
     positions: Annotated[
         list[Annotated[PositionIn, WrapValidator(_captured)]],
         counted("positions", "positions", lambda settings: settings.max_positions),
-    ] = Field(min_length=1, description="At most MOVEMASK_MAX_POSITIONS; each may set a rule and ratings of its own.")
+    ] = Field(min_length=1, description="At most MOVEMASK_MAX_POSITIONS; each may set its own rule and ratings.")
     model: str | None = _MODEL
     chess960: bool = Field(False, description=_CHESS960)
     elo: Ratings | None = _ELO
@@ -207,14 +209,14 @@ class GamesIn(In):
 
     pgn: str = Field(
         max_length=MAX_PGN,
-        description="One game or several. Ratings: WhiteElo and BlackElo; one alone is both players'.",
+        description="One or more games. Ratings: WhiteElo and BlackElo; if only one is given, it is used for both.",
     )
     model: str | None = _MODEL
-    temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` takes the contract's.")
+    temperature: Temperature = Field(1.0, description="Logits are divided by it; `calibrated` uses the contract's.")
     include: list[Literal["tree", "forecast"]] = Field(
         _EMPTY,
         max_length=2,
-        description="`tree`: comments and variations too. `forecast`: of each move, as of a policy.",
+        description="`tree`: also comments and variations. `forecast`: for each move, as for a policy.",
     )
 
 
@@ -233,10 +235,10 @@ Names = Annotated[
 class SweepIn(PositionIn):
     """A request for one position at many ratings, or by many models."""
 
-    ratings: SweptRatings | None = Field(None, description="In Elo points; else each hundred from 800 to 2500.")
-    vary: Literal["both", "self", "opponent"] | None = Field(None, description="Whose rating changes; else both.")
+    ratings: SweptRatings | None = Field(None, description="In Elo points; by default every hundred from 800 to 2500.")
+    vary: Literal["both", "self", "opponent"] | None = Field(None, description="Whose rating changes; by default both.")
     model: str | None = _MODEL
-    models: Names | None = Field(None, description="In place of `ratings`: one answer by each of these networks.")
+    models: Names | None = Field(None, description="Instead of `ratings`: one answer from each of these networks.")
     include: list[Literal["san", "statistics"]] = Field(
         _EMPTY, fail_fast=True, max_length=16, description="What to add to the answer."
     )
@@ -269,13 +271,13 @@ class AuditIn(PlacedIn):
         None, fail_fast=True, description="`[A]`, each from 0 to 1. If the sum is below 1, figures are shares of it."
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
-        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; no vocabulary."
+        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; without a vocabulary."
     )
     castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
         None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
     )
-    threshold: float = Field(0, ge=0, le=1, description="Least share of an illegal move that is listed, 0 to 1.")
-    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves listed: a number of moves.")
+    threshold: float = Field(0, ge=0, le=1, description="Illegal moves below this share are not listed, 0 to 1.")
+    limit: int = Field(20, ge=0, le=1000, description="Most illegal moves to list: a number of moves.")
 
     @model_validator(mode="after")
     def _one_form(self) -> AuditIn:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric.softmax import softmax
-from movemask.numeric.sparse_rows import (
+from benchmarks.row_maxima import (
     SOURCE_EPSILON,
     Exact,
     Iterative,
@@ -24,6 +23,7 @@ from movemask.numeric.sparse_rows import (
     row_maximum,
     sparse_softmax,
 )
+from movemask.numeric.softmax import softmax
 from tests.numeric.batches import Ragged, ragged
 
 METHODS = [

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.records.audited import Audited
-from movemask.records.table import DIMENSIONS, AuditTable, groups
+from movemask.records import DIMENSIONS, Audited, AuditTable, groups
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 from tests.networks import fake_model

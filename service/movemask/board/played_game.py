@@ -1,4 +1,4 @@
-"""`Line`: a game played move by move, shared by all its positions."""
+"""`PlayedGame`: a game played move by move, shared by all its positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import Enum
 
 import chess
 
-#: Positions that a line which was left for another move keeps.
+#: Positions that a game which was left for another move keeps.
 _RECENT = 8
 
 
@@ -21,18 +21,19 @@ class SamePosition(Enum):
     BY_SQUARE = "square"  # after every double push
 
 
-class Line:
+class PlayedGame:
     """A game from its first known position.
 
     Time and memory are linear in its moves: positions are kept without a move stack, all of them or only the newest
-    `keep`. Repetitions are found while it is played. Call `ended` before sharing it.
+    `keep`. Repetitions are found while it is played. `root` must not be changed. Call `ended` before sharing it.
     """
 
     def __init__(self, root: chess.Board, keep: int | None = None) -> None:
         self.last = root.copy(stack=False)  # the position after all moves so far; not to be changed
         self._keep = keep
         self._boards = [root.copy(stack=False)] if keep is None else []
-        self._digests = [_digest(f"{root.chess960} {root.fen(en_passant='fen')}".encode())]
+        self._root = root
+        self._moves: list[chess.Move] = []
         self._since_zeroing: dict[Hashable, int] = {}
         self._earlier: list[int | None] = []
         # By ply, the rules by which a position differs from later ones with the same pieces.
@@ -40,17 +41,17 @@ class Line:
         self._remember()
 
     @classmethod
-    def of(cls, board: chess.Board, keep: int | None = None) -> Line:
+    def of(cls, board: chess.Board, keep: int | None = None) -> PlayedGame:
         """The game in a board's move stack."""
-        line = cls(board.root(), keep)
+        game = cls(board.root(), keep)
         for move in board.move_stack:
-            line.play(move)
-        return line.ended()
+            game.play(move)
+        return game.ended()
 
     @property
     def plies(self) -> int:
         """How many moves were played."""
-        return len(self._digests) - 1
+        return len(self._moves)
 
     def play(self, move: chess.Move) -> None:
         """Plays a legal move."""
@@ -61,23 +62,23 @@ class Line:
         if self._keep is None:
             self._boards.append(board.copy(stack=False))
             board.clear_stack()
-        self._digests.append(_digest(self._digests[-1] + move.uci().encode()))
+        self._moves.append(move)
         self._remember()
 
-    def followed(self, ply: int, move: chess.Move) -> Line:
-        """This ended line up to a ply, and any legal move there. It recurs to positions that are kept."""
-        line = copy(self)
+    def followed(self, ply: int, move: chess.Move) -> PlayedGame:
+        """This ended game up to a ply, and any legal move there. It recurs to positions that are kept."""
+        game = copy(self)
         kept = range(max(0, ply + 1 - _RECENT, self.plies + 1 - len(self._boards)), ply + 1)
-        line._keep, line._boards = None, [self.board(place) for place in kept]
-        line._digests, line._earlier = self._digests[: ply + 1], self._earlier[: ply + 1]
-        line._distinct = dict(self._distinct)
-        line._since_zeroing = {_key(board): place for place, board in zip(kept, line._boards, strict=True)}
-        line.last = line._boards[-1].copy(stack=False)
-        line.play(move)
-        return line.ended()
+        game._keep, game._boards = None, [self.board(place) for place in kept]
+        game._moves, game._earlier = self._moves[:ply], self._earlier[: ply + 1]
+        game._distinct = dict(self._distinct)
+        game._since_zeroing = {_key(board): place for place, board in zip(kept, game._boards, strict=True)}
+        game.last = game._boards[-1].copy(stack=False)
+        game.play(move)
+        return game.ended()
 
-    def ended(self) -> Line:
-        """The line itself, which drops what it needs only to play on."""
+    def ended(self) -> PlayedGame:
+        """The game itself, which drops what it needs only to play on."""
         self._since_zeroing.clear()
         if self._keep is not None:
             board = self.last
@@ -89,7 +90,7 @@ class Line:
         return self
 
     def board(self, ply: int) -> chess.Board:
-        """The position after `ply` moves of an ended line; not to be changed."""
+        """The position after `ply` moves of an ended game; not to be changed."""
         return self._boards[ply - self.plies - 1]
 
     def earlier(self, ply: int, same: SamePosition) -> int | None:
@@ -106,7 +107,8 @@ class Line:
 
     def digest(self, ply: int) -> bytes:
         """A hash of the first position and the moves up to `ply`."""
-        return self._digests[ply]
+        words = [str(self._root.chess960), self._root.fen(en_passant="fen"), *map(chess.Move.uci, self._moves[:ply])]
+        return hashlib.blake2b(" ".join(words).encode(), digest_size=16).digest()
 
     def _remember(self) -> None:
         board, ply = self.last, self.plies
@@ -128,7 +130,3 @@ def _key(board: chess.Board) -> Hashable:
         *(board.pawns, board.knights, board.bishops, board.rooks, board.queens, board.kings),
         *(board.occupied_co[chess.WHITE], board.turn, board.castling_rights),
     )
-
-
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=16).digest()

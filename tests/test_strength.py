@@ -1,0 +1,106 @@
+"""What would be wrong with a table of strengths: numbers that no games stand behind, or a card that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import strength
+from benchmarks.strength import ANCHOR, NODES, RATINGS, TEMPERATURES, Player
+from movemask.network.contract import read_contract
+from movemask.settings import shipped_models
+
+
+def test_strengths_that_are_known_are_found_within_their_errors() -> None:
+    pairs = strength.schedule(RATINGS, NODES)
+    players = sorted({player for pair in pairs for player in pair})
+    draw = np.random.default_rng(5)
+    known = dict(zip(players, draw.normal(0, 300, len(players)), strict=True)) | {ANCHOR: 0.0}
+    scores = {}
+    for first, second in pairs:
+        expected = 1 / (1 + 10 ** ((known[second] - known[first]) / 400))
+        drawn = 0.6 * min(expected, 1 - expected)
+        chance = draw.random(400)
+        won, held = chance < expected - drawn / 2, chance < expected + drawn / 2
+        scores[first, second] = ((won.astype(float) + held) / 2).tolist()
+    found = strength.fitted(scores, ANCHOR)
+    assert found[ANCHOR] == (0, 0)
+    off = [(found[player][0] - known[player]) / found[player][1] for player in players if player != ANCHOR]
+    assert max(map(abs, off)) < 4
+    assert all(error < 40 for _, error in found.values())
+
+
+def test_two_players_differ_by_what_their_score_says_and_one_without_a_point_has_a_number() -> None:
+    better, lost = Player(2000, 1.0), Player(800, 1.0)
+    found = strength.fitted({(ANCHOR, better): [0.0, 0.5] * 2000, (ANCHOR, lost): [1.0] * 10}, ANCHOR)
+    assert found[better][0] == pytest.approx(400 * math.log10(3), abs=1)
+    assert found[better][1] == pytest.approx(400 / math.log(10) / math.sqrt(4000 * 3 / 16), abs=0.1)
+    assert -2000 < found[lost][0] < -300
+    assert found[lost][1] > 200
+
+
+def test_everybody_is_compared_with_the_anchor_by_way_of_others_and_nobody_plays_all() -> None:
+    pairs = strength.schedule(RATINGS, NODES)
+    players = {player for pair in pairs for player in pair}
+    assert len(players) == len(RATINGS) * len(TEMPERATURES) + len(NODES)
+    assert len(set(map(frozenset, pairs))) == len(pairs) < len(players) * (len(players) - 1) / 3
+    reached = {ANCHOR}
+    for _ in players:
+        reached |= {player for pair in pairs if reached & set(pair) for player in pair}
+    assert reached == players
+
+
+def test_the_most_human_player_is_chosen_for_each_strength() -> None:
+    elo = {Player(nodes=1): 1700.0, Player(800, 1.0): 1300.0, ANCHOR: 1500.0, Player(2000, 1.0): 1480.0}
+    elo |= {Player(2500, 1.0): 1600.0, Player(800, 0.5): 1450.0, Player(2500, 0.5): 1800.0, Player(2500, 0.25): 1790.0}
+    rows = [(row["elo"], row["rating"], row["temperature"]) for row in strength.rows_of(elo)]
+    assert rows == [(1300, 800, 1), (1500, 1500, 1), (1600, 2500, 1), (1800, 2500, 0.5)]
+
+
+def test_a_match_becomes_a_table_a_report_and_a_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source,) = shipped_models().glob("*.toml")
+    for file in (source, source.with_suffix(".onnx")):
+        shutil.copy(file, tmp_path)
+    monkeypatch.setattr(strength, "RATINGS", (800, 1500))
+    monkeypatch.setattr(strength, "NODES", (1,))
+    wanted = ["--model", source.stem, "--models-dir", str(tmp_path), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["strength", *wanted, "--games", "2", "--jobs", "2", "--write"])
+    strength.main()
+    found = json.loads((tmp_path / "out" / "strength.json").read_text())
+    played = [pair for pair in found["pairs"] if "Stockfish" not in pair["players"][1]]
+    assert len(played) == 7
+    assert {pair["games"] for pair in found["pairs"]} == {2}
+    assert all(pair["score"] in (0, 0.25, 0.5, 0.75, 1) for pair in found["pairs"])
+    assert found["games"] == 2 * len(found["pairs"])
+    assert (found["stockfish"] is None) == (len(played) == len(found["pairs"]))
+    (anchor,) = [one for one in found["players"] if (one["rating"], one["temperature"]) == (1500, 1)]
+    assert (anchor["elo"], anchor["error"]) == (1500, 0)
+    assert read_contract(tmp_path / source.name).card["strength"] == found["rows"]
+    text = (tmp_path / source.name).read_text()
+    assert text.startswith(source.read_text().split("[[card.strength]]")[0].rstrip())
+    report = (tmp_path / "out" / "strength.md").read_text()
+    assert report in capsys.readouterr().out
+    assert "| 1500 | 1500 ± 0 |" in report
+    assert ("nodes a move" if found["stockfish"] else "Stockfish is not installed") in report
+    assert all(f"| {row['elo']} | {row['rating']} | {row['temperature']:g} |" in report for row in found["rows"])
+
+
+def test_what_cannot_be_measured_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = Path("docs/examples/maia-1500.toml")
+    shutil.copy(Path(__file__).parent.parent / example, tmp_path)
+    monkeypatch.setattr("sys.argv", ["strength", "--model", "maia-1500", "--models-dir", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        strength.main()
+    assert "maia-1500 takes no rating of 1500" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["strength", "--model", "none", "--models-dir", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"none\.toml: cannot be read: No such file"):
+        strength.main()

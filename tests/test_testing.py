@@ -1,0 +1,458 @@
+"""What a user of other networks would lose: a test that finds their mask's mistakes, and says where and why."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import chess
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from movemask.board.position import Position
+from movemask.client.local import Network
+from movemask.encoding.variations import varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.errors import ContractError, InvalidFen, InvalidParameter, InvalidPosition
+from movemask.testing import POSITIONS, assert_masked
+from tests.conftest import ROOT
+
+Vector = NDArray[np.floating]
+
+
+def failure(policy: Any, *arguments: Any, **options: Any) -> str:
+    """The text of the AssertionError."""
+    with pytest.raises(AssertionError) as raised:
+        assert_masked(policy, *arguments, **options)
+    text = str(raised.value)
+    assert len(text.splitlines()) <= 12
+    return text
+
+
+def weighted(moves: Iterable[chess.Move]) -> dict[str, float]:
+    """A distribution over moves, without two that are equal."""
+    weights = {move.uci(): 1.0 + place for place, move in enumerate(moves)}
+    return {uci: weight / sum(weights.values()) for uci, weight in weights.items()}
+
+
+def right(fen: str) -> dict[str, float]:
+    return weighted(chess.Board(fen).legal_moves)
+
+
+def softmax(logits: Vector) -> Vector:
+    weights = np.exp(logits - logits.max())
+    return np.asarray(weights / weights.sum())
+
+
+def test_the_shipped_network_and_answers_written_down_before_pass(network: Network) -> None:
+    assert_masked(lambda fen: network.policy(chess.Board(fen)).probabilities)
+    assert_masked({fen: right(fen) for fen in POSITIONS})
+
+
+@settings(max_examples=10)
+@given(
+    st.sampled_from(vocabulary_names()),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.1, 10),
+    st.sampled_from([np.float32, np.float64]),
+)
+def test_a_softmax_over_the_legal_slots_passes(name: str, seed: int, scale: float, dtype: Any) -> None:
+    words, logits = vocabulary(name), (np.random.default_rng(seed).normal(size=5000) * scale).astype(dtype)
+
+    def policy(fen: str) -> Vector:
+        mask = np.full(len(words), -np.inf, dtype=dtype)
+        mask[words.legal_slots(Position.read(fen))[1]] = 0
+        return softmax(logits[: len(words)] + mask)
+
+    assert_masked(policy, vocabulary=name)
+
+
+def test_the_positions_are_what_they_say() -> None:
+    boards = {fen: chess.Board(fen) for fen in POSITIONS}
+    assert all(board.is_valid() and any(board.legal_moves) for board in boards.values())
+    for turn in chess.COLORS:
+        (most, *_, few) = sorted((board for board in boards.values() if board.turn == turn), key=_freedom)
+        assert (most.legal_moves.count(), few.legal_moves.count()) == (218, 1)
+
+
+def _freedom(board: chess.Board) -> int:
+    return -board.legal_moves.count()
+
+
+def unsafe(board: chess.Board) -> Iterator[chess.Move]:
+    yield from board.pseudo_legal_moves
+
+
+def castling_through_check(board: chess.Board) -> Iterator[chess.Move]:
+    other = board.copy()
+    for square in chess.SquareSet(board.occupied_co[not board.turn] & ~board.kings):
+        other.remove_piece_at(square)
+    yield from (move for move in other.legal_moves if other.is_castling(move))
+
+
+def castling_with_every_right(board: chess.Board) -> Iterator[chess.Move]:
+    other = board.copy()
+    other.castling_rights = other.rooks & chess.BB_CORNERS
+    yield from (move for move in other.legal_moves if other.is_castling(move))
+
+
+def castling_over_pieces(board: chess.Board) -> Iterator[chess.Move]:
+    other = board.copy()
+    for square in chess.SquareSet(board.occupied & ~board.kings & ~board.rooks):
+        other.remove_piece_at(square)
+    yield from (move for move in other.legal_moves if other.is_castling(move))
+
+
+def en_passant_at_any_time(board: chess.Board) -> Iterator[chess.Move]:
+    other = board.copy()
+    for square in chess.SquareSet(board.pawns & board.occupied_co[not board.turn] & chess.BB_RANK_5):
+        other.ep_square = square + 8
+        yield from (move for move in other.generate_legal_ep())
+
+
+def double_step_over_a_piece(board: chess.Board) -> Iterator[chess.Move]:
+    for square in chess.SquareSet(board.pawns & board.occupied_co[board.turn] & chess.BB_RANK_2):
+        if board.turn and not board.piece_at(square + 16):
+            yield chess.Move(square, square + 16)
+
+
+def around_the_board(board: chess.Board) -> Iterator[chess.Move]:
+    for square in chess.SquareSet(board.knights & board.occupied_co[board.turn]):
+        for step in (17, 15, 10, 6, -6, -10, -15, -17):
+            if 0 <= square + step < 64 and not board.piece_at(square + step):
+                yield chess.Move(square, square + step)
+
+
+def as_white(board: chess.Board) -> Iterator[chess.Move]:
+    other = board.copy()
+    other.turn = chess.WHITE
+    yield from other.pseudo_legal_moves
+
+
+@pytest.mark.parametrize(
+    ("extra", "cause", "shown"),
+    [
+        (unsafe, "leaves_king_in_check", "pinned pieces"),
+        (unsafe, "leaves_king_in_check", "en passant that exposes the king"),
+        (unsafe, "leaves_king_in_check", "double check"),
+        (castling_through_check, "castling_path", "castling over an attacked square"),
+        (castling_through_check, "castling_path", "castling out of check"),
+        (castling_with_every_right, "castling_right", "no right to castle"),
+        (castling_over_pieces, "castling_path", "castling blocked"),
+        (en_passant_at_any_time, "en_passant", "en passant a move too late"),
+        (double_step_over_a_piece, "blocked", "blocked pawns"),
+        (around_the_board, "wrong_geometry", "knights on the edge of the board"),
+        (as_white, "enemy_piece", "the start position"),
+    ],
+)
+def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
+    extra: Callable[[chess.Board], Iterator[chess.Move]], cause: str, shown: str
+) -> None:
+    def policy(fen: str) -> dict[str, float]:
+        return weighted([*chess.Board(fen).legal_moves, *extra(chess.Board(fen))])
+
+    for fen in (fen for fen, shows in POSITIONS.items() if shows == shown):
+        if any(not chess.Board(fen).is_legal(move) for move in extra(chess.Board(fen))):
+            found = failure(policy, [fen])
+            assert f"{fen} ({shown})" in found
+            assert f"({cause})" in found
+            break
+    else:
+        pytest.fail(f"{shown!r} does not show it")
+    assert cause in failure(policy)
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        (lambda board, move: not board.is_en_passant(move), "en passant out of check"),
+        (lambda board, move: not board.is_castling(move), "castling to both sides"),
+        (lambda board, move: move.promotion in (None, chess.QUEEN), "promotion on every file"),
+        (lambda board, move: move.promotion is None or not board.is_capture(move), "promotion by capture"),
+        (
+            lambda board, move: not (board.is_castling(move) and board.attackers(not board.turn, move.to_square - 1)),
+            "queenside castling with b1 attacked, which is legal",
+        ),
+        (lambda board, move: list(board.legal_moves).index(move) < 128, "218 legal moves"),
+    ],
+)
+def test_a_legal_move_that_a_mask_forbids_is_missed(
+    kept: Callable[[chess.Board, chess.Move], bool], shown: str
+) -> None:
+    def policy(fen: str) -> dict[str, float]:
+        board = chess.Board(fen)
+        return weighted(move for move in board.legal_moves if kept(board, move))
+
+    found = failure(policy)
+    assert f"({shown})" in found
+    assert "legal moves with 0: " in found
+    assert "illegal moves have" not in found.replace("illegal moves may have", "")
+
+
+@pytest.mark.parametrize("name", vocabulary_names())
+def test_maia2s_former_mask_is_called_by_its_name(name: str) -> None:
+    words, logits = vocabulary(name), np.random.default_rng(1).normal(size=5000) * 2
+
+    def multiplied(fen: str) -> Vector:
+        mask = np.zeros(len(words))
+        mask[words.legal_slots(Position.read(fen))[1]] = 1
+        return softmax(logits[: len(words)] * mask)
+
+    found = failure(multiplied, vocabulary=name)
+    assert f"in {len(POSITIONS)} of {len(POSITIONS)} positions" in found
+    assert "looks like multiplied" in found
+    assert "softmax(logits * mask)" in found
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "pattern", "shown"),
+    [
+        ("lc0-1858", "castling_slot", "castling_slot", "castling to both sides"),
+        ("maia2-1880", "castling_slot", "castling_slot", "castling to both sides"),
+        ("maia2-1880", "slots_unmirrored", "unmirrored", "a middlegame"),
+        ("movemask-1880", "slots_unmirrored", "unmirrored", "a middlegame"),
+    ],
+)
+def test_a_mask_for_the_wrong_slots_is_called_by_its_name(name: str, mistake: str, pattern: str, shown: str) -> None:
+    words, logits = vocabulary(name), np.random.default_rng(1).normal(size=5000)
+    wrong = varied_vocabulary(words, [mistake])
+
+    def policy(fen: str) -> Vector:
+        p = np.zeros(len(words))
+        slots = wrong.legal_slots(Position.read(fen))[1]
+        p[slots] = softmax(logits[slots])
+        return p
+
+    positions = [fen for fen, shows in POSITIONS.items() if "promotion" not in shows]  # they have no unmirrored slot
+    found = failure(policy, positions, vocabulary=name)
+    assert f"looks like {pattern} (" in found
+    assert f"({shown})" in found
+
+
+def test_a_queen_on_the_knights_slot_is_called_by_its_name() -> None:
+    words = vocabulary("lc0-1858")
+
+    def policy(fen: str) -> Vector:
+        board, p = chess.Board(fen), np.zeros(len(words))
+        for uci, probability in right(fen).items():
+            move = chess.Move.from_uci(uci)
+            as_knight = chess.Move(move.from_square, move.to_square, chess.KNIGHT)
+            p[words.slot(as_knight if move.promotion == chess.QUEEN else move, board)] += probability
+        return p
+
+    found = failure(policy, vocabulary="lc0-1858")
+    assert "looks like bare_promotion (" in found
+    assert "in lc0-1858 the slot without a letter is a knight's" in found
+
+
+def test_mistakes_of_writing_moves_are_called_by_their_names() -> None:
+    def bare(fen: str) -> dict[str, float]:
+        return {uci.removesuffix("q"): p for uci, p in right(fen).items()}
+
+    def by_rook(fen: str) -> dict[str, float]:
+        board = chess.Board(fen)
+        return {board.uci(chess.Move.from_uci(uci), chess960=True): p for uci, p in right(fen).items()}
+
+    def seen_by_the_mover(fen: str) -> dict[str, float]:
+        board = chess.Board(fen)
+        return right((board if board.turn else board.mirror()).fen(en_passant="fen"))
+
+    for policy, pattern in ((bare, "bare_promotion"), (by_rook, "castling_slot"), (seen_by_the_mover, "unmirrored")):
+        assert f"looks like {pattern} (" in failure(policy)
+    assert_masked(by_rook, chess960=True)
+    assert_masked(seen_by_the_mover, [fen for fen in POSITIONS if " w " in fen])
+
+
+@given(st.sampled_from(list(POSITIONS)), st.integers(0, 4095), st.floats(0, 0.9), st.floats(0, 0.5))
+def test_a_leak_is_found_if_it_is_larger_than_allowed(fen: str, squares: int, leaked: float, at_most: float) -> None:
+    board, move = chess.Board(fen), chess.Move(squares >> 6, squares & 63)
+    if squares >> 6 == squares & 63 or board.is_legal(move):
+        return
+    answer = {uci: p * (1 - leaked) for uci, p in right(fen).items()} | {move.uci(): leaked}
+    if leaked < 0.999 * at_most:
+        assert_masked({fen: answer}, [fen], at_most)
+    elif leaked > 1.001 * at_most:
+        found = failure({fen: answer}, [fen], at_most)
+        assert f"  {fen} ({POSITIONS[fen]})" in found
+        assert f"at most {at_most:g}" in found
+        named = re.search(rf"illegal moves have (\S+): {move.uci()} (\S+) \(\w+\)", found)
+        assert named
+        assert [float(number) for number in named.groups()] == pytest.approx([leaked, leaked], rel=0.01)
+
+
+@given(st.floats(1e-9, 0.99), st.floats(0, 0.1))
+def test_probability_that_vanishes_is_found(lost: float, at_most: float) -> None:
+    policy = {fen: {uci: p * (1 - lost) for uci, p in right(fen).items()} for fen in (chess.STARTING_FEN,)}
+    if lost < 0.999 * max(at_most, 1e-5):
+        assert_masked(policy, policy, at_most)
+    elif lost > 1.001 * max(at_most, 1e-5):
+        assert f"the legal moves sum to {1 - lost:.6g}" in failure(policy, policy, at_most)
+
+
+def test_a_network_that_is_certain_may_round_the_rest_to_0() -> None:
+    assert_masked({chess.STARTING_FEN: {"e2e4": 1.0}}, [chess.STARTING_FEN])
+    found = failure({chess.STARTING_FEN: {"e2e4": 0.5, "d2d4": 0.5}}, [chess.STARTING_FEN])
+    assert "legal moves with 0: g1h3" in found
+    assert "and 14 more" in found
+
+
+def test_the_worst_positions_come_first_and_each_difficulty_once() -> None:
+    found = failure(lambda fen: weighted(chess.Board(fen).pseudo_legal_moves))
+    shown = re.findall(r"^  \S+ . \S+ \S+ \d+ \d+ \((.*)\)$", found, re.M)
+    leaked = [float(share) for share in re.findall(r"illegal moves have (\S+):", found)]
+    assert len(set(shown)) == len(leaked) == 3
+    assert leaked == sorted(leaked, reverse=True)
+    worst = max(
+        sum(p for uci, p in weighted(chess.Board(fen).pseudo_legal_moves).items() if uci not in right(fen))
+        for fen in POSITIONS
+    )
+    assert leaked[0] == pytest.approx(worst, rel=0.01)
+
+
+class Broken(Exception): ...
+
+
+def test_a_policy_that_raises_fails_with_its_own_error_as_the_cause() -> None:
+    def policy(fen: str) -> dict[str, float]:
+        if " b " in fen:
+            raise Broken("no planes\nfor Black")
+        return right(fen)
+
+    with pytest.raises(AssertionError, match="the policy raised Broken: no planes for Black") as raised:
+        assert_masked(policy)
+    assert isinstance(raised.value.__cause__, Broken)
+    assert f"in {len(POSITIONS) // 2} of {len(POSITIONS)} positions" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "name", "words"),
+    [
+        (np.full(1880, 1 / 1880), "lc0-1858", "1880 numbers; the vocabulary lc0-1858 has 1858 slots"),
+        (np.full((1, 1858), 1 / 1858), "lc0-1858", "1 numbers; the vocabulary lc0-1858 has 1858 slots"),
+        (np.full((1858, 1), 1 / 1858), "lc0-1858", "not a distribution: "),
+        (np.full(1858, np.nan), "lc0-1858", "probabilities[0]: nan is not a probability from 0 to 1"),
+        (np.linspace(-3, 3, 1858), "lc0-1858", "probabilities[0]: -3.0 is not a probability from 0 to 1"),
+        (np.full(1858, 0.5), "lc0-1858", "the sum is 929, too far from 1"),
+        (
+            np.full(1858, 1 / 1858),
+            None,
+            "ndarray is not a dict of moves; name a vector's vocabulary=, one of alphazero-4672, ",
+        ),
+        (None, None, "NoneType is not a dict of moves"),
+        (["e2e4"] * 1858, "lc0-1858", "could not convert string to float: 'e2e4'"),
+        ({"e2e4": None}, None, "not 'NoneType'"),
+        ({"Nf3": 1.0}, None, "policy: 'Nf3' is not a UCI move"),
+        ({"e2e4": float("nan")}, None, "policy[e2e4]: nan is not a probability"),
+        ({}, None, "policy: nothing is above 0"),
+    ],
+)
+def test_what_is_no_distribution_is_named(answer: Any, name: str | None, words: str) -> None:
+    assert words in failure(lambda fen: answer, [chess.STARTING_FEN], vocabulary=name)
+
+
+def test_a_position_that_is_missing_from_answers_written_down_is_named() -> None:
+    assert f"the policy raised KeyError: '{chess.STARTING_FEN}'" in failure({}, [chess.STARTING_FEN])
+
+
+CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"positions": []}, InvalidParameter, "nothing could fail with 0 positions"),
+        ({"at_most": 1}, InvalidParameter, "nothing could fail with 42 positions and at_most 1"),
+        ({"at_most": float("nan")}, InvalidParameter, "at_most nan"),
+        ({"vocabulary": "lc0"}, ContractError, "no vocabulary 'lc0'; there are alphazero-4672"),
+        ({"positions": ["7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"]}, InvalidParameter, "/8 b - - 0 1' has no legal move"),
+        ({"positions": [chess.Board()]}, InvalidFen, "fen: "),
+        ({"positions": "startpos"}, InvalidFen, "fen: 's' is cut short"),
+        ({"positions": [CHESS960]}, InvalidPosition, "valid as Chess960: ask with chess960 true"),
+    ],
+)
+def test_arguments_with_which_nothing_is_tested_are_refused(
+    arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=re.escape(words)):
+        assert_masked(right, **arguments)
+
+
+def test_chess960_is_tested_where_it_is_asked_for() -> None:
+    board = chess.Board(CHESS960, chess960=True)
+    answer = weighted(board.legal_moves)
+    assert {"e1b1", "e1g1"} <= set(answer)  # the king takes its rooks
+    assert_masked({CHESS960: answer}, [CHESS960], chess960=True)
+    answer["e1c1"] = answer.pop("e1b1")
+    assert "e1c1" in failure({CHESS960: answer}, [CHESS960], chess960=True)
+    policy, position = {CHESS960: np.full(1880, 1 / 1880)}, [CHESS960]
+    assert "maia2-1880 writes castling as" in failure(policy, position, chess960=True, vocabulary="maia2-1880")
+
+
+PAGE = (ROOT / "docs" / "masking.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a Python that has numpy, python-chess and pytest alone."""
+    site = tmp_path_factory.mktemp("bare")
+    for package in ("numpy", "chess", "pytest", "pluggy", "iniconfig", "packaging", "pygments"):
+        found = distribution(package)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            (site / top).symlink_to(str(found.locate_file(top)))
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{site}"}
+
+
+def test_it_needs_numpy_and_python_chess_alone(bare: dict[str, str], tmp_path: Path) -> None:
+    program = "import sys, movemask.testing; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-S", "-c", program], env=bare, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == ""
+    loaded = set(done.stdout.split()) - sys.stdlib_module_names
+    assert loaded == {"__main__", "movemask", "numpy", "chess"}
+
+
+def test_the_example_of_the_page_fails_as_the_page_says(bare: dict[str, str], tmp_path: Path) -> None:
+    """In pytest as it is installed, without a plugin."""
+    (example,) = re.findall(r"```python\n# test_mask.py\n(.*?)```", PAGE, re.S)
+    (shown,) = re.findall(r"```text\n(E .*?)```", PAGE, re.S)
+    (tmp_path / "test_mask.py").write_text(example)
+    command = [sys.executable, "-S", "-m", "pytest", "-p", "no:cacheprovider", "test_mask.py"]
+    done = subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert [line.rstrip() for line in done.stdout.splitlines() if line.startswith("E ")] == shown.splitlines()
+    assert "movemask/testing.py" not in done.stdout  # the traceback ends in the caller's line
+    (tmp_path / "test_mask.py").write_text(example.replace("pseudo_legal_moves", "legal_moves"))
+    assert subprocess.run(command, env=bare, cwd=tmp_path, capture_output=True).returncode == 0
+
+
+def test_the_mask_of_the_page_passes() -> None:
+    (example,) = re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)
+    page: dict[str, Any] = {}
+    exec(example, page)
+    words, logits = vocabulary("lc0-1858"), np.random.default_rng(3).normal(size=1858).astype(np.float32)
+
+    def policy(fen: str) -> Vector:
+        p, slots = np.zeros(len(words)), words.legal_slots(Position.read(fen))[1]
+        p[slots] = page["probabilities"](logits, slots)
+        return p
+
+    assert_masked(policy, vocabulary="lc0-1858")
+
+
+def test_the_example_finds_a_missing_and_a_multiplied_mask_and_passes_the_right_one() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "service")}
+    command = [sys.executable, str(ROOT / "examples" / "mask.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    unmasked, multiplied, masked = done.stdout.strip().split("\n\n")
+    assert unmasked.startswith("unmasked: the policy fails in ")
+    assert multiplied.startswith("multiplied: the policy fails in ")
+    assert "\nlooks like multiplied (" in multiplied
+    assert masked == "masked: passed"
