@@ -89,6 +89,7 @@ export async function complete() {
   const tags = Object.entries(headers).map(([name, value]) => `[${name} "${value}"]`).join("\n");
   const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${state.moves.join(" ")} *\n`, ...named(), include: ["forecast"] })).games;
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  game().opening = found.opening;
   const answer = await end;
   if (of !== setting() || moves !== state.moves.join()) return false;
   noteEnd(state.moves, answer);
