@@ -71,12 +71,13 @@ export class Board {
 
   /** Replaces the arrows. */
   draw(arrows) {
-    this.#arrows.replaceChildren(...arrows.map((one) => arrow(one, this.#flip)));
+    const drawn = arrows.map((one) => arrow(one, this.#flip));
+    this.#arrows.replaceChildren(...drawn, ...drawn.flatMap((one) => [...one.querySelectorAll("text")])); // no arrow covers a label
   }
 
   /** Lights the arrow of a move up. */
   light(uci) {
-    for (const one of this.#arrows.children) one.classList.toggle("lit", one.dataset.uci === uci);
+    for (const one of this.#arrows.querySelectorAll(".arrow")) one.classList.toggle("lit", one.dataset.uci === uci);
   }
 
   /** Moves a piece at once, until the service's answer has the whole position. */
