@@ -16,6 +16,18 @@ from tests.processes import free_port, served
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
+#: How strongly a network plays, as its card says it.
+STRENGTH = """
+[[card.strength]]
+elo = 1200
+rating = 900
+temperature = 1.0
+[[card.strength]]
+elo = 1400
+rating = 1900
+temperature = 0.5
+"""
+
 #: Another origin, whose pages may ask the service.
 ORIGIN = f"http://127.0.0.1:{free_port()}"
 
@@ -43,7 +55,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "zz-1100-copy.toml").open("a") as contract:
         contract.write('\n[card.quantised]\nfrom = "zz-1100"\n')
     (shipped,) = shipped_models().glob("*.toml")
-    (folder / "zz-integers.toml").write_text(f'{shipped.read_text()}\n[card.quantised]\nfrom = "{shipped.stem}"\n')
+    (folder / "zz-integers.toml").write_text(
+        f'{shipped.read_text()}\n[card.quantised]\nfrom = "{shipped.stem}"\n{STRENGTH}'
+    )
     (folder / "zz-broken.toml").write_text("[contract]\n")
     return folder
 

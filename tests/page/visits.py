@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route, expect
 
 #: Reports what the Content-Security-Policy stops, and how far the layout has jumped, to the tests.
 WATCH = """
@@ -75,6 +75,12 @@ class Visit:
     def type_move(self, text: str) -> None:
         self.page.get_by_label("Move", exact=True).fill(text)
         self.page.get_by_label("Move", exact=True).press("Enter")
+
+    def answers(self, held: list[Route], uci: str) -> None:
+        """Answers the request for a move that was held back, with this one."""
+        while not held:
+            self.page.wait_for_timeout(20)
+        held.pop().fulfill(json={"move": {"uci": uci}})
 
     def load(self, text: str) -> None:
         """Pastes a FEN or a PGN."""

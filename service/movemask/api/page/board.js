@@ -1,10 +1,14 @@
 // The board that one plays on: by clicks, by dragging, and by the keyboard. It offers the moves it is given, no others.
 
 import { element, svg } from "./dom.js";
+import { premovesOf } from "./premoves.js";
 import { promoted } from "./promotion.js";
+import { drawsOn } from "./shapes.js";
 import { FILES, arrow, drawing, pieceName, piecesOf, place, squareAt } from "./squares.js";
 
 const DRAG_FROM = 5; // pixels
+const SLIDE = 160; // ms
+const STILL = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Board {
   #root;
@@ -18,50 +22,62 @@ export class Board {
   #focus = "e2";
   #press = null;
   #choosing = false; // squares, by the keyboard; otherwise its arrows walk through the game
-  #ranks = element("div", { className: "ranks", "aria-hidden": "true" });
-  #files = element("div", { className: "files", "aria-hidden": "true" });
+  #player = ""; // "w" or "b" against the network, who may move ahead
+  #premove = null; // UCI
+  #dropped = false; // the piece of the move that is made was dragged there
+  #coordinates = svg("svg", { viewBox: "0 0 8 8", class: "coordinates", "aria-hidden": "true" });
+  #layer = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
+  #shapes;
   #arrows = svg("svg", { viewBox: "0 0 8 8", class: "arrows", "aria-hidden": "true" });
 
-  /** Fills `root`, with ranks before it and files behind; `onMove` gets the UCI of a move that the player has made. */
+  /** Fills `root`; `onMove` gets the UCI of a move that the player has made. */
   constructor(root, onMove) {
     this.#root = root;
     this.#onMove = onMove;
     root.setAttribute("role", "grid");
     root.setAttribute("aria-label", "Chess board");
-    root.before(this.#ranks);
-    root.after(this.#files);
     root.addEventListener("focusin", (event) => event.target.dataset.square && this.#focused(event.target.dataset.square));
     root.addEventListener("keydown", (event) => this.#key(event));
     root.addEventListener("pointerdown", (event) => this.#pressed(event));
     root.addEventListener("pointermove", (event) => this.#dragged(event));
     root.addEventListener("pointerup", (event) => this.#released(event));
     root.addEventListener("pointercancel", () => this.#let());
+    this.#shapes = drawsOn(root, this.#layer, (event) => this.#at(event));
     this.#lay();
   }
 
-  /** Shows a position with its legal moves, the move that led to it, and arrows. */
-  show({ fen, flip, moves, last, arrows, check }) {
-    if (flip !== this.#flip) {
+  /** Shows a position with its legal moves, the move that led to it, and arrows. A `player` who is not to move moves ahead. */
+  show({ fen, flip, moves, last, arrows, check, player = "" }) {
+    const turned = flip !== this.#flip;
+    if (turned) {
       this.#flip = flip;
       this.#lay();
     }
-    this.#legal = Map.groupBy(moves, (move) => move.uci.slice(0, 2));
-    if (fen !== this.#fen || !this.#legal.has(this.#chosen)) this.#chosen = null; // a slider must not drop the piece
-    this.#fen = fen;
+    const before = this.#pieces;
+    this.#player = player;
     this.#pieces = piecesOf(fen);
+    if (fen !== this.#fen) this.#shapes.clear();
+    if (player && moves.length && fen.split(" ")[1] !== player) this.#legal = premovesOf(this.#pieces, player);
+    else this.#legal = Map.groupBy(moves, (move) => move.uci.slice(0, 2));
+    // A slider must not drop the piece, nor must an answer to a player who has picked one up meanwhile.
+    const stays = fen === this.#fen || (player && before.get(this.#chosen) === this.#pieces.get(this.#chosen));
+    if (!stays || !this.#legal.has(this.#chosen)) this.#chosen = null;
+    this.#fen = fen;
     for (const [name, square] of this.#squares) this.#draw(name, square, last, check);
+    if (!turned) this.#slideFrom(before);
     this.draw(arrows);
     this.#mark();
   }
 
   /** Replaces the arrows. */
   draw(arrows) {
-    this.#arrows.replaceChildren(...arrows.map((one) => arrow(one, this.#flip)));
+    const drawn = arrows.map((one) => arrow(one, this.#flip));
+    this.#arrows.replaceChildren(...drawn, ...drawn.flatMap((one) => [...one.querySelectorAll("text")])); // no arrow covers a label
   }
 
   /** Lights the arrow of a move up. */
   light(uci) {
-    for (const one of this.#arrows.children) one.classList.toggle("lit", one.dataset.uci === uci);
+    for (const one of this.#arrows.querySelectorAll(".arrow")) one.classList.toggle("lit", one.dataset.uci === uci);
   }
 
   /** Moves a piece at once, until the service's answer has the whole position. */
@@ -69,12 +85,45 @@ export class Board {
     const [from, to] = [uci.slice(0, 2), uci.slice(2, 4)];
     const moved = this.#squares.get(from)?.querySelector("svg");
     if (!moved || from === to) return;
+    const slides = !this.#dropped;
+    this.#dropped = false;
     this.#squares.get(to).querySelector("svg")?.remove();
     this.#squares.get(to).append(moved);
+    this.#squares.get(to).dataset.piece = this.#squares.get(from).dataset.piece;
+    this.#squares.get(from).dataset.piece = "";
+    this.#pieces = new Map(this.#pieces).set(to, this.#pieces.get(from));
+    this.#pieces.delete(from);
+    if (slides) this.#slide(moved, from, to);
     this.#arrows.replaceChildren();
-    this.#legal = new Map();
-    this.#chosen = null;
+    this.#legal = this.#player ? premovesOf(this.#pieces, this.#player) : new Map();
+    if (!this.#legal.has(this.#chosen)) this.#chosen = null;
     this.#mark();
+  }
+
+  /** The move that the player has made ahead, if any; it is taken away. */
+  takePremove() {
+    const made = this.#premove;
+    this.#premove = null;
+    this.#mark();
+    return made;
+  }
+
+  /** Lets pieces come from where they stood before. */
+  #slideFrom(before) {
+    const left = [...before].filter(([name, piece]) => this.#pieces.get(name) !== piece);
+    const come = [...this.#pieces].filter(([name, piece]) => before.get(name) !== piece);
+    if (come.length > 2) return; // another position, not a move
+    for (const [name, piece] of come) {
+      const from = left.find(([, one]) => one === piece);
+      if (from) this.#slide(this.#squares.get(name).querySelector("svg"), from[0], name);
+    }
+  }
+
+  #slide(piece, from, to) {
+    if (STILL.matches) return;
+    const [[x, y], [toX, toY]] = [place(from, this.#flip), place(to, this.#flip)];
+    const start = `translate(${100 * (x - toX)}%, ${100 * (y - toY)}%)`;
+    piece.animate([{ transform: start, zIndex: 2 }, { transform: "none", zIndex: 2 }], { duration: SLIDE, easing: "ease-out" });
   }
 
   /** Takes the moves away, until the next position is shown. */
@@ -88,10 +137,11 @@ export class Board {
 
   #lay() {
     const rows = [];
-    const spans = (names) => names.map((name) => element("span", {}, name));
-    const along = [...Array(8).keys()];
-    this.#ranks.replaceChildren(...spans(along.map((row) => squareAt(0, row, this.#flip)[1])));
-    this.#files.replaceChildren(...spans(along.map((column) => squareAt(column, 7, this.#flip)[0])));
+    const along = [...Array(8).keys()], shade = (index) => (index % 2 ? "on-light" : "on-dark");
+    this.#coordinates.replaceChildren(
+      ...along.map((row) => svg("text", { x: 0.04, y: row + 0.23, class: shade(row + 1) }, squareAt(0, row, this.#flip)[1])),
+      ...along.map((column) => svg("text", { x: column + 0.96, y: 7.94, "text-anchor": "end", class: shade(column) }, squareAt(column, 7, this.#flip)[0])));
+    this.#shapes.turn(this.#flip);
     for (let row = 0; row < 8; row++) {
       const cells = [];
       for (let column = 0; column < 8; column++) {
@@ -105,7 +155,7 @@ export class Board {
       }
       rows.push(element("div", { role: "row", className: "rank" }, ...cells));
     }
-    this.#root.replaceChildren(...rows, this.#arrows);
+    this.#root.replaceChildren(...rows, this.#coordinates, this.#arrows, this.#layer);
     this.#squares.get(this.#focus).tabIndex = 0;
   }
 
@@ -139,9 +189,10 @@ export class Board {
       const chosen = name === this.#chosen, target = targets.has(name);
       square.classList.toggle("chosen", chosen);
       square.classList.toggle("target", target);
+      square.classList.toggle("premove", Boolean(this.#premove) && (this.#premove.startsWith(name) || this.#premove.endsWith(name)));
       const words = [name, piece ? pieceName(piece) : "empty"];
       if (chosen) words.push("chosen");
-      if (target) words.push(`move here: ${targets.get(name).map((move) => move.san).join(" or ")}`);
+      if (target) words.push(`move here: ${targets.get(name).map((move) => move.san ?? "as soon as you can").join(" or ")}`);
       else if (this.#legal.has(name) && !this.#chosen) words.push("can move");
       const label = words.join(", ");
       if (square.ariaLabel !== label) square.ariaLabel = label; // most squares stay as they are
@@ -151,6 +202,12 @@ export class Board {
 
   async #choose(name) {
     const moves = this.#targets().get(name);
+    if (this.#player) this.#premove = moves?.[0].premove ? moves[0].uci : null;
+    if (this.#premove) {
+      this.#chosen = null;
+      this.#dropped = false;
+      return this.#mark();
+    }
     if (moves) {
       const move = moves.length > 1 ? await promoted(moves, this.#squares.get(name)) : moves[0];
       this.#chosen = null;
@@ -171,7 +228,9 @@ export class Board {
 
   #pressed(event) {
     const name = event.button === 0 ? this.#at(event) : null;
+    if (event.button === 2) this.takePremove();
     if (!name) return;
+    this.#shapes.clear();
     this.#choosing = null; // the focus that follows is not the keyboard's
     addEventListener("pointerup", () => (this.#choosing = false), { once: true });
     this.#go(name, false);
@@ -199,7 +258,8 @@ export class Board {
     this.#let();
     if (!press) return;
     if (press.moving) {
-      if (name && this.#targets().has(name)) this.#choose(name);
+      this.#dropped = Boolean(name) && this.#targets().has(name);
+      if (this.#dropped) this.#choose(name);
     } else if (name === press.name && (press.target || press.taken)) this.#choose(name);
   }
 

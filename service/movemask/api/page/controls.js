@@ -5,7 +5,7 @@ import { takesRatings } from "./ratings.js";
 import { VIEWS, hashOf, onBoard, state } from "./state.js";
 
 const number = (control) => Number(control.value), checked = (control) => control.checked, text = (control) => control.value;
-const READ = { model: text, beside: text, white: number, black: number, temperature: number, pause: number, arrows: checked };
+const READ = { model: text, beside: text, white: number, black: number, arrows: checked };
 
 /** Fills the lists of models. */
 export function offer(models) {
@@ -52,11 +52,9 @@ export function setControls(models) {
   }
   byId("no-ratings").hidden = !fixed;
   byId("no-ratings").textContent = fixed ? `${model.name} plays at one rating only.` : "";
-  for (const name of ["beside", "opponent", "temperature", "pause"]) byId(name).value = state[name];
-  byId("temperature-shown").textContent = state.temperature;
+  byId("beside").value = state.beside;
   byId("arrows").checked = state.arrows;
   byId("chess960").checked = state.chess960;
-  byId("hints").hidden = !state.opponent;
   byId("hints").textContent = state.hints ? "Hide hints" : "Show hints";
   for (const radio of document.querySelectorAll("[name=vary]")) radio.checked = radio.value === state.vary;
   byId("first").disabled = byId("back").disabled = state.at === 0;
@@ -72,12 +70,6 @@ export function listenToControls(changed, presses) {
       changed();
     });
   }
-  byId("opponent").addEventListener("input", (event) => {
-    state.opponent = event.target.value;
-    state.hints = false;
-    if (state.opponent) state.flip = state.opponent === "white"; // the player's side is below
-    changed();
-  });
   for (const radio of document.querySelectorAll("[name=vary]")) {
     radio.addEventListener("input", () => {
       state.vary = radio.value;

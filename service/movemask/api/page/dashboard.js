@@ -64,17 +64,26 @@ function figures(models) {
     ["top move changed", ({ kinds }) => share(kinds[kind])]];
   const under = (name, rows) => rows.map(([figure, cell]) => [`${name}, ${figure}`, cell]);
   const rows = [
-    ["verdict", (model) => (judged(model).length ? "not normal" : "normal")],
     ["positions", (model) => model.positions.toLocaleString()],
     ["served, mean", ({ kinds }) => percent(kinds.served.mean)],
     ...under("no mask (raw)", of("raw")), ...under("multiplied", of("multiplied")),
   ].map(([name, cell]) => [name, ...all.map(cell)]);
-  const alarms = names.flatMap((name) => judged(models[name]).map((finding) => paragraph("alarm", `${name}: ${finding}`)));
+  byId("verdicts").replaceChildren(...names.map((name) => verdict(name, models[name])));
   const masked = names.filter((name) => models[name].trained_with_mask)
     .map((name) => paragraph("quiet", `${name} was trained with the mask: its raw means nothing.`));
   byId("figures").replaceChildren(...(names.length
-    ? [...alarms, table("Leakage by model", ["figure", ...names], rows), ...masked]
+    ? [table("Leakage by model", ["figure", ...names], rows), ...masked]
     : [element("p", {}, "Nothing has been asked yet. ", element("a", { href: "#play" }, "Play a move"), " and come back.")]));
+}
+
+/** Whether a model's figures are normal, and the three that say it. */
+function verdict(name, model) {
+  const found = judged(model), { served, raw } = model.kinds;
+  const number = (what, value) => element("div", {}, element("dt", {}, what), element("dd", {}, value));
+  return element("article", { className: "verdict", "aria-label": name },
+    element("h3", {}, name, element("span", { className: found.length ? "alarm" : "normal" }, found.length ? "not normal" : "normal")),
+    element("dl", {}, number("positions", model.positions.toLocaleString()), number("served, mean", percent(served.mean)), number("no mask, mean", percent(raw.mean))),
+    ...found.map((finding) => paragraph("alarm", finding)));
 }
 
 const paragraph = (className, text) => element("p", { className }, text);
@@ -95,13 +104,6 @@ async function history() {
   const { models } = await call(`v1/leakage/history?bucket=${byId("bucket").value}`);
   const starts = [...new Set(Object.values(models).flatMap((model) => model.buckets.map((bucket) => bucket.start)))].sort((one, other) => one - other);
   if (!starts.length) return byId("history").replaceChildren(paragraph("quiet", "No figures yet."));
-  const mean = (model) => model.buckets[0].kinds.raw?.mean;
-  if (starts.length === 1) {
-    const means = Object.entries(models).map(([name, model]) => `${name} ${percent(mean(model))}`).join(", ");
-    const from = new Date(1000 * starts[0]).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    const why = `All figures so far are in one bucket, from ${from}. Mean without a mask: ${means}. A line needs a second one.`;
-    return byId("history").replaceChildren(element("p", {}, why));
-  }
   const written = new Intl.DateTimeFormat(undefined, byId("bucket").value === "1d" ? { month: "short", day: "numeric" } : { hour: "2-digit", minute: "2-digit" });
   lineChart(byId("history"), {
     xs: starts, names: starts.map((start) => written.format(1000 * start)), axis: "time",

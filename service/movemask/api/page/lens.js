@@ -35,7 +35,7 @@ export function lensArrows(answer, labelled = true) {
     .map((move) => ({ uci: move.uci, probability: move.probability * (1 - raw), kind: "legal" }));
   const heaviest = new Map(illegal.toReversed().map((move) => [move.uci.slice(2, 4), move])); // of each target
   const label = (move) => (labelled && heaviest.get(move.uci.slice(2, 4)) === move ? percent(move.probability) : undefined);
-  return [...legal, ...illegal.map((move) => ({ ...move, kind: "illegal", label: label(move) }))];
+  return [...illegal.map((move) => ({ ...move, kind: "illegal", label: label(move) })), ...legal]; // the right ones on top
 }
 
 /** Shows the answers of one model, or of two beside each other. */

@@ -96,6 +96,7 @@ export async function complete() {
   const words = [game().root, ...nodes].map(({ uci = "", comment }) => `${uci} {${comment?.match(/\[%eval[^\]}]*\]/)?.[0] ?? ""}}`);
   const [found] = (await remembered("v1/games", { pgn: `${tags}\n\n${words.join(" ")} *\n`, ...named(), include: ["forecast"] })).games;
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
+  game().opening = found.opening;
   const answer = await end;
   if (of !== setting() || moves !== state.moves.join()) return false;
   noteEnd(state.moves, answer);

@@ -2,6 +2,8 @@
 
 import { Gone, call, remembered, useKey } from "./api.js";
 import { Board } from "./board.js";
+import { challenge } from "./challenge.js";
+import { Clocks } from "./clocks.js";
 import { listenToControls, offer, setControls, showView } from "./controls.js";
 import * as dashboard from "./dashboard.js";
 import { byId, settled } from "./dom.js";
@@ -9,12 +11,15 @@ import { showGraph } from "./graph.js";
 import { listenToKeys, showKeys } from "./keys.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
 import * as library from "./library.js";
-import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, review, scores, take, takeKept } from "./line.js";
+import { complete, game, keep, note, noteEnd, parsed, reportOf, reports, review as reviewed, scores, take, takeKept } from "./line.js";
+import * as match from "./match.js";
 import { showMoments } from "./moments.js";
 import { showMoves } from "./movelist.js";
 import { showBars, showValue } from "./moves.js";
+import { showClocks, showPlayers, showResult } from "./players.js";
 import { clearRatings, showRatings } from "./ratings.js";
 import { shares } from "./share.js";
+import { setSound, sound, soundOf, sounds } from "./sound.js";
 import { hasSeveral, textOf } from "./split.js";
 import { elo, named, onBoard, played, position, readHash, state, turn, writeHash } from "./state.js";
 import { firstPly, numbered, pathTo } from "./tree.js";
@@ -23,8 +28,10 @@ import { resultOf, said, wrong } from "./words.js";
 const ARROWS = 5;
 const LEAST_ARROW = 0.02;
 const LONG = 50_000; // characters of a pasted text
+const PAUSE = 0.5; // s before the network moves in a game without clocks
 
-const board = new Board(byId("board"), play);
+const board = new Board(byId("board"), move);
+const clocks = new Clocks({ shown: () => showClocks(clocks), fallen: (side) => finish(match.outOfTime(side, shown.fen)) });
 const changed = settled(update, 60);
 
 let models = [];
@@ -54,7 +61,9 @@ async function answered(current) {
     if (!models.length) await loadModels();
     if (!current()) return;
     if (state.view === "games") return report(null);
+    document.body.classList.toggle("playing", alone());
     if (state.view === "leakage") return await dashboard.follow(report);
+    match.enter(state.model || models.find((model) => model.default)?.name);
     const answer = state.view === "lens"
       ? await lensAnswer(turn(), state.model)
       : await remembered("v1/policy", { ...position(), ...named(), elo: elo(turn()), include: ["san", "forecast"] });
@@ -82,8 +91,11 @@ async function loadModels() {
   setControls(models);
 }
 
-/** Whether the player is to find moves alone: against the model, until hints are asked for or the game is over. */
-const alone = () => state.view === "play" && state.opponent !== "" && !state.hints && !(shown && resultOf(shown));
+/** Whether the player is to find moves alone: against the network, until hints or a review are asked for. */
+const alone = () => state.view === "play" && state.opponent !== "" && !state.hints;
+
+/** Whether a game against the network goes on. */
+const playing = () => state.opponent !== "" && !match.ending();
 
 /** The answer on the board, and beside it what does not need another request. */
 function show(answer) {
@@ -91,18 +103,44 @@ function show(answer) {
   shownAfter = played().join();
   const result = resultOf(answer);
   noteEnd(played(), answer);
+  const atEnd = state.at === state.moves.length;
+  if (atEnd) match.endedBy(answer);
+  const open = state.opponent ? playing() && atEnd : !result; // against the network, moves go on from the last alone
   board.show({
-    fen: answer.fen, flip: state.flip, last: played().at(-1), moves: result ? [] : answer.moves, arrows: arrows(answer),
+    fen: answer.fen, flip: state.flip, last: played().at(-1), moves: open ? answer.moves : [], arrows: arrows(answer),
+    player: state.view === "play" && playing() ? match.human()[0] : "",
     check: answer.status === "checkmate" || /[+#]$/.test(game().at(played()).san) ? `${answer.turn[0]}k` : undefined,
   });
   document.body.classList.remove("stale");
   showValue(byId("value"), alone() ? null : answer, state.flip);
-  byId("said").textContent = said(answer, { opponent: state.opponent, likeliest: !alone() });
+  const ending = match.ending();
+  byId("said").textContent = alone() && ending ? `${ending.why}.` : said(answer, { opponent: state.opponent, likeliest: !alone() });
   byId("legal").replaceChildren(...answer.moves.map((move) => move.san).sort().map((san) => new Option(san)));
   showGame();
   if (state.view === "play") {
-    showBars(byId("bars"), alone() ? null : answer.moves, { onMove: play, onLight: (uci) => board.light(uci), next: state.moves[state.at] });
+    showBars(byId("bars"), alone() ? null : answer.moves, { onMove: move, onLight: (uci) => board.light(uci), next: state.moves[state.at] });
   }
+  showMatch();
+  if (!playing() || turn() !== match.human() || !atEnd) return;
+  const ahead = board.takePremove();
+  const made = ahead && answer.moves.find(({ uci }) => uci === ahead || uci === `${ahead}q`);
+  if (made) play(made.uci);
+  else if (ahead) byId("said").append(" The move that you made ahead is not legal here.");
+}
+
+/** The players, their clocks, and how the game against the network stands. */
+function showMatch() {
+  const going = playing(), ending = match.ending();
+  document.body.classList.toggle("playing", alone());
+  showPlayers({ headers: game().headers, fen: shown.fen, flip: state.flip, playing: alone(), clocks: clocks.control ? clocks : null });
+  clocks.run(going && state.moves.length > 1 ? turn(state.moves.length) : null);
+  showClocks(clocks);
+  showResult(alone() ? ending : null, match.human());
+  byId("actions").hidden = !going || state.view !== "play";
+  byId("new").hidden = byId("challenge-open").hidden = going;
+  byId("undo").hidden = Boolean(ending);
+  byId("resign").textContent = state.moves.length < 2 ? "Abort" : "Resign";
+  byId("draw").textContent = shown.draw ? "Claim draw" : "Offer draw";
 }
 
 /** Takes away what was said of another position, when there is no answer for the one that is wanted. */
@@ -114,6 +152,7 @@ function forget() {
   byId("said").textContent = "";
   for (const id of ["bars", "lenses", "legal"]) byId(id).replaceChildren();
   clearRatings();
+  clocks.run(null);
 }
 
 function arrows(answer) {
@@ -130,7 +169,9 @@ function showGame() {
   showMoves(byId("line"), { tree, first, current: tree.at(played()), reportOf: known, goTo: goAlong });
   const line = tree.along(state.moves);
   const names = reports().map((move, index) => `${numbered(first + index)} ${move.san}`);
-  const found = alone() ? undefined : review();
+  byId("opening").hidden = !tree.opening;
+  byId("opening").textContent = tree.opening ? `${tree.opening.eco} ${tree.opening.name}` : "";
+  const found = alone() ? undefined : reviewed();
   showGraph(byId("graph"), { scores: alone() ? [] : scores(), reports: line.map(known), names, moments: (found?.moments ?? []).map(({ ply }) => ply), at: state.at, goTo });
   showMoments(byId("moments"), { review: found, loaded: Object.keys(tree.headers).length > 0, at: state.at, goTo });
 }
@@ -140,11 +181,18 @@ async function lenses(answer, current) {
   if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
 }
 
+/** A move of the player, who does not move for the network, and against it goes on from the last position alone. */
+function move(uci) {
+  if (!state.opponent || (playing() && turn() === match.human() && state.at === state.moves.length)) play(uci);
+}
+
 /** Plays a move that the answer on the board has: along the line, or as a variation of it. */
 function play(uci) {
   const move = shown?.moves.find((one) => one.uci === uci);
   if (!move || shownAfter !== played().join()) return; // the board still waits for its position
   board.nudge(uci);
+  clocks.press(turn());
+  sound(soundOf(move.san));
   const line = [...played(), uci];
   note(line, shown, move);
   if (state.moves[state.at] !== uci) state.moves = game().onwards(line);
@@ -172,11 +220,49 @@ function switchTo(step) {
 
 /** The model's own move, if it is its turn at the end of the line. */
 async function modelMove(answer, current) {
-  const due = state.opponent === answer.turn && state.at === state.moves.length && !resultOf(answer);
+  const due = playing() && state.opponent === answer.turn && state.at === state.moves.length;
   if (!due || state.view !== "play") return;
   const asked = { ...position(), ...named(), elo: elo(answer.turn), temperature: state.temperature, method: "sample" };
-  const [{ move }] = await Promise.all([call("v1/move", asked), new Promise((done) => setTimeout(done, 1000 * state.pause))]);
-  if (current()) play(move.uci);
+  const since = performance.now(), clock = clocks.of(answer.turn);
+  const { move, seconds = PAUSE } = await call("v1/move", { ...asked, ...(clock ? { clock } : {}) });
+  await new Promise((done) => setTimeout(done, 1000 * seconds - (performance.now() - since)));
+  if (current() && playing()) play(move.uci);
+}
+
+/** Shows that the game is over, or what was said to an offer of a draw. */
+function finish(words) {
+  if (!playing()) sound("end");
+  board.takePremove();
+  if (shown) show(shown);
+  if (words) byId("said").textContent = words;
+}
+
+/** Begins a game against the network: from the start, or from the position on the board. */
+function begin(setting, from) {
+  const fen = from ? shown.fen : "startpos", chess960 = from && state.chess960;
+  Object.assign(state, setting, { hints: false, flip: setting.opponent === "white" });
+  clocks.set(setting.clock);
+  load({ fen, moves: [], chess960 }, setting.opponent);
+}
+
+function rematch() {
+  const { clock, strength, temperature, white, black, fen, chess960 } = state;
+  const opponent = match.human();
+  Object.assign(state, { hints: false, flip: opponent === "white" });
+  clocks.set(clock);
+  load({ fen, moves: [], chess960 }, opponent);
+}
+
+/** Leaves the game against the network for its analysis. */
+function review() {
+  state.opponent = "";
+  clocks.set("");
+  update();
+}
+
+function resign() {
+  if (state.moves.length < 2) return review();
+  finish(match.resign());
 }
 
 /** Says what is wrong, and asks again where that helps; null when all is well. */
@@ -193,6 +279,8 @@ function report(error) {
 }
 
 function undo() {
+  if (match.ending()) return;
+  board.takePremove();
   // Against the model, its answer goes too, so that it is the player's turn again.
   const back = state.opponent && state.opponent !== turn(state.moves.length) && state.moves.length > 1 ? 2 : 1;
   if (!state.moves.length) return;
@@ -213,6 +301,7 @@ function load(read, opponent = "") {
   Object.assign(state, { fen: read.fen, moves: read.moves, chess960: read.chess960, at: 0, opponent });
   for (const side of ["white", "black"]) state[side] = read.ratings?.[side] ?? state[side];
   byId("notice").hidden = true;
+  board.takePremove();
   for (const panel of document.querySelectorAll(".side, .panels")) panel.scrollTop = 0;
   byId("board").scrollIntoView({ block: "nearest" });
   update();
@@ -286,12 +375,12 @@ function typed(event) {
   event.preventDefault();
   const field = byId("move");
   const text = field.value.trim(), plain = (san) => san.replace(/[+#x=]/g, "").replaceAll("0", "O").toLowerCase();
-  const move = shown?.moves.find((one) => one.san === text || one.uci === text.toLowerCase())
+  const found = shown?.moves.find((one) => one.san === text || one.uci === text.toLowerCase())
     ?? shown?.moves.find((one) => plain(one.san) === plain(text));
-  if (!move) return report(new Error(`Not a legal move here: ${text || "type one, such as e4."}`));
+  if (!found) return report(new Error(`Not a legal move here: ${text || "type one, such as e4."}`));
   field.value = "";
   report(null);
-  play(move.uci);
+  move(found.uci);
 }
 
 function enterKey(event) {
@@ -312,6 +401,7 @@ function skip(event) {
 function showAddress() {
   readHash();
   takeKept();
+  clocks.set(state.opponent ? state.clock : "", true);
   update();
 }
 
@@ -325,8 +415,12 @@ const first = () => goTo(0), last = () => goTo(state.moves.length);
 const back = () => goTo(state.at - 1), forward = () => goTo(state.at + 1);
 
 listenToControls(() => { setControls(models); changed(); }, {
-  first, back, forward, last, undo, flip, skip, "show-keys": showKeys,
-  new: () => load({ fen: "startpos", moves: [], chess960: false }, state.opponent),
+  first, back, forward, last, undo, flip, skip, "show-keys": showKeys, resign, rematch, review,
+  "challenge-open": () => challenge(models.find((model) => (state.model ? model.name === state.model : model.default)), state.at > 0 || state.fen !== "startpos", begin),
+  "cancel-challenge": () => byId("challenge").close(),
+  draw: () => shown && finish(match.offerDraw(shown)),
+  sound: () => { setSound(!sounds()); byId("sound").setAttribute("aria-pressed", sounds()); },
+  new: () => load({ fen: "startpos", moves: [], chess960: false }),
   hints: () => { state.hints = !state.hints; update(); },
   ...Object.fromEntries(shares({ shown: seen, report })),
 });
@@ -344,5 +438,11 @@ addEventListener("paste", attempt(pasted));
 for (const [id, does] of [["paste-form", entered("paste")], ["library-form", entered("library-paste")], ["typed", typed], ["key-form", enterKey]]) byId(id).addEventListener("submit", does);
 for (const id of ["bucket", "worst-kind"]) byId(id).addEventListener("input", dashboard.again);
 document.addEventListener("visibilitychange", () => document.hidden || state.view !== "leakage" || dashboard.again());
+byId("board").addEventListener("wheel", (event) => {
+  if (event.ctrlKey) return; // the browser's zoom
+  event.preventDefault();
+  if (event.deltaY) goTo(state.at + Math.sign(event.deltaY));
+}, { passive: false });
+byId("sound").setAttribute("aria-pressed", sounds());
 addEventListener("popstate", showAddress);
 showAddress();

@@ -15,6 +15,7 @@ export function shares({ shown, report }) {
     "copy-link": (button) => copied(button, location.href),
     "copy-fen": (button) => copied(button, shown().answer.fen),
     "copy-pgn": async (button) => copied(button, await whole()),
+    "copy-played": async (button) => copied(button, await whole()),
     "save-pgn": async () => save("game.pgn", PGN, await whole()),
     "save-annotated": async () => save("annotated.pgn", PGN, await annotated()),
     "copy-table": (button) => copied(button, tableOf(byId("chart-table"))),

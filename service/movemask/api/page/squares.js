@@ -52,7 +52,8 @@ export function arrow({ uci, probability, kind, label }, flip) {
   const [acrossX, acrossY] = [(-alongY * head) / 2, (alongX * head) / 2];
   const [x, y] = [fromX + 0.5 + alongX * 0.2, fromY + 0.5 + alongY * 0.2];
   const point = (px, py) => `${px.toFixed(3)},${py.toFixed(3)}`;
-  const written = label ? [svg("text", { x: toX + 0.5, y: toY + 0.6, "text-anchor": "middle" }, label)] : [];
+  const half = 0.07 * (label?.length ?? 0); // of the label's width, so that it stays on the board
+  const written = label ? [svg("text", { x: Math.min(8 - half, Math.max(half, toX + 0.5)), y: toY + 0.9, "text-anchor": "middle" }, label)] : [];
   return svg("g", { class: `arrow ${kind}`, "data-uci": uci },
     svg("g", { opacity: (0.5 + 0.45 * Math.min(1, 2 * probability)).toFixed(2) },
       svg("path", { d: `M${point(x, y)}L${point(neckX, neckY)}`, "stroke-width": width.toFixed(3) }),

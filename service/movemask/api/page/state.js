@@ -7,7 +7,7 @@ export const onBoard = () => VIEWS.indexOf(state.view) < 3;
 
 const DEFAULTS = {
   fen: "startpos", moves: [], at: 0, chess960: false, model: "", beside: "",
-  white: 1500, black: 1500, opponent: "", temperature: 1, pause: 0.5, hints: false, vary: "both", flip: false, arrows: true,
+  white: 1500, black: 1500, opponent: "", strength: 0, temperature: 1, clock: "", hints: false, vary: "both", flip: false, arrows: true,
 };
 
 export const state = { view: "play", ...DEFAULTS };
