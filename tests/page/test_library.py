@@ -15,6 +15,7 @@ from movemask.board.pgn import Game, read_games
 from movemask.bulk.read import _games as parts_of
 from tests.conftest import ROOT
 from tests.games.test_evaluations import LEGAL
+from tests.page.test_play import begin
 from tests.page.visits import Visit
 from tests.processes import call, free_port, served, stopped
 
@@ -221,5 +222,5 @@ def test_moments_lead_to_their_positions(visit: Visit, port: int) -> None:
         expect(shown.nth(index)).to_have_attribute("aria-current", "true")
     visit.load(re.sub(r"\{[^}]*\}", "", LEGAL))
     expect(page.locator("#moments")).to_contain_text("This game has no evaluations ([%eval])")
-    page.get_by_label("You play").select_option("Black")
+    begin(visit, "Black")
     expect(page.locator("#moments")).to_be_hidden()  # it would give the moves away

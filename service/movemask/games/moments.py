@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import starmap, zip_longest
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from movemask.games.forecast import value_after
 from movemask.games.reports import FEW_FIND, MISTAKE, MOST_PLAY, GameReport, MoveReport
@@ -20,15 +18,13 @@ _MOST, _NATS = 5, 10
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A telling move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
-    are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
-    or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
+    """A telling move; `MomentOut` of the API says what each kind means."""
 
-    ply: Annotated[int, Field(description="Number of the move in the game, in plies from 1.")]
-    kind: Annotated[Kind, Field(description="What makes it telling.")]
-    change: Annotated[float, Field(description="Change of the mover's expected score, -1 to 1.")]
-    best: Annotated[str | None, Field(description="The likely move that was `missed`, in UCI; else null.")]
-    text: Annotated[str, Field(description="All of it in words.")]
+    ply: int  # from 1
+    kind: Kind
+    change: float  # of the mover's expected score, -1 to 1
+    best: str | None  # the likely move that was `missed`, in UCI
+    text: str  # all of it in words
 
 
 def moments_of(report: GameReport) -> list[Moment]:

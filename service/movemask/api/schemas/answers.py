@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from movemask.board.openings import Opening
-from movemask.games.moments import Moment
 
 Include = Literal["san", "logit", "statistics", "illegal"]
 Turn = Literal["white", "black"]
@@ -241,6 +240,18 @@ class SideOut(BaseModel):
     multiplied_leakage: float = Field(description="Mean probability of illegal moves by softmax(logits * mask).")
 
 
+class MomentOut(BaseModel):
+    """A telling move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
+    are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
+    or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
+
+    ply: int = Field(description="Number of the move in the game, in plies from 1.")
+    kind: Literal["trap", "missed", "mistake", "gem", "surprise"] = Field(description="What makes it telling.")
+    change: float = Field(description="Change of the mover's expected score, -1 to 1.")
+    best: str | None = Field(description="The likely move that was `missed`, in UCI; else null.")
+    text: str = Field(description="All of it in words.")
+
+
 class GameOut(BaseModel):
     """A game."""
 
@@ -251,7 +262,7 @@ class GameOut(BaseModel):
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
     opening: Opening | None = Field(description="Of its last named position; null in Chess960, or from a FEN.")
-    moments: list[Moment] = Field(description="At most five telling moves, the most telling first.")
+    moments: list[MomentOut] = Field(description="At most five telling moves, the most telling first.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
     tree: list[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 
