@@ -79,7 +79,7 @@ class Training:
     batch: Positive = 64
     learning_rate: float = 2e-3  # of Muon's matrices and of AdamW's parameters alike
     weight_decay: float = 0.01
-    warm_up: int = 100  # steps at the beginning of each sitting
+    warm_up: int = 100  # steps at the beginning of each stretch
     threads: Positive = 1  # of the network; the teacher takes another
     checkpoint_seconds: Positive = 120
     validate_positions: Positive = 100_000  # between two validations

@@ -2,7 +2,7 @@
 
 The teacher runs beside it, on a thread of its own. First each layer learns alone what two of the teacher's do to the
 teacher's own states, then the network runs whole and its states, its policy and its value are those to match. A run
-takes several sittings: it saves every two minutes, when interrupted, and after `--seconds`. `--anneal` brings the rate
+takes several stretches: it saves every two minutes, when interrupted, and after `--seconds`. `--anneal` brings the rate
 to zero for a network that is used before the run's positions are seen; the run itself goes on from `trunk.pt`.
 """
 
@@ -32,13 +32,13 @@ from training.network import Network
 from training.rounding import SHARE, Range, held_ranges, hold, ranges
 
 VALIDATED = 2048  # positions
-STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the sitting
+STOPPED = 20.0  # seconds: a step that takes longer was stopped from outside, and the rest is not of the stretch
 
 
 def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool = False) -> None:
     """Trains until the run's positions are seen, or for `seconds`; raises SystemExit where the loss is no number.
 
-    With `anneal` the rate goes down on a straight line to zero in so many seconds, and the sitting ends. With
+    With `anneal` the rate goes down on a straight line to zero in so many seconds, and the stretch ends. With
     `rounding` the network is rounded as its integers will be, from now on.
     """
     settings, taught, device = run.training, run.teaching, _device()
@@ -123,7 +123,7 @@ def step(
 
 
 class Progress:
-    """What a sitting leaves behind: log lines, checkpoints, and where the loss is no number the reason for the end."""
+    """What a stretch leaves behind: log lines, checkpoints, and where the loss is no number the reason for the end."""
 
     def __init__(
         self, run: Run, network: Network, optimizers: list[torch.optim.Optimizer], spent: float, held: list[list[Batch]]
@@ -134,7 +134,7 @@ class Progress:
         self._summed = 0
 
     def after(self, done: int, losses: dict[str, Tensor], *, last: bool) -> None:
-        """Called after each step; `done` steps are behind, the `last` one of the sitting among them or not."""
+        """Called after each step; `done` steps are behind, the `last` one of the stretch among them or not."""
         settings = self._run.training
         self._sums = {name: loss + self._sums.get(name, 0) for name, loss in losses.items()}
         self._summed += 1
@@ -229,7 +229,7 @@ def _restored(
     except RuntimeError:
         raise SystemExit(f"{run.folder} holds a checkpoint of another network: name another folder") from None
     hold(network, {name: Range(**one) for name, one in state.get("ranges", {}).items()})
-    if "optimizers" in state:  # else they begin anew: the state of an earlier sitting that was kept without them
+    if "optimizers" in state:  # else they begin anew: the state of an earlier stretch that was kept without them
         for optimizer, kept in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
     return int(state["step"]), float(state["seconds"])
@@ -264,7 +264,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description="train, or go on training, the network of a run")
     parser.add_argument("run", type=Path, help="such as training/runs/movemask-5.toml")
-    parser.add_argument("--seconds", type=float, default=inf, help="stop after a sitting of this long")
+    parser.add_argument("--seconds", type=float, default=inf, help="stop after a stretch of this long")
     parser.add_argument(
         "--anneal", type=float, default=inf, help="bring the rate down to zero in so many seconds, then stop"
     )
