@@ -55,9 +55,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "zz-1100-copy.toml").open("a") as contract:
         contract.write('\n[card.quantised]\nfrom = "zz-1100"\n')
     (shipped,) = shipped_models().glob("*.toml")
-    (folder / "zz-integers.toml").write_text(
-        f'{shipped.read_text()}\n[card.quantised]\nfrom = "{shipped.stem}"\n{STRENGTH}'
-    )
+    card = shipped.read_text().partition("\n[[card.strength]]")[0]  # the rows are its last
+    (folder / "zz-integers.toml").write_text(f'{card}\n[card.quantised]\nfrom = "{shipped.stem}"\n{STRENGTH}')
     (folder / "zz-broken.toml").write_text("[contract]\n")
     return folder
 

@@ -261,7 +261,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     page.get_by_role("button", name="Start").click()
     expect(page).to_have_url(re.compile("white=1400&black=1400&opponent=black&strength=1300&temperature=0.75"))
     expect(page.locator("#side-above .player")).to_contain_text("1300")
-    visit.open()
+    visit.open("#play?model=zz-1900")
     page.get_by_role("button", name="Play", exact=True).click()
     expect(page.get_by_label("By strength")).to_be_hidden()  # of this network nobody has measured it
 
