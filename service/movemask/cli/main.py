@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -50,8 +51,17 @@ class _Group(click.Group):
         except OSError as error:
             if error.errno is None or isinstance(error, BrokenPipeError):  # click exits quietly on a broken pipe
                 raise
+            _forget_output()
             names = [str(name) for name in (error.filename, error.filename2) if name is not None]
             raise click.ClickException(": ".join([*names, os.strerror(error.errno)])) from None
+
+
+def _forget_output() -> None:
+    """Drops what standard output cannot take: Python would try again at the end, and show a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
