@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 #: Rows of the service: bytes in flight; positions that wait for a network, and audit records to be written; when the
-#: oldest of those was answered, in seconds since 1970, or 0.
-HELD, WAITING, UNWRITTEN, SINCE = range(4)
+#: oldest of those was answered, in seconds since 1970, or 0; batches that networks are running.
+HELD, WAITING, UNWRITTEN, SINCE, RUNNING = range(5)
 _FIRST_CLIENT = 8
 
 #: Rows of a client: positions asked for since the start; what its bucket held, and when, as the process that looked
@@ -88,7 +88,7 @@ class Tally:
 
     def clear(self, column: int) -> None:
         """Takes out what a process that died had in flight. What its clients have spent stays spent."""
-        rows = [HELD, WAITING, UNWRITTEN, SINCE]
+        rows = [HELD, WAITING, UNWRITTEN, SINCE, RUNNING]
         for client in range(_FIRST_CLIENT, _CELLS, _OF_A_CLIENT):
             rows += (client + IN_FLIGHT, client + CLIENT_HELD)
         for row in rows:

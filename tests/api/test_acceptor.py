@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import sys
+import time
 import urllib.error
 from collections import Counter
 from contextlib import ExitStack, suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from movemask.api.acceptor import HANDED, TOLD, Acceptor
 from movemask.tally import IN_FLIGHT, SPENT, Tally, new_table
 from tests.processes import call, served, stopped, until, workers
 
@@ -50,6 +52,27 @@ def test_a_burst_of_connections_is_spread_over_the_workers(models: Path) -> None
                 assert max(taken) <= 0.6 * 64
             until(lambda: {pid: sockets(pid) for pid in pids} == before, "all are closed again")  # noqa: B023
         assert stopped(process) == 0
+
+
+def test_more_connections_at_once_than_a_worker_has_read_are_kept_and_none_is_cut_off() -> None:
+    ours, channel = socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0), backlog=2000) as listener, ours, ExitStack() as stack:
+        acceptor = Acceptor([listener], most=2000, most_of_address=None)
+        acceptor.add(channel, time.monotonic)
+        asked = [stack.enter_context(socket.create_connection(listener.getsockname(), 30)) for _ in range(800)]
+        taken: list[int] = []
+        ours.settimeout(30)
+        while len(taken) < len(asked):  # the worker reads only now: its channel is full
+            head, descriptors, _, _ = socket.recv_fds(ours, HANDED.size, 1)
+            assert descriptors
+            stack.enter_context(socket.socket(fileno=descriptors[0])).sendall(b"served")
+            taken.append(HANDED.unpack(head)[0])
+            ours.sendall(TOLD.pack(taken[-1]))
+        assert len(set(taken)) == len(asked)
+        assert [one.recv(16) for one in asked] == [b"served"] * len(asked)
+        ours.sendall(TOLD.pack(0))  # it drains
+        acceptor.close()
+        acceptor.remove(channel)
 
 
 def test_limits_of_connections_hold_for_all_workers_together(models: Path) -> None:

@@ -20,6 +20,7 @@ from movemask.api.app import create_app
 from movemask.network import queue
 from movemask.network.model import Array, Model, Session, TensorInfo
 from movemask.settings import Settings
+from movemask.tally import WAITING
 from tests.api.test_connections import listening
 from tests.networks import write_fake
 
@@ -75,7 +76,7 @@ async def begun(gate: Gated) -> None:
 
 async def queued(app: Any, count: int) -> None:
     """Lets the loop run until so many positions wait for the network."""
-    while app.state.services.serving.waiting() != count:
+    while app.state.services.tally.total(WAITING) != count:
         await asyncio.sleep(0.001)
 
 

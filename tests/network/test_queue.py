@@ -14,6 +14,7 @@ import pytest
 
 from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
 from movemask.network.queue import SLICE, SMALL, FairQueue, Queue, Submission
+from movemask.tally import RUNNING, Tally, new_table
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +87,25 @@ async def waiting(queue: Queue, count: int) -> None:
     """Lets the loop run until `count` items wait."""
     while queue.waiting != count:
         await asyncio.sleep(0)
+
+
+async def test_processes_with_large_submissions_share_the_cores(gate: Gate) -> None:
+    with new_table(2) as table:
+        made = [
+            Queue("shared", gate, threads=2, max_batch=8, max_waiting=99, tally=Tally(table, 2, column))
+            for column in range(2)
+        ]
+        asked = [asyncio.create_task(ask(made[0], range(20)))]
+        await begun(gate)
+        await begun(gate)  # both of its threads: the other process is idle
+        asked.append(asyncio.create_task(ask(made[1], range(20))))
+        await begun(gate)
+        assert not await asyncio.to_thread(gate.begun.acquire, timeout=0.1)  # a third on two cores, no fourth
+        gate.open.set()
+        assert await asyncio.gather(*asked) == [[2 * item for item in range(20)]] * 2
+        for queue in made:
+            queue.close()
+        assert Tally(table, 2, 0).total(RUNNING) == 0
 
 
 async def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(
@@ -176,7 +196,7 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_tak
     await waiting(queue, 12)
     second = asyncio.create_task(ask(queue, range(4)))
     await waiting(queue, 16)
-    with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 18") as caught:
+    with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 16") as caught:
         await ask(queue, range(3))
     assert caught.value.retry_after >= 1
     gate.open.set()

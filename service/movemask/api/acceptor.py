@@ -3,7 +3,8 @@
 A socket that several processes listen on gives most connections of a burst to whichever wakes first, and keep-alive
 keeps them there. Here one thread of the supervisor accepts. It sends the descriptor over a Unix socket to a worker,
 which does everything else, TLS too, and says when it has taken the connection and when that has ended. A connection
-that a worker died before taking is given to another.
+that a worker died before taking is given to another. One that no worker has room for now waits, and no more are
+accepted meanwhile.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import socket
 import struct
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ _AT_ONCE = 64
 #: Seconds that workers which have had SIGTERM get to say that they drain.
 _DRAINS = 1.0
 _PAUSE = 0.05  # seconds, where nobody can take a connection
+_FULL = 0.002  # seconds, where what has been handed over must be read first
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +67,7 @@ class Acceptor:
         self._listeners, self._most, self._most_of_address = listeners, most, most_of_address
         self._workers: set[_Worker] = set()
         self._addresses: Counter[str] = Counter()
+        self._unhanded: deque[tuple[socket.socket, str]] = deque()  # accepted, with their addresses
         self._open = self._number = 0
         self._lock = threading.Lock()
         self._selector = selectors.DefaultSelector()
@@ -108,8 +111,9 @@ class Acceptor:
     def _work(self) -> None:
         while not self._closing:
             with self._lock:
-                self._accept_or_wait(bool(self._able()))
-                waits = None if self._accepting else _PAUSE
+                self._hand_over_all()
+                self._accept_or_wait(bool(self._able()) and not self._unhanded)
+                waits = None if self._accepting else _FULL if self._able() else _PAUSE
             events = self._selector.select(waits)
             with self._lock:
                 for key, _ in events:
@@ -119,6 +123,8 @@ class Acceptor:
                 while self._accept(listener):
                     continue
                 listener.close()
+            while self._unhanded:
+                self._unhanded.popleft()[0].close()
             for worker in self._workers:
                 with suppress(OSError):
                     worker.channel.shutdown(socket.SHUT_WR)
@@ -142,7 +148,7 @@ class Acceptor:
             self._waker.recv(64)
         else:
             for _ in range(_AT_ONCE):
-                if not self._accept(key.data):
+                if self._unhanded or not self._accept(key.data):
                     break
 
     def _accept(self, listener: socket.socket) -> bool:
@@ -154,14 +160,19 @@ class Acceptor:
         except OSError as error:  # no descriptors left, or the client has gone again
             log.warning("a connection cannot be accepted: %s", error)
             return False
-        self._hand_over(connection, str(address[0]))
+        self._unhanded.append((connection, str(address[0])))
+        self._hand_over_all()
         return True
 
     def _able(self) -> list[_Worker]:
         return [one for one in list(self._workers) if not one.draining and one.last_alive() is not None]
 
-    def _hand_over(self, connection: socket.socket, address: str) -> None:
-        """To the worker with the fewest connections of those that give signs of life."""
+    def _hand_over_all(self) -> None:
+        while self._unhanded and self._hand_over(*self._unhanded[0]):
+            self._unhanded.popleft()
+
+    def _hand_over(self, connection: socket.socket, address: str) -> bool:
+        """To the worker with the fewest connections of those that give signs of life; False if none takes it now."""
         verdict = SERVED
         if self._open >= self._most:
             verdict = TOO_MANY
@@ -172,13 +183,13 @@ class Acceptor:
         for worker in sorted(self._able(), key=lambda one: ((one.last_alive() or 0.0) < silent, len(one.addresses))):
             try:
                 socket.send_fds(worker.channel, [HANDED.pack(self._number, verdict)], [connection.fileno()])
-            except OSError:  # it has just died, or takes nothing
+            except OSError:  # it has just died, or has not read what it was sent before
                 continue
             worker.addresses[self._number], worker.untaken[self._number] = address, connection
             self._addresses[address] += 1
             self._open += 1
-            return
-        connection.close()
+            return True
+        return False
 
     def _hear(self, worker: _Worker) -> None:
         try:
@@ -210,8 +221,8 @@ class Acceptor:
         again = [(connection, worker.addresses[number]) for number, connection in worker.untaken.items()]
         for number in list(worker.addresses):
             self._ended(worker, number)
-        for connection, address in again:
-            self._hand_over(connection, address)
+        self._unhanded.extend(again)
+        self._hand_over_all()
 
     def _ended(self, worker: _Worker, number: int) -> None:
         address = worker.addresses.pop(number, None)

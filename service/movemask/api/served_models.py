@@ -134,11 +134,6 @@ class Serving:
             faults = [loaded.pipeline.queue.fault for loaded in self._models.values()]
         return [fault for fault in faults if fault is not None]
 
-    def waiting(self) -> int:
-        """Positions that wait for any model."""
-        with self._lock:
-            return sum(loaded.pipeline.queue.waiting for loaded in self._models.values())
-
     def close(self) -> None:
         """Ends the watcher, and finishes the waiting work of every model."""
         self._stop.set()

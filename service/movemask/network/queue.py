@@ -28,7 +28,7 @@ from math import inf
 from typing import Any
 
 from movemask.errors import Overloaded, ShuttingDown
-from movemask.tally import WAITING, Tally
+from movemask.tally import RUNNING, WAITING, Tally
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +160,11 @@ class FairQueue:
         return self._small.items + self._large.items
 
     @property
+    def small(self) -> int:
+        """Items of small submissions that wait."""
+        return self._small.items
+
+    @property
     def large(self) -> bool:
         """Whether a large submission is among them."""
         return self._large.items > 0
@@ -207,8 +212,8 @@ class Queue:
         for about `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
-    max_waiting : items that may wait in all processes together, and an eighth more for small submissions; a submission
-        beyond it raises Overloaded, unless nothing waits here
+    max_waiting : items that may wait in all processes together; a submission beyond it raises Overloaded, unless
+        nothing waits here, or it is small and those that are fill no more than this process's share of an eighth
     tally : where the processes add up what waits; None for a process that is alone
     max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
     """
@@ -322,9 +327,10 @@ class Queue:
 
     def _able(self) -> int:
         """How many idle threads may take what waits now. The caller has the lock."""
-        if self._fair.large or self._fair.work > self._max_batch:
-            return self._idle
-        return max(0, min(self._idle, self._few - self._busy))
+        able = self._few - self._busy
+        if self._fair.large or self._fair.work > self._max_batch:  # the cores that other processes leave, too
+            able = max(able, len(self._threads) - int(self._tally.total(RUNNING)))
+        return max(0, min(self._idle, able))
 
     def _call_threads(self) -> None:
         """Wakes threads for what waits. The caller has the lock."""
@@ -337,8 +343,9 @@ class Queue:
         if not waiting:
             return
         seconds = (self._fair.before(entry) + entry.work[-1]) * at_a_time
-        room = self._max_waiting + (self._max_waiting // 8 if entry.small else 0)
-        if self._tally.total(WAITING) + size > room:
+        room = self._max_waiting
+        kept = self._fair.small + size if entry.small else inf
+        if self._tally.total(WAITING) + size > room and kept > room // 8 // self._tally.processes:
             limit = f"the queue takes {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
             limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
@@ -367,6 +374,7 @@ class Queue:
                 self._run(parts)
                 with self._wake:
                     self._busy -= 1
+                    self._tally.add(RUNNING, -1)
                     if self._closing:
                         self._wake.notify_all()
             done = self._due(quiet=not parts)
@@ -438,6 +446,7 @@ class Queue:
             self._idle -= 1
             parts = self._taken(room)
             self._busy += bool(parts)
+            self._tally.add(RUNNING, bool(parts))
             return parts
 
     def _taken(self, room: float) -> list[Part]:

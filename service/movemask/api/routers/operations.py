@@ -25,6 +25,7 @@ from movemask.api.schemas.reports import (
 )
 from movemask.api.state import AppServices, Services
 from movemask.network.registry import Entry
+from movemask.tally import WAITING
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
@@ -58,8 +59,8 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     return ReadyOut(
         status="ready",
         models={entry.name: "served" if entry.served else "failed its check" for entry in services.serving.registry},
-        audit=AuditStateOut(waiting=recorder.waiting, dropped=recorder.dropped, failure=failure),
-        waiting=services.serving.waiting(),
+        audit=AuditStateOut(waiting=recorder.freshness().waiting, dropped=recorder.dropped, failure=failure),
+        waiting=int(services.tally.total(WAITING)),
     )
 
 

@@ -13,7 +13,7 @@ class FreshnessOut(BaseModel):
     """How recent the figures are: they are as of the last write."""
 
     as_of: float = Field(description="Answers of this worker before this time count; in seconds since 1970.")
-    waiting: int = Field(description="Number of audit records of this worker that are not written yet.")
+    waiting: int = Field(description="Number of audit records that are not written yet, of all workers.")
     as_of_utc: str = Field(description="`as_of` in RFC 3339.")
 
 
@@ -179,7 +179,7 @@ class ReadyOut(BaseModel):
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
     models: dict[str, str] | None = Field(None, description="By name: `served` or `failed its check`.")
     audit: AuditStateOut | None = Field(None, description="State of the audit.")
-    waiting: int | None = Field(None, description="Number of positions waiting for a network.")
+    waiting: int | None = Field(None, description="Number of positions waiting for a network, of all workers.")
 
 
 class VersionOut(BaseModel):
