@@ -26,9 +26,9 @@ from movemask.leakage.kinds import KINDS, Plan
 from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.registry import load_registry
+from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Answer, Pipeline, Query
-from movemask.policy import Normalisation, Policies, policies
 from movemask.records import Audited
 from movemask.settings import shipped_models
 from movemask.store.recorder import Recorder

@@ -36,8 +36,8 @@ from movemask.errors import MovemaskError
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import open_model
+from movemask.normalisation import Normalisation
 from movemask.pipeline import evaluate_positions
-from movemask.policy import Normalisation
 from movemask.settings import shipped_models
 from training.strength import AT_ONCE, Policy, play
 

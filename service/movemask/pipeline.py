@@ -28,8 +28,8 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
+from movemask.normalisation import Normalisation, Policies, Value, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
-from movemask.policy import Normalisation, Policies, Value, policies
 from movemask.records import Audited
 from movemask.tally import Tally
 

@@ -29,8 +29,8 @@ from movemask.api.schemas.reports import HistoryOut, LeakageFiguresOut, ModelEnt
 from movemask.api.state import Services
 from movemask.board.moves import code_of
 from movemask.leakage.kinds import KINDS, Plan
+from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, Index
-from movemask.policy import Normalisation, Policies, policies
 from tests.api.asking import refused
 from tests.api.test_schemas import held_to
 from tests.conftest import Serve

@@ -23,7 +23,7 @@ from movemask.games import annotation, moments
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
-from movemask.policy import Normalisation
+from movemask.normalisation import Normalisation
 from movemask.settings import shipped_models
 from tests.api.asking import asked
 from tests.conftest import ROOT, Serve

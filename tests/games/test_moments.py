@@ -18,7 +18,7 @@ from movemask.api.schemas.answers import GamesOut
 from movemask.board.pgn import read_games
 from movemask.games.moments import moments_of
 from movemask.games.reports import GameReport, reports_of
-from movemask.policy import Value
+from movemask.normalisation import Value
 from tests.api.asking import asked
 from tests.games.test_evaluations import LEGAL, SAMPLE
 from tests.networks import fake_model, pipeline

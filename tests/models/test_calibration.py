@@ -21,9 +21,9 @@ from movemask.models.calibration import MINIMUM_MOVES, Fitted, fitted
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import load_entry, load_registry
+from movemask.normalisation import Normalisation
 from movemask.numeric.losses import TemperatureFit
 from movemask.pipeline import evaluate_positions
-from movemask.policy import Normalisation
 from movemask.settings import Settings
 from tests.conftest import ROOT
 from tests.networks import write_fake

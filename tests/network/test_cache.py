@@ -14,8 +14,8 @@ from movemask.board.position import Elo, Position
 from movemask.network.cache import Cache, CachedModel, key_of
 from movemask.network.model import Model, Outputs
 from movemask.network.registry import open_model
+from movemask.normalisation import Normalisation
 from movemask.pipeline import evaluate
-from movemask.policy import Normalisation
 from tests.ground_truth import random_game, tricky
 from tests.networks import batch_of, fake_model, rated_model
 

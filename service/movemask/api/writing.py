@@ -17,8 +17,8 @@ from movemask.games.moments import moments_of
 from movemask.games.reports import GameReport, MoveReport
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
+from movemask.normalisation import Normalizer
 from movemask.pipeline import Answer
-from movemask.policy import Normalizer
 from movemask.think_time import Clock, think_time
 
 #: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of

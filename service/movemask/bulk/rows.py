@@ -16,8 +16,8 @@ from movemask.leakage.explain import explained
 from movemask.leakage.kinds import SERVED
 from movemask.leakage.measure import check_answer, measure
 from movemask.network.model import Batch, Model
+from movemask.normalisation import Normalisation, Policies
 from movemask.pipeline import evaluate
-from movemask.policy import Normalisation, Policies
 
 #: Positions per run of a network.
 _BATCH = 128

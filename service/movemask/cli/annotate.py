@@ -18,8 +18,8 @@ from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir
 from movemask.errors import MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.evaluations import evaluator
+from movemask.normalisation import CALIBRATED
 from movemask.pipeline import Pipeline
-from movemask.policy import CALIBRATED
 from movemask.settings import Settings
 
 _SHOWN = 10  # players with a line of their own

@@ -17,8 +17,8 @@ from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir
 from movemask.errors import MovemaskError
 from movemask.games.sweep import Series, Vary, elos_of, sweep
 from movemask.network.model import Model
+from movemask.normalisation import CALIBRATED, Normalisation
 from movemask.pipeline import Pipeline, Query
-from movemask.policy import CALIBRATED, Normalisation
 from movemask.settings import Settings
 
 _BAR = 30  # characters of a probability of 1

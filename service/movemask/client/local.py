@@ -19,8 +19,8 @@ from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, Mode
 from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
+from movemask.normalisation import Normalisation
 from movemask.pipeline import Answer, Query, answered
-from movemask.policy import Normalisation
 from movemask.settings import Settings
 
 #: Positions in one run of the network.

@@ -18,9 +18,9 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.games.forecast import Outlook, forecasts
 from movemask.games.sweep import usual_ratings
+from movemask.normalisation import Normalisation, Value
 from movemask.numeric import losses
 from movemask.pipeline import Answer, Caller, Pipeline, Query
-from movemask.policy import Normalisation, Value
 
 Mark = Literal["trap", "mistake", "gem"]
 

@@ -14,10 +14,10 @@ from movemask.board.position import Elo, Position
 from movemask.errors import InvalidSweep, MovemaskError
 from movemask.network.contract import Contract
 from movemask.network.model import Model
+from movemask.normalisation import Normalisation
 from movemask.numeric.ragged import Float
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import Answer, Caller, Pipeline, Query, evaluate_positions
-from movemask.policy import Normalisation
 
 R = TypeVar("R")
 

@@ -34,11 +34,11 @@ from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
 from movemask.models.alternatives import Alternative, alternatives
 from movemask.network.model import Model
+from movemask.normalisation import Normalisation
 from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax
 from movemask.pipeline import evaluate, evaluate_positions
-from movemask.policy import Normalisation
 
 FILE = "probes.jsonl.gz"
 

@@ -11,11 +11,11 @@ import numpy as np
 from movemask.models.held_out import Played
 from movemask.network.check import expected_score
 from movemask.network.model import Array, Batch, Model, Outputs, Session
+from movemask.normalisation import Normalisation
 from movemask.numeric.distributions import kl_divergence
 from movemask.numeric.ragged import Float, padded, row_max, row_sum
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import Evaluated, evaluate
-from movemask.policy import Normalisation
 
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
 CLEAR_LEAD = 0.1

@@ -93,16 +93,17 @@ Which = Annotated[tuple[str | None, Span], Depends(_which)]
 async def figures(
     services: AppServices,
     which: Which,
-    by: Annotated[By | None, Query(description="Adds the figures of each group.")] = None,
+    by: Annotated[By | None, Query(description="Break the figures down into groups.")] = None,
 ) -> Response:
-    """Leakage of the positions answered so far, by model and kind.
+    """How much probability would have gone to illegal moves, by model and kind of leakage.
 
-    `raw` is the probability that plain softmax would have given to illegal moves, `multiplied` the same for
-    `softmax(logits * mask)`, `served` for the answers themselves (always 0). Other kinds are measured for a share of
-    the requests. `by` adds the figures of each group. `since` and `until` are rounded outwards to whole buckets: ten
-    minutes for the last six hours, hours for three days, days before that; the answer gives the bounds that were used.
-    The figures include what this worker answered before `freshness.as_of`; `freshness.waiting` of its records are not
-    written yet.
+    `raw` is what a plain softmax would have put on illegal moves, `multiplied` what `softmax(logits * mask)` would
+    have put there, and `served` what the answers put there (always 0). The other kinds are measured on a sample of the
+    requests. Use `by` to break the figures down into groups.
+
+    `since` and `until` are widened to whole buckets: ten minutes for the last six hours, an hour for the last three
+    days, and a day before that. The answer gives the bounds it used. The figures are complete up to `freshness.as_of`;
+    `freshness.waiting` later records have not been written yet.
     """
     dimension = None if by == "model" else by
 
@@ -119,8 +120,9 @@ async def history(
     which: Which,
     bucket: Annotated[Literal["10m", "1h", "1d"], Query(description="Length of a bucket.")] = "1h",
 ) -> Response:
-    """The figures over time. Ten-minute buckets are kept for six hours, hours for three days, days for good, so
-    older figures come in longer buckets than requested; each gives its length in `seconds`."""
+    """Leakage over time. Ten-minute buckets are kept for six hours, hourly ones for three days, and daily ones
+    forever, so older figures may come in longer buckets than you asked for. Each bucket gives its length in
+    `seconds`."""
 
     def read() -> dict[str, Any]:
         histories = services.figures.history(*which, _BUCKETS[bucket])
@@ -134,15 +136,15 @@ async def history(
     return await _answer(services, read)
 
 
-@_get("/v1/leakage/worst", summary="The positions that leak most", response_model=WorstOut)
+@_get("/v1/leakage/worst", summary="The positions with the most leakage", response_model=WorstOut)
 async def worst(
     services: AppServices,
     which: Which,
     kind: Annotated[str, Query(description=f"One of {', '.join(RANKED)}.")] = "raw",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Most positions.")] = 10,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most positions to return.")] = 10,
 ) -> Response:
-    """The positions with the most leakage of a kind, worst first, each with the illegal moves that plain softmax
-    prefers. `since` and `until` choose among those that are kept."""
+    """The positions with the most leakage of one kind, worst first, each with the illegal moves that a plain softmax
+    ranks highest. `since` and `until` apply to the worst positions that are kept, not to every position."""
     if kind not in RANKED:
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
         raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
@@ -169,13 +171,13 @@ async def positions(
     limit: Annotated[
         int | None, Query(ge=1, le=_MOST, description="Most positions; in JSON 100, and 1,000 at most.")
     ] = None,
-    cursor: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="`next` of the page before.")] = None,
-    format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Wins over Accept.")] = None,
-    accept: Annotated[str, Header(description="The type of the answer.")] = "application/json",
+    cursor: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="`next` from the previous page.")] = None,
+    format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Overrides `Accept`.")] = None,
+    accept: Annotated[str, Header(description="Media type of the answer.")] = "application/json",
 ) -> Response:
-    """Single positions, newest first. JSON comes in pages; positions that arrive meanwhile neither repeat nor
-    shift any. NDJSON and CSV (`format`, or `Accept`) stream all positions, with `freshness` in the headers
-    `Movemask-As-Of`, `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
+    """Individual positions, newest first. JSON is paged, and the pages stay stable while new positions arrive. NDJSON
+    and CSV (set `format` or `Accept`) stream every position; `freshness` is then in the headers `Movemask-As-Of`,
+    `Movemask-As-Of-Utc` and `Movemask-Waiting`."""
     (model, span), before = which, None if cursor is None else int(cursor)
     chosen = format or ("csv" if _CSV in accept else "ndjson" if _NDJSON in accept else "json")
     if chosen == "json":
@@ -207,16 +209,16 @@ async def positions(
 
 @router.post(
     "/v1/audit",
-    summary="What leaks in someone else's logits or probabilities",
+    summary="Audit another program's logits or probabilities",
     response_model=VerdictOut,
     limits=audit_limits,
 )
 async def audit(request: AuditIn, http: Request, services: AppServices) -> Response:
-    """What leaks in numbers that came from elsewhere: how much, to which moves, and why they are illegal. No
-    network is run, and nothing is recorded.
+    """Checks another program's output: how much probability is on illegal moves, on which ones, and why each is
+    illegal. This runs no network and records nothing.
 
-    Give `logits` or `probabilities` with their `vocabulary`, or `policy`, a map of UCI moves to probabilities.
-    `patterns` names known mistakes that the numbers look like, such as a mask that was multiplied.
+    Send `logits` or `probabilities` with their `vocabulary`, or a `policy` that maps UCI moves to probabilities.
+    `patterns` lists the known mistakes that the numbers resemble, such as multiplying by the mask.
     """
     return Response(orjson.dumps(await run_in_threadpool(_verdict, request)), media_type="application/json")
 

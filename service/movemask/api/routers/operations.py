@@ -32,22 +32,22 @@ models_router = Router(tags=["models"])
 keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
 
 
-@router.get("/livez", summary="Alive")
+@router.get("/livez", summary="Liveness")
 async def livez() -> AliveOut:
-    """Whether the process answers."""
+    """Returns 200 as long as the process can answer requests."""
     return AliveOut(status="alive")
 
 
 @router.get(
     "/readyz",
-    summary="Able to answer",
+    summary="Readiness",
     response_model=ReadyOut,
     response_model_exclude_unset=True,
     responses=problems.documented(503),
 )
 async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
-    """Whether positions can be answered now, and the state of the audit, which never stops answers. If keys are set,
-    only a key with the scope `metrics` sees more than the status."""
+    """Returns 200 if positions can be answered now, otherwise 503, with the state of the audit. A failing audit does
+    not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
     reasons, detailed = services.unready(), Scope.METRICS in context_of(http.scope).scopes
     if reasons:
         detail = "; ".join(reasons) if detailed else "the default model cannot answer"
@@ -64,9 +64,9 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     )
 
 
-@keyed_router.get("/v1/version", summary="Versions of the service and of the API")
+@keyed_router.get("/v1/version", summary="Service and API version")
 async def version(services: AppServices) -> VersionOut:
-    """The version of the service and of the API, and the default model."""
+    """The versions of the service and of its API, and the name of the default model."""
     return VersionOut(name="movemask", version=__version__, api="v1", model=services.serving.registry.default)
 
 
@@ -77,27 +77,27 @@ async def version(services: AppServices) -> VersionOut:
     responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}},
 )
 async def metrics(services: AppServices) -> Response:
-    """Prometheus metrics, of all worker processes."""
+    """Metrics in Prometheus format, for all worker processes together."""
     return Response(await run_in_threadpool(services.metrics.exposition), media_type=CONTENT_TYPE_LATEST)
 
 
-@models_router.get("/v1/models", summary="The networks", response_model=ModelsOut)
+@models_router.get("/v1/models", summary="List the models", response_model=ModelsOut)
 async def models(services: AppServices) -> Response:
-    """Every model of the folder. `failure` says why a model is not served."""
+    """Every model in the models folder. If a model is not served, `failure` says why."""
     return _response({"models": [_entry_out(entry, services) for entry in services.serving.registry]})
 
 
 @models_router.get(
     "/v1/models/{name}",
-    summary="One network: contract, check, digest, card, leakage so far",
+    summary="One model",
     response_model=ModelEntryOut,
     responses=problems.documented(404, 503),
 )
 async def model(
     name: Annotated[str, Path(description="Name of a model.")], http: Request, services: AppServices
 ) -> Response:
-    """One model: its contract, the result of its check, its digest, its card (source, licence, data, figures) and
-    the leakage of its answers so far. If keys are set, the leakage needs the scope `audit`."""
+    """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
+    leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
     entry = services.serving.registry.entry(name)
     out = _entry_out(entry, services)
     if Scope.AUDIT in context_of(http.scope).scopes:

@@ -46,13 +46,13 @@ def page_files() -> tuple[str, dict[str, bytes]]:
 
 @router.get("/", summary="The page", response_class=HTMLResponse)
 async def index(http: Request) -> Response:
-    """A board, the moves by rating, the leakage lens and the dashboard (MOVEMASK_PAGE)."""
+    """The web page: play, moves by rating, the leakage lens and the dashboard. MOVEMASK_PAGE turns it off."""
     return _sent(http, _INDEX, "no-cache")
 
 
 @router.get(PREFIX + "/{version}/{name}", include_in_schema=False)
 async def file(version: str, name: str, http: Request) -> Response:
-    """A file of the page."""
+    """A file that the page uses."""
     current, files = page_files()
     if name not in files or name == _INDEX:
         raise HTTPException(404)

@@ -55,15 +55,15 @@ _post = partial(router.post, statuses=(404, 502, 503))
 
 @_post(
     "/v1/policy",
-    summary="The move distribution of a position",
+    summary="Move probabilities for a position",
     response_model=PolicyOut,
     limits=position_limits,
     positions=lambda request: 1 + _looked_at(request),
 )
 async def policy(request: PolicyIn, http: Request, services: AppServices) -> Response:
-    """The move distribution of a position: every bit of probability on legal moves, most probable first.
+    """Probabilities for the legal moves of a position, most probable first. They sum to 1; illegal moves get nothing.
 
-    Without a legal move the answer has `status` `checkmate` or `stalemate` and no moves.
+    If there is no legal move, `status` is `checkmate` or `stalemate` and `moves` is empty.
     """
     include = [one for one in request.include if one != "forecast"]
     if len(include) == len(request.include):
@@ -74,10 +74,10 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
         return Response(await while_connected(http.scope, work), media_type=JSON)
 
 
-@_post("/v1/move", summary="One move: the best, or a sample", response_model=MoveChosenOut, limits=position_limits)
+@_post("/v1/move", summary="Choose a move", response_model=MoveChosenOut, limits=position_limits)
 async def move(request: MoveIn, http: Request, services: AppServices) -> Response:
-    """One move: the most probable (`greedy`), or one drawn by its probability (`sample`; the same `seed` draws the
-    same move)."""
+    """Chooses one move: the most probable (`greedy`), or a random one drawn from the distribution (`sample`). The same
+    `seed` always draws the same move."""
     seed = request.seed
     if request.method == "sample" and seed is None:
         seed = secrets.randbits(53)  # what a JSON number holds everywhere
@@ -86,17 +86,17 @@ async def move(request: MoveIn, http: Request, services: AppServices) -> Respons
 
 @_post(
     "/v1/policy/batch",
-    summary="The move distributions of many positions",
+    summary="Move probabilities for many positions",
     response_model=BatchOut,
     limits=batch_limits,
     positions=lambda request: len(request.positions),
     responses={200: {"content": {NDJSON: {}}, "description": "Results in the order of the positions."}},
 )
 async def batch(request: BatchIn, http: Request, services: AppServices) -> Response:
-    """The move distributions of many positions, in order. A bad position becomes an `error` in its place; the others
-    are answered.
+    """Answers many positions at once, in the order you sent them. An invalid position gets an `error` in its place; the
+    others are answered.
 
-    `Accept: application/x-ndjson` streams one line per result.
+    With `Accept: application/x-ndjson` each result is streamed on a line of its own.
     """
     plies = sum(len(position.moves) for position in request.positions if isinstance(position, PositionIn))
     if plies > MAX_PLIES:
@@ -114,17 +114,16 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
 
 @_post(
     "/v1/policy/sweep",
-    summary="One position at many ratings, or by many models",
+    summary="One position at many ratings, or with many models",
     response_model=SweepOut,
     limits=sweep_limits,
     positions=lambda request: len(request.ratings or request.models or range(FIRST, LAST + 1, STEP)),
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
-    """The move distributions of one position at many ratings of one side or of both. The position is read and masked
-    once, and all ratings go to the network together.
+    """How the move probabilities of one position change with the rating of one or both players.
 
-    A network that plays at one rating is refused; name several such networks in `models`, which take the place of the
-    ratings. Every point counts as an answered position in the audit.
+    This needs a network that takes ratings. For networks trained for a single rating, list several in `models`
+    instead of `ratings`. Each point counts as one answered position in the audit.
     """
     query = query_of(request)
     most = services.settings.max_moves
@@ -151,7 +150,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
 @_post(
     "/v1/games",
     tags=["games"],
-    summary="How probable the moves of whole games were",
+    summary="Analyse whole games",
     response_model=GamesOut,
     limits=games_limits,
     positions=lambda request: (1 + len(request.pgn) // _CHARACTERS) * (1 + _looked_at(request)),
@@ -160,12 +159,12 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     },
 )
 async def games(request: GamesIn, http: Request, services: AppServices) -> Response:
-    """For each move of each game: its probability, rank, surprise and what would have leaked; for each side the
-    cross-entropy, the perplexity and the share of first choices; for each game its opening and its most telling moves.
-    What is wrong with a game is an `error` in its place.
+    """Reports how human each move was: its probability, rank, surprise and leakage. Each side gets its cross-entropy,
+    perplexity and share of most probable moves; each game gets its opening and its key moments. A game that cannot be
+    read gets an `error` in its place.
 
-    `Accept: application/x-chess-pgn` gives the games as a PGN with this in comments, and `?!` for moves that few would
-    make and that cost something. `include` with `tree` adds the comments and variations that the PGN has.
+    With `Accept: application/x-chess-pgn` the games come back as PGN with these figures in comments, and `?!` after
+    unlikely moves that cost something. Add `tree` to `include` to keep the comments and variations of the original.
     """
     limit = services.settings.max_positions
     context = context_of(http.scope)

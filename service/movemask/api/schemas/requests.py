@@ -23,8 +23,8 @@ from movemask.api import problems
 from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, MAX_RATING, START_WORD, Elo
 from movemask.errors import LimitExceeded, MovemaskError
+from movemask.normalisation import CALIBRATED, Normalisation, Normalizer
 from movemask.pipeline import Query
-from movemask.policy import CALIBRATED, Normalisation, Normalizer
 from movemask.settings import Settings
 from movemask.think_time import LONGEST
 
@@ -90,7 +90,7 @@ Ratings = Annotated[EloIn, BeforeValidator(_both, json_schema_input_type=EloIn |
 _MODEL = Field(None, description="Name of a model in `/v1/models`; otherwise the default model.")
 _ELO = Field(
     None,
-    description="Ratings in Elo points, as an object or as one number for both players; by default the network's. "
+    description="Ratings in Elo points: an object, or one number for both players. Defaults to the network's own. "
     "Networks without ratings ignore them, and say so in `ignored`.",
 )
 #: The default of lists: an empty list would be copied for every position.
@@ -104,12 +104,12 @@ class RuleIn(In):
     """The rule that turns logits into a distribution."""
 
     temperature: Temperature | None = Field(
-        None, description="Logits are divided by it; 1 by default, or `calibrated`."
+        None, description="Logits are divided by it. Default 1; `calibrated` uses the contract's temperature."
     )
     normalizer: NormalizerName | None = Field(None, description="Turns logits into probabilities; by default softmax.")
     alpha: float | None = Field(None, ge=1, le=2, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.")
-    top_k: int | None = Field(None, ge=1, description="Keep this number of moves, the most probable ones.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Keep the fewest moves that sum to this, 0 to 1.")
+    top_k: int | None = Field(None, ge=1, description="Keep this number of most probable moves.")
+    top_p: float | None = Field(None, gt=0, le=1, description="Keep the fewest moves that reach this sum, 0 to 1.")
     min_p: float | None = Field(None, ge=0, le=1, description="Keep moves with this share of the best one's, 0 to 1.")
 
 
@@ -119,7 +119,7 @@ class PlacedIn(In):
     fen: Annotated[Fen | None, WithJsonSchema({"type": "string", "maxLength": 200})] = Field(
         None, description="A FEN; `startpos` is the start position."
     )
-    moves: Moves = Field(_EMPTY, description="In UCI or SAN, from `fen`; without it, from the start position.")
+    moves: Moves = Field(_EMPTY, description="Moves in UCI or SAN, from `fen` or the start position.")
 
     @model_validator(mode="after")
     def _names_a_position(self) -> Self:
@@ -154,7 +154,7 @@ class PolicyIn(OneIn):
         _EMPTY,
         fail_fast=True,
         max_length=16,
-        description="As in a batch, and `forecast`, for which the network runs on three more positions.",
+        description="As in a batch; `forecast` as well, which runs the network on three more positions.",
     )
 
 
@@ -268,15 +268,15 @@ class AuditIn(PlacedIn):
         None, fail_fast=True, description="`[A]`, in nats; null stands for -infinity."
     )
     probabilities: Annotated[list[float] | None, _numbers("probabilities")] = Field(
-        None, fail_fast=True, description="`[A]`, each from 0 to 1. If the sum is below 1, figures are shares of it."
+        None, fail_fast=True, description="`[A]`, each from 0 to 1. Figures are shares of their sum."
     )
     policy: dict[Annotated[str, Field(max_length=8)], float] | None = Field(
-        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; without a vocabulary."
+        None, max_length=MAX_SLOTS, description="UCI moves and their probabilities; needs no vocabulary."
     )
     castling: Literal["king_two_squares", "king_takes_rook"] | None = Field(
         None, description="With `policy`: how castling is written, e1g1 or e1h1. If left out, either is accepted."
     )
-    threshold: float = Field(0, ge=0, le=1, description="Illegal moves below this share are not listed, 0 to 1.")
+    threshold: float = Field(0, ge=0, le=1, description="Leave out illegal moves below this probability, 0 to 1.")
     limit: int = Field(20, ge=0, le=1000, description="Most illegal moves to list: a number of moves.")
 
     @model_validator(mode="after")
