@@ -72,8 +72,8 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
 
 
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
-    measured = shipped.get("/v1/models/movemask-4").json()["card"]["measured"]
-    row = next(line for line in README.splitlines() if line.startswith("| `movemask-4`"))
+    measured = shipped.get("/v1/models/movemask-5").json()["card"]["measured"]
+    row = next(line for line in README.splitlines() if line.startswith("| `movemask-5`"))
     for words, unit, scale in (("top1", " %", 100), ("cross_entropy", "", 1)):
         bare, known = measured[words], measured[f"{words}_with_moves"]
         digits = 3 if scale == 1 else 1
@@ -212,7 +212,7 @@ def test_the_examples_of_the_numerics_page_run() -> None:
 
 
 def test_a_load_counts_answers_and_takes_nothing_else_for_one() -> None:
-    with movemask(shipped_models(), "movemask-4") as server:
+    with movemask(shipped_models(), "movemask-5") as server:
         found = load(
             server.port, [request("/v1/policy", b'{"moves": []}')], connections=4, seconds=60, warm_up=0, most=40
         )
@@ -232,6 +232,6 @@ def test_the_command_writes_every_table_and_plot(tmp_path: Path) -> None:
     headings = ("#### Batch size", "#### Connections")
     for words in ("bare onnxruntime, inputs ready", "µs of a processor", "a plain FastAPI handler", *headings):
         assert words in page
-    figures = json.loads((tmp_path / "movemask-4.json").read_text())
+    figures = json.loads((tmp_path / "movemask-5.json").read_text())
     assert {"bare", "rounds", "peers", "max_batch", "flat"} <= set(figures)
     assert len(list(tmp_path.glob("*.svg"))) == 2

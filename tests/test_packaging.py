@@ -37,7 +37,7 @@ def test_the_wheel_serves_the_shipped_network_from_any_folder(installed: Path, t
     command = [sys.executable, "-m", "movemask", "predict", "--json"]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     answer = json.loads(shown.stdout)
-    assert answer["model"]["name"] == "movemask-4"
+    assert answer["model"]["name"] == "movemask-5"
     assert len(answer["moves"]) == 20
 
 
@@ -109,7 +109,7 @@ def test_the_serving_set_predicts_lists_checks_plays_and_serves(serving_set: dic
     for verb in ("list", "check"):
         done = run(serving_set, tmp_path, "models", verb)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "movemask-4" in done.stdout
+        assert "movemask-5" in done.stdout
     played = run(serving_set, tmp_path, "uci", input="uci\nposition startpos\ngo\nquit\n")
     assert (played.returncode, played.stderr) == (0, "")
     assert played.stdout.splitlines()[-1] in {"bestmove e2e4", "bestmove d2d4"}

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from movemask.numeric import entmax
 from tests.api.asking import asked, refused, sample
 from tests.conftest import Serve
-from tests.networks import write_fake
+from tests.networks import fixed_model, write_fake
 
 CALIBRATION = """
 [calibration]
@@ -66,15 +66,17 @@ def test_softmax_one_abstains_and_sums_to_one_with_it(client: TestClient, plain:
 
 
 FEN = "r1bqkbnr/pppp1ppp/2n5/1B2p3/4P3/5N2/PPPP1PPP/RNBQK2R b KQkq - 3 3"
-LOW = "8/4k3/5p2/4p3/4Pr2/4R1K1/8/8 w - - 26 78"  # every logit of movemask-4 is below 0
+LOW = "8/4k3/5p2/4p3/4Pr2/4R1K1/8/8 w - - 26 78"
 
 
-def test_where_every_probability_underflows_order_draws_and_statistics_are_the_logits(shipped: TestClient) -> None:
-    plain = asked(shipped, fen=LOW, moves=[], temperature=1e-4, include=["statistics"])
-    assert [move["uci"] for move in plain["moves"]] == [move["uci"] for move in asked(shipped, fen=LOW)["moves"]]
+def test_where_every_probability_underflows_order_draws_and_statistics_are_the_logits(serve: Serve) -> None:
+    below_zero = -1 - 20 * np.random.default_rng(0).random(1880, dtype=np.float32)
+    client = serve(prepare=lambda _: fixed_model(below_zero))
+    plain = asked(client, fen=LOW, moves=[], temperature=1e-4, include=["statistics"])
+    assert [move["uci"] for move in plain["moves"]] == [move["uci"] for move in asked(client, fen=LOW)["moves"]]
     for answer in (
-        asked(shipped, fen=LOW, normalizer="softmax_one", temperature=1e-4, include=["statistics", "logit"]),
-        asked(shipped, fen=LOW, normalizer="softmax_one", temperature=1e-300, include=["statistics", "logit"]),
+        asked(client, fen=LOW, normalizer="softmax_one", temperature=1e-4, include=["statistics", "logit"]),
+        asked(client, fen=LOW, normalizer="softmax_one", temperature=1e-300, include=["statistics", "logit"]),
     ):
         assert column(answer, "logit").max() < 0
         assert answer["abstention"] == 1
@@ -82,7 +84,7 @@ def test_where_every_probability_underflows_order_draws_and_statistics_are_the_l
         assert answer["statistics"] == plain["statistics"]
         rule = {"fen": LOW, "normalizer": "softmax_one", "temperature": answer["temperature"]}
         for method in ({"method": "greedy"}, {"method": "sample", "seed": 1}):
-            assert shipped.post("/v1/move", json={**rule, **method}).json()["move"]["uci"] == plain["moves"][0]["uci"]
+            assert client.post("/v1/move", json={**rule, **method}).json()["move"]["uci"] == plain["moves"][0]["uci"]
 
 
 def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient, plain: Any) -> None:

@@ -118,7 +118,7 @@ def test_serve_has_a_flag_for_every_setting_and_the_script_lists_them_before_the
 
 @pytest.mark.parametrize("where", ["read-only", "file", "below a file", "full"])
 def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path: Path, where: str) -> None:
-    network = str(shipped_models() / "movemask-4.onnx")
+    network = str(shipped_models() / "movemask-5.onnx")
     (tmp_path / "file").touch()
     folder = {"file": tmp_path / "file", "below a file": tmp_path / "file" / "x"}.get(where, tmp_path / "disk")
     options = {"read-only": "ro", "full": "size=64k"}

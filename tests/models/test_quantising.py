@@ -185,16 +185,20 @@ def test_what_cannot_be_quantised_is_said_in_one_line(quantised_once: tuple[Path
     assert contents(folder) == before
 
 
-def test_a_shipped_network_is_quantised_into_the_users_own_folder(own_models: Path) -> None:
+def test_the_shipped_network_is_integers_already_and_others_go_into_the_users_own_folder(
+    original: Path, own_models: Path
+) -> None:
     before = contents(shipped_models())
     try:
-        result = quantize("movemask-4", "--last", "1", "--force")
+        shutil.copytree(original, own_models)
+        result = quantize("movemask-5", "--force")
+        assert result.exit_code == 1
+        assert "movemask-5.onnx: is quantised already: it has " in result.output.splitlines()[-1]
+        result = quantize("small", "--last", "1", "--force")
         assert result.exit_code == 0, result.output
-        assert sorted(file.name for file in own_models.iterdir()) == [
-            "movemask-4-int8.onnx",
-            "movemask-4-int8.toml",
-        ]
-        card = read_contract(own_models / "movemask-4-int8.toml").card
+        files = [f"{name}.{ending}" for name in ("small", "small-int8") for ending in ("onnx", "toml")]
+        assert sorted(contents(own_models)) == sorted(files)
+        card = read_contract(own_models / "small-int8.toml").card
         assert len(card["quantised"]["layers"]) == 1
         assert contents(shipped_models()) == before
     finally:

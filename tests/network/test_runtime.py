@@ -9,8 +9,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from movemask.encoding import movemask_planes
 from movemask.errors import SettingsError
 from movemask.network.onnx import OnnxSession, Provider, provider_named
 from movemask.network.registry import load_entry
@@ -18,9 +18,10 @@ from movemask.settings import shipped_models
 from tests.conftest import ROOT
 from tests.ground_truth import DATA
 
-NAME = "movemask-4"
-#: Largest difference of a logit, or of a value's probability, between torch and onnxruntime, both float32.
-FLOAT_TOLERANCE = 1e-3
+NAME = "movemask-5"
+#: Largest differences from torch. The file has its large products in 8-bit integers, and torch answered without that
+#: rounding: these are about twice what it was measured to change (0.26 of a logit, 0.017 of a probability).
+LOGIT, PROBABILITY = 0.5, 0.035
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +31,12 @@ def stored() -> dict[str, NDArray[Any]]:
 
 
 def test_the_file_answers_as_torch_did(stored: dict[str, NDArray[Any]]) -> None:
-    planes = movemask_planes.expand(stored["bitboards"], stored["halfmove"], stored["black"], movemask_planes.PLANES)
     session = OnnxSession(ROOT / "models" / f"{NAME}.onnx", threads=1)
     ratings = {key: stored[key] for key in ("elo_self", "elo_opponent")}
-    logits, value = session.run({"planes": planes, **ratings}, ["logits", "value"])
-    np.testing.assert_allclose(logits, stored["logits"], atol=FLOAT_TOLERANCE, rtol=0)
-    np.testing.assert_allclose(value, stored["value"], atol=FLOAT_TOLERANCE, rtol=0)
+    logits, value = session.run({"planes": stored["planes"].astype(np.float32), **ratings}, ["logits", "value"])
+    np.testing.assert_allclose(logits, stored["logits"], atol=LOGIT, rtol=0)
+    np.testing.assert_allclose(softmax(logits, axis=1), softmax(stored["logits"], axis=1), atol=PROBABILITY, rtol=0)
+    np.testing.assert_allclose(value, stored["value"], atol=PROBABILITY, rtol=0)
 
 
 def test_the_card_names_data_licence_training_and_figures() -> None:
@@ -60,7 +61,7 @@ def test_a_provider_that_is_not_there_is_named() -> None:
 
 
 def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
-    file = shipped_models() / "movemask-4.onnx"
+    file = shipped_models() / f"{NAME}.onnx"
     session, pair = OnnxSession(file, threads=2), OnnxSession(file, threads=1, runs=2)
     assert (session.at_once, pair.at_once) == (1, 2)
     rng = np.random.default_rng(0)
@@ -76,6 +77,6 @@ def test_one_run_on_all_threads_and_runs_side_by_side_say_the_same() -> None:
 def test_a_network_on_a_gpu_answers_as_on_the_cpu(tmp_path: Path) -> None:
     if CUDA not in ort.get_available_providers():
         pytest.skip(f"onnxruntime has no {CUDA}: a machine with a GPU and onnxruntime-gpu is needed")
-    entry = load_entry(shipped_models() / "movemask-4.toml", 1, Provider.CUDA)
+    entry = load_entry(shipped_models() / f"{NAME}.toml", 1, Provider.CUDA)
     assert entry.model is not None, entry.failure
     assert entry.model.session.at_once == 2

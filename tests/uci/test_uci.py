@@ -108,11 +108,11 @@ def test_ratings_are_offered_as_the_network_was_trained_and_others_are_told(
     unmeasured: chess.engine.SimpleEngine, network: Network
 ) -> None:
     offered = unmeasured.options["UCI_Elo"]
-    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-4.toml
+    assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-5.toml
     spoken = subprocess.run(
         COMMAND, input="setoption name SelfElo value 3200\ngo\n", capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    assert spoken[0] == "info string movemask-4 does not know the rating 3200: asked as 2600"
+    assert spoken[0] == "info string movemask-5 does not know the rating 3200: asked as 2600"
     highest = max(network.policy(chess.Board(), elo=2600).probabilities.values())
     assert f"P: {100 * highest:.2f} %" in spoken[-2]
 
