@@ -29,6 +29,9 @@ UNEVALUATED = re.sub(r"\[%eval [^]]*\]", "", SAMPLE)
 #: White moves the rook away and the queen takes it: a rare move, and the forecast sees the reply.
 HANGS = '[SetUp "1"]\n[FEN "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"]\n[WhiteElo "2200"]\n\n1. Rd2 Qxd2 *'
 
+#: Both sides give away a queen or a rook for a pawn or a rook, which hardly anyone plays.
+GIVEN_AWAY = "1. d4 d5 2. Qd3 Nc6 3. Qxh7 Rxh7 4. e3 Rxh2 5. Rxh2 Qd6 6. Nf3 Qxh2 7. Nxh2 Nf6 *"
+
 
 def judged(client: TestClient, pgn: str, **more: Any) -> dict[str, Any]:
     answer = asked(client, "/v1/games", pgn=pgn, **more)
@@ -68,7 +71,7 @@ def test_every_marked_move_of_an_evaluated_game_is_a_moment_the_most_telling_fir
         assert (" holds, and " if move["mark"] == "gem" else lost) in one["text"]
 
 
-@pytest.mark.parametrize("pgn", [UNEVALUATED, HANGS], ids=["a real game", "a rook that hangs"])
+@pytest.mark.parametrize("pgn", [GIVEN_AWAY, HANGS], ids=["queens given away", "a rook that hangs"])
 def test_without_evaluations_rare_moves_count_by_the_forecasts_before_and_after(shipped: TestClient, pgn: str) -> None:
     game = judged(shipped, pgn, include=["forecast"])
     changes = {}

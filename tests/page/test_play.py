@@ -307,10 +307,10 @@ def test_a_move_slides_unless_the_visitor_wants_no_motion(browser: Browser, port
 
 @pytest.mark.parametrize("view", ["play", "lens"])
 def test_the_forecast_sees_the_queen_that_is_to_be_had(visit: Visit, view: str) -> None:
-    """The shipped network's own value, which does not look at the replies, is 54 % wins."""
+    """The shipped network's own value, which does not look at the replies, is lower."""
     fen = "6k1/5ppp/8/3q4/8/8/5PPP/3R2K1 w - - 0 1"
     page = visit.open(address(fen, view, white="2200", black="2200", model="movemask-5"))
-    expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [78]\d"))
+    expect(page.locator("#value")).to_have_attribute("aria-label", re.compile(r"^Forecast: White wins [7-9]\d"))
 
 
 def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
