@@ -6,13 +6,13 @@ MovemaskError
 │   ├── InvalidPosition         a FEN, but no legal chess position
 │   ├── IllegalMove             a move in `moves` that cannot be played
 │   ├── UnsupportedVariant      Chess960 asked of a network that cannot tell its castling moves
-│   ├── InvalidRule             normaliser, alpha and the like that do not go together
+│   ├── InvalidRule             normaliser, alpha and filters that do not go together
 │   ├── NotCalibrated           the calibrated temperature of a model that has none
 │   ├── InvalidPgn              no game in it, or one that cannot be played through
 │   ├── UnknownModel            no model of that name
 │   ├── UnknownKind             no leakage of that kind
 │   ├── InvalidParameter        a parameter that cannot be read
-│   ├── InvalidSweep            ratings of a network that takes none, or the like
+│   ├── InvalidSweep            ratings for a network that takes none, or an empty sweep
 │   ├── InvalidAudit            numbers to audit that fit no vocabulary, or are no policy
 │   └── LimitExceeded           more than a limit allows
 ├── CapacityError               the service cannot take it now; retry later
@@ -26,7 +26,7 @@ MovemaskError
 │   ├── InvalidLogits           a legal logit that is NaN or +inf, or none that is finite
 │   ├── InferenceFailed         the runtime raised, or returned another shape
 │   └── ModelUnavailable        the model failed its check and is not served
-├── ServedLeakage               an answer of ours has an illegal move or does not sum to 1
+├── ServedLeakage               movemask's answer has an illegal move or does not sum to 1
 ├── StoreError                  the audit store cannot be opened or read
 │   └── StoreUnreachable        the database server does not answer now
 ├── SourceError                 a file of games or positions that cannot be read
@@ -34,8 +34,8 @@ MovemaskError
 ├── AuditError                  an audit of files that cannot continue with these arguments
 ├── KeysError                   a file of API keys that cannot be read, or a key that cannot be made
 ├── MissingExtra                a command whose optional dependencies are not installed
-├── ApiError                    a service answered a client of ours with a problem
-├── ServiceUnreachable          a service that a client of ours asked does not answer
+├── ApiError                    a service answered movemask's client with a problem
+├── ServiceUnreachable          a service does not answer movemask's client
 └── SettingsError               the service cannot start with its settings
 """
 

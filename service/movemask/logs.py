@@ -192,7 +192,7 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
         logger.handlers.clear()
         logger.propagate = name != "uvicorn.access"
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of each write to a client that has gone
-    for library in ("alembic", "httpx2", "mcp"):  # which say in many lines what one of ours says
+    for library in ("alembic", "httpx2", "mcp"):  # which use many lines for what movemask says in one
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
     # No line names its caller, thread or process: looking them up would be half of the cost of an access line.

@@ -1,6 +1,6 @@
 """How long a human would think about a move: a rule with its parameters in one place.
 
-It is not fitted: no games with the clock after each move were at hand. People think longer about positions where many
+It is not fitted: we had no games with the clock after each move. People think longer about positions where many
 moves are played, which is what a policy's entropy says, and hardly about a recapture, an only move or an opening that
 they know. The network's ratings have their say through its policy.
 """

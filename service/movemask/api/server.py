@@ -57,8 +57,8 @@ def serve(settings: Settings) -> None:
         addresses = [ipaddress.ip_address(one.getsockname()[0].partition("%")[0]) for one in listeners]
         if keys is None and not all(address.is_loopback for address in addresses):
             log.warning(
-                "NO API KEYS ARE SET: whoever reaches this address may use the service, read the positions that others "
-                "ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
+                "NO API KEYS ARE SET: anyone who can reach this address may use the service, read the positions that "
+                "others ask about, and read the metrics; set MOVEMASK_API_KEYS_FILE (docs/security.md)"
             )
         if not FORKS:  # Windows: one process, which accepts itself
             from movemask.api import worker

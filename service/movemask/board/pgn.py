@@ -83,7 +83,7 @@ def read_games(stream: Lines, max_moves: int | None = None) -> Iterator[Game | M
     """The games of a PGN in order, with an InvalidPgn that says where in place of each that cannot be played through.
 
     A stream without any game yields one InvalidPgn. Raises LimitExceeded as soon as more than `max_moves` moves, or
-    games, have been read in all, however long the game that holds them; and what the stream raises of ours.
+    games, have been read in all, however long the game is, and any MovemaskError of the stream.
     """
     return (game for _, game in _read(stream, _MainLine, max_moves))
 

@@ -205,7 +205,7 @@ def draw_of(position: Position) -> Draw | None:
     """
     board = position.board
     count = position.occurrences(SamePosition.BY_LAWS) if position.has_history else 1
-    # Most positions have a pawn, rook or queen, and this is run for each: so that is looked at first.
+    # Checked first because this runs for every position, and most have a pawn, rook or queen.
     material = not (board.pawns or board.rooks or board.queens) and board.is_insufficient_material()
     for draw, holds in (
         (Draw.INSUFFICIENT_MATERIAL, material),

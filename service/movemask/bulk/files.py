@@ -39,7 +39,7 @@ def located(name: str) -> tuple[Any, str]:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder or file for results, by path or URI. Files appear whole or not at all, whoever else writes them."""
+    """A folder or file for results, by path or URI. Files appear whole or not at all, whatever else writes them."""
 
     name: str
 

@@ -45,7 +45,7 @@ _LONGEST = 1 << 24
 #: 128 MiB.
 _RATIO, _UNMEASURED = 500, 1 << 22
 
-#: Empty lines that a file may begin with where its format is told by what follows.
+#: Empty lines that may come before the content from which a file's format is guessed.
 _BLANK = 1_000
 
 _TEXT = bytes([*range(0x07, 0x0E), 0x1A, 0x1B, *range(0x20, 0x100)])

@@ -127,7 +127,7 @@ def headers(key: str | None) -> dict[str, str]:
 
 
 def error_of(status: int, content: bytes) -> ApiError:
-    """The error in a response; one that is no problem, such as a proxy's page, is told by its status."""
+    """The error in a response; without a problem document (a proxy's page, say) the status says what happened."""
     try:
         problem = Problem.model_validate_json(content)
     except ValueError:

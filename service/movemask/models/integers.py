@@ -1,6 +1,6 @@
 """Writes a network with 8-bit integers, by onnxruntime's static quantiser.
 
-The quantiser is told which layers to take. Static integers alone can be served: the scales of dynamic ones
+The caller says which layers to quantise. Static integers alone can be served: the scales of dynamic ones
 (`DynamicQuantizeLinear`) are those of a whole batch, so that an answer would depend on the others of its batch.
 """
 

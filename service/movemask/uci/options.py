@@ -31,7 +31,7 @@ class Strengths:
 
     @classmethod
     def of(cls, contract: Mapping[str, Any]) -> Strengths:
-        """By `[elo]` and `[[card.strength]]`; any without them. Unchecked: a fault is told when the model is opened."""
+        """By `[elo]` and `[[card.strength]]`; any without them. Unchecked: opening the model reports faults."""
         try:
             card, elo = contract.get("card", {}), contract.get("elo", {"minimum": 1, "maximum": MAX_RATING})
             rows = tuple((row["elo"], row["rating"], row["temperature"]) for row in card.get("strength", ()))

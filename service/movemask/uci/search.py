@@ -1,4 +1,4 @@
-"""A search: the network's policy of the position, and of what follows its moves where a score of each is asked for."""
+"""A search: the network's policy for the position, and for the positions after its moves if each needs a score."""
 
 from __future__ import annotations
 
