@@ -20,7 +20,7 @@ def _library() -> Path | None:
     return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
 
 
-def _refused(tried: Service) -> tuple[int, int]:
+def _until_refused(tried: Service) -> tuple[int, int]:
     """Asks until its share is used up: how many were answered, and the seconds after which it may come again."""
     body = SINGLE.partition(b"\r\n\r\n")[2]
     asked = urllib.request.Request(
@@ -60,7 +60,7 @@ def clock(seconds: float) -> Iterator[Trial]:
                 bad += sum(map(len, times.seconds.values())) - times.count(200) - times.count(429)
                 answered += times.count(200)
                 shared += times.count(429)
-                more, retry = _refused(tried)
+                more, retry = _until_refused(tried)
                 answered, longest = answered + more, max(longest, retry)
                 time.sleep(1.2)
             time.sleep(2)

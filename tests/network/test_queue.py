@@ -108,6 +108,28 @@ async def test_processes_with_large_submissions_share_the_cores(gate: Gate) -> N
         assert Tally(table, 2, 0).total(RUNNING) == 0
 
 
+async def test_what_waits_in_another_process_does_not_turn_small_submissions_away(gate: Gate) -> None:
+    with new_table(2) as table:
+        full, other = (
+            Queue("shared", gate, threads=1, max_batch=8, max_waiting=32, tally=Tally(table, 2, column))
+            for column in range(2)
+        )
+        asked = [asyncio.create_task(ask(full, range(60)))]  # more than the room of both, but nothing waits
+        await begun(gate)
+        await waiting(full, 52)
+        asked.append(asyncio.create_task(ask(other, [1])))
+        await begun(gate)
+        for count in (1, 2):  # a process's part of the eighth
+            asked.append(asyncio.create_task(ask(other, [1])))
+            await waiting(other, count)
+        with pytest.raises(Overloaded, match="the queue takes 36"):
+            await ask(other, [1])
+        gate.open.set()
+        await asyncio.gather(*asked)
+        full.close()
+        other.close()
+
+
 async def test_a_long_submission_is_cut_into_batches_and_comes_back_whole_and_in_order(
     gate: Gate, queue: Queue
 ) -> None:
@@ -196,7 +218,7 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_tak
     await waiting(queue, 12)
     second = asyncio.create_task(ask(queue, range(4)))
     await waiting(queue, 16)
-    with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 16") as caught:
+    with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 18") as caught:
         await ask(queue, range(3))
     assert caught.value.retry_after >= 1
     gate.open.set()

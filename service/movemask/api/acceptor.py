@@ -95,8 +95,8 @@ class Acceptor:
         channel.close()
 
     def close(self) -> None:
-        """Closes the listeners once the workers drain (answers say `Connection: close` before the port is gone), and ends
-        the thread; workers read the end of their channels."""
+        """Closes the listeners once the workers drain (answers say `Connection: close` before the port is gone), and
+        ends the thread; workers read the end of their channels."""
         until = time.monotonic() + _DRAINS
         while self._able() and time.monotonic() < until:
             time.sleep(0.01)

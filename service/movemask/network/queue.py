@@ -212,8 +212,8 @@ class Queue:
         for about `max_batch` items at once, as soon as there is time
     threads : batches in work at once
     max_batch : items in one batch
-    max_waiting : items that may wait in all processes together; a submission beyond it raises Overloaded, unless
-        nothing waits here, or it is small and those that are fill no more than this process's share of an eighth
+    max_waiting : items that may wait in all processes together, and an eighth more for small submissions; a submission
+        beyond it raises Overloaded, unless nothing waits here, or it is small and so is what little waits here
     tally : where the processes add up what waits; None for a process that is alone
     max_seconds : a submission that would probably wait for longer raises Overloaded too; None for no limit
     """
@@ -343,9 +343,11 @@ class Queue:
         if not waiting:
             return
         seconds = (self._fair.before(entry) + entry.work[-1]) * at_a_time
-        room = self._max_waiting
-        kept = self._fair.small + size if entry.small else inf
-        if self._tally.total(WAITING) + size > room and kept > room // 8 // self._tally.processes:
+        spare = self._max_waiting // 8 if entry.small else 0
+        room = self._max_waiting + spare
+        # Of what other processes have waiting, small ones here do not suffer: they keep this one's part of the eighth.
+        kept = entry.small and self._fair.small + size <= spare // self._tally.processes
+        if self._tally.total(WAITING) + size > room and not kept:
             limit = f"the queue takes {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
             limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"

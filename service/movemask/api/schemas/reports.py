@@ -12,7 +12,7 @@ from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithM
 class FreshnessOut(BaseModel):
     """How recent the figures are: they are as of the last write."""
 
-    as_of: float = Field(description="Answers of this worker before this time count; in seconds since 1970.")
+    as_of: float = Field(description="Answers before this time are counted, of all workers; in seconds since 1970.")
     waiting: int = Field(description="Number of audit records that are not written yet, of all workers.")
     as_of_utc: str = Field(description="`as_of` in RFC 3339.")
 
@@ -168,9 +168,9 @@ class AliveOut(BaseModel):
 class AuditStateOut(BaseModel):
     """The state of the audit. Answers do not depend on it."""
 
-    waiting: int = Field(description="Number of audit records that are not written yet.")
-    dropped: int = Field(description="Number of audit records that were lost.")
-    failure: str | None = Field(description="Set while records cannot be written; the log says why.")
+    waiting: int = Field(description="Number of audit records that are not written yet, of all workers.")
+    dropped: int = Field(description="Number of audit records that the answering worker lost.")
+    failure: str | None = Field(description="Set while the answering worker cannot write records; the log says why.")
 
 
 class ReadyOut(BaseModel):
