@@ -26,6 +26,7 @@ from movemask.models.diagnosis import commonest
 from movemask.models.judging import Apart, apart
 from movemask.models.quantising import SWEPT
 from movemask.numeric.losses import fitted_temperature
+from movemask.numeric.softmax import logsumexp
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run
@@ -96,7 +97,8 @@ def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence
 @torch.no_grad()
 def _cooled(network: Network, batches: Sequence[Batch]) -> tuple[float, dict[str, object]]:
     """Fits a temperature to the moves played in validation positions and builds it into the policy. Returns it, and the
-    contract's table of the calibration, which the network has then.
+    contract's table of the calibration, which the network has then. A constant is taken from all logits, so that they
+    are log-probabilities on average: `softmax(logits * mask)` depends on it, a policy does not.
 
     A network whose teacher saw the game so far is surer than the last moves alone allow. Half of the positions are
     given without them, as in training.
@@ -106,12 +108,16 @@ def _cooled(network: Network, batches: Sequence[Batch]) -> tuple[float, dict[str
     logits = torch.cat([network(*batch.inputs())[0] for batch in batches])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(legal)))])
     played = np.flatnonzero(slots == torch.cat([batch.slot for batch in batches]).numpy()[rows]) - indptr[:-1]
-    fitted = fitted_temperature(logits.numpy().astype(np.float64)[rows, slots], indptr, played)
+    values = logits.numpy().astype(np.float64)[rows, slots]
+    fitted = fitted_temperature(values, indptr, played)
+    offset = float(logsumexp(values / fitted.temperature, indptr).mean())
     print(
         f"temperature {fitted.temperature:.4f} ± {fitted.standard_error:.4f}, built in: "
         f"cross-entropy {fitted.cross_entropy_before:.4f} -> {fitted.cross_entropy_after:.4f}"
     )
+    print(f"{offset:.4f} taken from every logit")
     network.cool(fitted.temperature)
+    network.lower(offset)
     return fitted.temperature, {
         "temperature": 1.0,  # of the network as it is written
         "standard_error": round(fitted.standard_error / fitted.temperature, 4),

@@ -62,6 +62,10 @@ class Network(nn.Module):
         for layer in (self.head.source, self.head.promotion):  # a pair's logit is linear in its source
             layer.weight /= temperature
 
+    def lower(self, by: float) -> None:
+        """Takes `by` from every policy logit from now on; no policy changes."""
+        self.head.offset.fill_(by)
+
 
 class Layer(nn.Module):
     """Attention with a bias that the whole board decides, a hidden layer, each added and normalised."""
@@ -105,6 +109,7 @@ class Head(nn.Module):
         pairs, pieces = _slot_indices()
         self.register_buffer("pairs", pairs, persistent=False)
         self.register_buffer("pieces", pieces, persistent=False)
+        self.register_buffer("offset", torch.zeros(()), persistent=False)
         self.products = Product()
 
     def forward(self, squares: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,7 +120,7 @@ class Head(nn.Module):
         logits = pairs[:, self.pairs]
         logits = torch.cat([logits[:, :MOVES], logits[:, MOVES:] + promotions[:, self.pieces]], 1)
         board = self.board_norm(squares.mean(1))
-        return logits, self.value(functional.relu(self.hidden(board)))
+        return logits - self.offset, self.value(functional.relu(self.hidden(board)))
 
 
 def normalised(x: Tensor, weight: Tensor) -> Tensor:

@@ -54,6 +54,7 @@ class _Graph:
         self._integers, self._trained = integers or {}, trained
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
+        self._names: dict[tuple[str, tuple[int, ...], bytes], str] = {}  # of constants, by what they hold
         self._quantised: dict[str, tuple[str, str, str]] = {}  # by what was quantised
 
     def model(self) -> onnx.ModelProto:
@@ -132,7 +133,8 @@ class _Graph:
                 (pieces, head.pieces.numpy()),
             )
         )
-        self._op("Concat", moves, self._op("Add", promoting, chosen), axis=1, to="logits")
+        logits = self._op("Concat", moves, self._op("Add", promoting, chosen), axis=1)
+        self._op("Sub", logits, self._constant(head.offset), to="logits")
         board = self._op("Mul", self._op("ReduceMean", x, self._list(0), keepdims=0), self._constant(spread))
         board = self._op("Relu", self._gemm(self._norm(board, head.board_norm), head.hidden))
         self._op("Softmax", self._gemm(board, head.value), axis=1, to="value")
@@ -192,7 +194,10 @@ class _Graph:
 
     def _constant(self, value: Tensor | np.generic | NDArray[np.generic], name: str | None = None) -> str:
         array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
-        name = name or f"constant{len(self._constants)}"
+        # Layers share the matrix of their biases: it is written once.
+        name = name or self._names.setdefault(
+            (array.dtype.str, array.shape, array.tobytes()), f"constant{len(self._constants)}"
+        )
         self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
         return name
 

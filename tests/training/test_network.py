@@ -119,13 +119,14 @@ def test_the_ratings_and_the_game_reach_the_policy_and_the_value(run: Run) -> No
                 assert not torch.allclose(mine, other)
 
 
-def test_a_cooled_network_gives_its_logits_divided_and_the_same_value(run: Run) -> None:
+def test_a_cooled_and_lowered_network_gives_its_logits_divided_less_a_constant_and_the_same_value(run: Run) -> None:
     network, batch = trained(), batch_of(run, 4)
     with torch.no_grad():
         logits, value = network(*batch.inputs())
         network.cool(1.25)
+        network.lower(3.0)
         cooled, same = network(*batch.inputs())
-    torch.testing.assert_close(cooled, logits / 1.25, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(cooled, logits / 1.25 - 3, rtol=1e-4, atol=1e-4)
     assert torch.equal(same, value)
 
 
