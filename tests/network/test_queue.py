@@ -329,6 +329,16 @@ def test_large_ones_get_small_slices_while_short_ones_come_and_one_however_many(
     assert (found["large"], found.total()) == (SLICE, 64)
 
 
+async def test_a_slow_network_takes_smaller_slices_of_a_large_submission_while_small_ones_come(gate: Gate) -> None:
+    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=32, max_waiting=99)
+    gate.open.set()
+    gate.seconds = 0.03  # a slice of eight would be eight times as long with a network that takes this for a position
+    await ask(queue, [1])
+    await asyncio.gather(ask(queue, range(15)), ask(queue, [1]))
+    assert max(gate.sizes) <= 2
+    queue.close()
+
+
 def test_clients_take_turns_whatever_they_send() -> None:
     for size in (SMALL, 1000):
         fair, given = FairQueue(), Counter[str]()

@@ -35,8 +35,10 @@ log = logging.getLogger(__name__)
 #: Work of a small submission, at most; that of an item is 1 or more.
 SMALL = 8
 
-#: Work that a client gives at one turn, and that large submissions give to a batch while small ones are expected.
+#: Work that a client gives at one turn; and at most what large submissions give to a batch while small ones are
+#: expected: a small one waits for two such slices. With a slow network it is what takes so many seconds.
 SLICE = 8
+_SLICE_SECONDS = 0.006
 
 #: Large submissions are left a slice of a batch however many small ones wait, but of a small batch one in so many.
 _LARGE_SHARE = 4
@@ -153,6 +155,7 @@ class FairQueue:
     def __init__(self) -> None:
         self._small, self._large = _Turns(), _Turns()
         self._small_came = -_SMALL_EXPECTED
+        self.slice = float(SLICE)  # of large submissions
 
     @property
     def items(self) -> int:
@@ -176,7 +179,7 @@ class FairQueue:
 
     def before(self, entry: Submission) -> float:
         """The work that is done before the last item of a submission that came now."""
-        return self._small.work + (SLICE if entry.small else self._large.work)
+        return self._small.work + (self.slice if entry.small else self._large.work)
 
     def add(self, entry: Submission) -> None:
         """Adds a submission of which nothing has been taken."""
@@ -188,11 +191,11 @@ class FairQueue:
 
     def take(self, room: float) -> list[Part]:
         """Up to `room` of work for one batch: each submission, its first item taken now, and how many."""
-        left = min(SLICE, room // _LARGE_SHARE) if self._large.items else 0
+        left = min(self.slice, room // _LARGE_SHARE) if self._large.items else 0
         parts = self._small.take(room - left)
         room -= sum(entry.work[first + size] - entry.work[first] for entry, first, size in parts)
         if parts or len(self._large) > 1 or time.monotonic() - self._small_came < _SMALL_EXPECTED:
-            room = min(room, SLICE)
+            room = min(room, self.slice)
         return parts + self._large.take(room)
 
     def remove(self, entry: Submission) -> None:
@@ -415,6 +418,7 @@ class Queue:
         # A small batch, whose items take longer, counts for less.
         weight, seconds = min(0.5, work / self._max_batch), (self._active - started) / work
         self._seconds_per_work += (weight if self._seconds_per_work else 1.0) * (seconds - self._seconds_per_work)
+        self._fair.slice = max(1.0, min(SLICE, _SLICE_SECONDS / self._seconds_per_work))
         if len(parts) == 1 and parts[0][0].small:
             self._seconds_alone = seconds
 
