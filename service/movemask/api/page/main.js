@@ -39,6 +39,7 @@ let shown = null; // the answer that is on the board
 let shownAfter = ""; // the moves that led to its position
 let latest = 0; // which update is the newest; older answers are dropped
 let retry;
+let reported = 0; // notices so far
 
 /** Shows the state, and asks for what that needs. */
 async function update() {
@@ -56,11 +57,13 @@ async function update() {
 /** Asks, and shows what comes, as long as nothing newer is wanted. */
 async function answered(current) {
   dashboard.stop();
+  const before = reported;
+  const clear = () => reported === before && report(null); // a notice that came meanwhile stays
   try {
     if (state.view === "games") await library.show();
     if (!models.length) await loadModels();
     if (!current()) return;
-    if (state.view === "games") return report(null);
+    if (state.view === "games") return clear();
     document.body.classList.toggle("playing", alone());
     if (state.view === "leakage") return await dashboard.follow(report);
     match.enter(state.model || models.find((model) => model.default)?.name);
@@ -76,7 +79,7 @@ async function answered(current) {
     if (await complete() && current()) showGame();
     if (!current()) return;
     keep();
-    report(null);
+    clear();
     await modelMove(answer, current);
   } catch (error) {
     if (!current()) return;
@@ -270,6 +273,7 @@ function report(error) {
   const notice = byId("notice");
   notice.hidden = error === null;
   if (error === null) return;
+  reported++;
   clearTimeout(retry);
   const wait = error instanceof Gone ? 2 : error.retryAfter;
   notice.textContent = wrong(error) + (wait ? ` Trying again in ${wait} s.` : "");
