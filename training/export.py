@@ -64,7 +64,9 @@ def export(run: Run, target: Path, hardware: str, purpose: str, floats: Sequence
     files = {name: folder / f"{target.name}.onnx" for name, folder in folders.items()}
     for folder in (*folders.values(), target.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    within = held_ranges(network) or ranges(network, (one[0].part(slice(CALIBRATED // 2)) for one in (bare, with_game)))
+    within = held_ranges(network) or ranges(
+        network, (one[0].part(slice(CALIBRATED // 2)).inputs() for one in (bare, with_game))
+    )
     write(network, files["floats"])
     write(network, files["integers"], {name: one for name, one in within.items() if name not in floats})
     for _, product in products(network):

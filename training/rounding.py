@@ -8,16 +8,13 @@ learns to do without the largest values, which are rare and would make every ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from training.batches import Batch
 
 STEPS = 255  # of what goes in: unsigned
 WEIGHT_STEPS = 127  # to each side
@@ -106,9 +103,9 @@ def held_ranges(network: nn.Module) -> dict[str, Range]:
 
 
 @torch.no_grad()
-def ranges(network: nn.Module, batches: Iterable[Batch], share: float | None = None) -> dict[str, Range]:
-    """What goes into each product in these batches, by the product's name: all of it, or with `share` as far as that
-    much of a row's largest value on average."""
+def ranges(network: nn.Module, given: Iterable[Sequence[Tensor]], share: float | None = None) -> dict[str, Range]:
+    """What goes into each product, by its name, when the network is given these arguments: all of it, or with `share`
+    as far as that much of a row's largest value on average."""
     inputs: dict[str, list[Tensor]] = {}
     weights: dict[str, Tensor] = {}
 
@@ -121,8 +118,8 @@ def ranges(network: nn.Module, batches: Iterable[Batch], share: float | None = N
         product.register_forward_pre_hook(lambda _, given, name=name: see(name, given))
         for name, product in watched.items()
     ]
-    for batch in batches:
-        network(*batch.inputs())
+    for arguments in given:
+        network(*arguments)
     for hook in hooks:
         hook.remove()
     return {

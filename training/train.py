@@ -54,7 +54,7 @@ def train(run: Run, seconds: float = inf, anneal: float = inf, *, rounding: bool
     seen = dataset.load(run.data, "train")
     held = held_out(run, teacher, device)
     if rounding and not held_ranges(network):
-        hold(network, ranges(network, (batches[0] for batches in held), SHARE))
+        hold(network, ranges(network, (batches[0].inputs() for batches in held), SHARE))
     progress = Progress(run, network, optimizers, spent, held)
     print(f"{len(seen):,} positions, {_parameters(network):,} parameters, {device}, from step {done} to {steps}")
     print("".join(f"skipped: {reason}\n" for reason in seen.skipped), end="", flush=True)

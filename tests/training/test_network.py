@@ -183,7 +183,7 @@ def test_the_file_answers_as_torch_does_and_its_integers_nearly_in_any_batch(run
     network, batch = trained(), batch_of(run, 40)
     floats, integers = tmp_path / "floats.onnx", tmp_path / "integers.onnx"
     write(network, floats)
-    write(network, integers, ranges(network, [batch]))
+    write(network, integers, ranges(network, [batch.inputs()]))
     feeds = feeds_of(batch)
     with torch.no_grad():
         logits, value = network(*batch.inputs())
@@ -199,7 +199,7 @@ def test_the_file_answers_as_torch_does_and_its_integers_nearly_in_any_batch(run
 def test_integers_answer_as_the_rounded_network_that_was_trained(run: Run, tmp_path: Path) -> None:
     """And the floats written beside them as the same network where only what goes in is not rounded."""
     network, batch = trained(), batch_of(run, 40)
-    hold(network, ranges(network, [batch], share=0.85))
+    hold(network, ranges(network, [batch.inputs()], share=0.85))
     for rounds, integers in ((True, held_ranges(network)), (False, {})):
         for _, product in products(network):
             product.rounds = rounds
