@@ -69,7 +69,7 @@ class Measured:
         return load(server.port, self.calls(size), CALLERS, max(self.seconds, 2 * size * CALLERS / 1000))
 
     def headline(self, size: int) -> Figures:
-        """What the targets are about, once: the service several ways, between two measures of bare onnxruntime."""
+        """The headline figures, once: the service several ways, between two measures of bare onnxruntime."""
         before = self.bare.rate_beside(size, self.seconds)
         lone = self.bare.lone_seconds(self.seconds / 2)
         paused = self.bare.lone_seconds(self.seconds / 2, pause=lone)
