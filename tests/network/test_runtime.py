@@ -20,8 +20,9 @@ from tests.ground_truth import DATA
 
 NAME = "movemask-5"
 #: Largest differences from torch. The file has its large products in 8-bit integers, and torch answered without that
-#: rounding: these are about twice what it was measured to change (0.26 of a logit, 0.017 of a probability).
-LOGIT, PROBABILITY = 0.5, 0.035
+#: rounding: these are about twice what it was measured to change (0.27 of a logit, 0.009 of a probability, 0.044 of the
+#: probability of a win).
+LOGIT, PROBABILITY, VALUE = 0.5, 0.02, 0.09
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def test_the_file_answers_as_torch_did(stored: dict[str, NDArray[Any]]) -> None:
     logits, value = session.run({"planes": stored["planes"].astype(np.float32), **ratings}, ["logits", "value"])
     np.testing.assert_allclose(logits, stored["logits"], atol=LOGIT, rtol=0)
     np.testing.assert_allclose(softmax(logits, axis=1), softmax(stored["logits"], axis=1), atol=PROBABILITY, rtol=0)
-    np.testing.assert_allclose(value, stored["value"], atol=PROBABILITY, rtol=0)
+    np.testing.assert_allclose(value, stored["value"], atol=VALUE, rtol=0)
 
 
 def test_the_card_names_data_licence_training_and_figures() -> None:
