@@ -115,6 +115,12 @@ def until(condition: Callable[[], T], what: str, seconds: float = 300) -> T:
         time.sleep(0.05)
 
 
+def serving(models: Path, count: int, process_id: int) -> set[int]:
+    """The workers of a service, once so many have begun to serve."""
+    until(lambda: (models / "log.txt").read_text().count("Started server process") == count, f"{count} workers serve")
+    return workers(process_id)
+
+
 def running(pid: int) -> bool:
     """Whether a process is there and no zombie."""
     try:

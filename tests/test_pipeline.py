@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from movemask import pipeline as pipelines
 from movemask.api.telemetry import Metrics
-from movemask.errors import InferenceFailed, InvalidFen, MovemaskError
+from movemask.errors import InferenceFailed, MovemaskError
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import Plan
 from movemask.network.model import Batch, Model, Outputs
-from movemask.pipeline import Answer, Pipeline, Query
+from movemask.pipeline import Pipeline, Query
 from movemask.store.writer import Store
 from tests.networks import fake_model, pipeline
 from tests.store.records import joined, record, recording
@@ -66,23 +63,6 @@ def test_a_network_that_fails_fails_its_batch_by_name_and_the_next_is_answered()
     asked.close()
 
 
-def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
-    def write(answer: Answer) -> str:
-        if answer.position.turn == "black":
-            raise ZeroDivisionError
-        return answer.position.turn
-
-    async def story() -> None:
-        both = [asked.answer([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
-        good, bad = await asyncio.gather(*both, return_exceptions=True)
-        assert good == ["white", "white"]
-        assert isinstance(bad, ZeroDivisionError)
-
-    asked = pipeline(fake_model())
-    asyncio.run(story())
-    asked.close()
-
-
 def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     metrics = Metrics()
     good = record(0.25, causes={Cause.BLOCKED: 0.25})
@@ -93,17 +73,3 @@ def test_counters_never_take_what_would_spoil_them_for_good() -> None:
     assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
     assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text
     assert "NaN" not in text
-
-
-def test_the_error_of_a_position_does_not_keep_its_batch_in_memory() -> None:
-    gc.disable()  # as good as in the service, where it runs seldom
-    try:
-        queries = [Query(fen="startpos"), Query(fen="nonsense")]
-        outcomes, evaluated = pipelines.answered(fake_model(), queries, [0.0, 0.0])
-        assert evaluated is not None
-        logits, error = weakref.ref(evaluated.unmasked.logits), outcomes[1]
-        del outcomes, evaluated
-        assert isinstance(error, InvalidFen)
-        assert logits() is None
-    finally:
-        gc.enable()

@@ -88,17 +88,6 @@ def test_some_rows_are_what_they_were_before_and_after_the_table_is_made(
     assert positions(whole.table().rows(keep)) == expected
 
 
-def test_networks_and_kinds_are_not_mixed() -> None:
-    one = batch([0, 1], 1)
-    others = [
-        replace(one, model=fake_model("other")),
-        batch([0, 1], 1, kinds=FEW),
-        batch([0, 1], 1, "lc0-1858"),
-    ]
-    assert [len(part) for part in Audited.joined([one, *others, one])] == [4, 2, 2, 2]
-    assert Audited.joined([]) == []
-
-
 def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
     made = batch(list(range(len(BOARDS))), 3)
     table = made.table()

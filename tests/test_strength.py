@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import strength
-from benchmarks.strength import ANCHOR, NODES, RATINGS, TEMPERATURES, Player
+from benchmarks.strength import ANCHOR, NODES, RATINGS, Player
 from movemask.network.contract import read_contract
 from movemask.settings import shipped_models
 
@@ -42,17 +42,6 @@ def test_two_players_differ_by_what_their_score_says_and_one_without_a_point_has
     assert found[better][1] == pytest.approx(400 / math.log(10) / math.sqrt(4000 * 3 / 16), abs=0.1)
     assert -2000 < found[lost][0] < -300
     assert found[lost][1] > 200
-
-
-def test_everybody_is_compared_with_the_anchor_by_way_of_others_and_nobody_plays_all() -> None:
-    pairs = strength.schedule(RATINGS, NODES)
-    players = {player for pair in pairs for player in pair}
-    assert len(players) == len(RATINGS) * len(TEMPERATURES) + len(NODES)
-    assert len(set(map(frozenset, pairs))) == len(pairs) < len(players) * (len(players) - 1) / 3
-    reached = {ANCHOR}
-    for _ in players:
-        reached |= {player for pair in pairs if reached & set(pair) for player in pair}
-    assert reached == players
 
 
 def test_the_most_human_player_is_chosen_for_each_strength() -> None:

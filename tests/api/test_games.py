@@ -116,16 +116,13 @@ def test_any_temperature_keeps_the_schema(client: TestClient, temperature: float
             assert cross_entropy == pytest.approx(np.mean(np.array(own) / 4) * 4)
 
 
-def test_a_game_with_a_glyph_of_4301_digits_is_an_error_beside_the_good_ones(client: TestClient) -> None:
-    answer = judged(client, pgn="1. e4 $" + "1" * 4301 + " *\n\n" + PGN)
-    assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"
-    assert len(answer["games"][1]["moves"]) == 6
-
-
-def test_a_fen_of_4300_digits_in_a_pgn_is_refused_and_costs_nobody_a_record(client: TestClient) -> None:
+def test_numbers_of_4300_digits_are_refused_beside_the_good_games_and_cost_nobody_a_record(client: TestClient) -> None:
     fen = "4k3/8/8/8/8/8/8/4K2R w K - 0 " + "9" * 4300
-    answer = judged(client, pgn=f'[SetUp "1"]\n[FEN "{fen}"]\n\n1. Kd2 *\n\n' + PGN)
-    assert "at most 200" in answer["games"][0]["error"]["detail"]
+    glyph, position = "1. e4 $" + "1" * 4301 + " *", f'[SetUp "1"]\n[FEN "{fen}"]\n\n1. Kd2 *'
+    first, second, good = judged(client, pgn=f"{glyph}\n\n{position}\n\n{PGN}")["games"]
+    assert first["error"]["type"] == "urn:movemask:problem:invalid-pgn"
+    assert "at most 200" in second["error"]["detail"]
+    assert len(good["moves"]) == 6
     assert client.get("/v1/leakage").json()["models"]["fake"]["positions"] == 6
 
 
@@ -149,18 +146,14 @@ def test_a_pgn_without_a_game(client: TestClient, pgn: str, said: str) -> None:
     assert answer["temperature"] is None
 
 
-def test_an_endless_game_is_refused_as_soon_as_it_is_too_long(client: TestClient) -> None:
-    endless = "1. Nf3 Nf6 2. Ng1 Ng8 " * 20_000
-    answer = client.post("/v1/games", json={"pgn": endless + "*"})
-    refused(answer, 422, "limit-exceeded")
-    many = client.post("/v1/games", json={"pgn": '[Event "x"]\n\n*\n\n' * 1100})
-    assert "more than 1024 games" in many.json()["detail"]
-    nested = client.post("/v1/games", json={"pgn": "1. e4 " + "(" * 100_000 + " *"})
-    assert len(nested.json()["games"][0]["moves"]) == 1
-
-
-def test_limits_and_wrong_requests(serve: Serve) -> None:
+def test_what_is_too_long_is_refused_as_soon_as_it_is(serve: Serve) -> None:
     client = serve(max_positions=5)
-    answer = client.post("/v1/games", json={"pgn": PGN})
-    refused(answer, 422, "limit-exceeded")
+    for pgn, words in (
+        (PGN, ""),
+        ("1. Nf3 Nf6 2. Ng1 Ng8 " * 20_000 + "*", ""),
+        ('[Event "x"]\n\n*\n\n' * 1100, "more than 5 games"),
+    ):
+        refused(client.post("/v1/games", json={"pgn": pgn}), 422, "limit-exceeded", words)
+    nested = judged(client, pgn="1. e4 " + "(" * 100_000 + " *")
+    assert len(nested["games"][0]["moves"]) == 1
     assert client.post("/v1/games", json={}).json()["detail"] == "pgn: is missing"

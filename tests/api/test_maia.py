@@ -78,15 +78,6 @@ def test_the_known_leak_is_huge_and_nothing_of_it_is_served(serve: Serve, models
     assert answer["leakage"]["served"] == 0.0
 
 
-def test_history_changes_the_answer_and_is_not_ignored(serve: Serve, models: Path) -> None:
-    client = serve(models)
-    moves = ["e2e4", "e7e5", "g1f3", "b8c6"]
-    game = client.post("/v1/policy", json={"moves": moves}).json()
-    bare = client.post("/v1/policy", json={"fen": game["fen"]}).json()
-    assert game["ignored"] == []
-    assert game["moves"] != bare["moves"]
-
-
 def test_the_three_weight_files_are_served_beside_our_own_within_1e_4_of_lc0(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "all"
     for file in MAIA.glob("*.pb.gz"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -49,25 +48,6 @@ def test_models_tell_their_contract_and_card(client: TestClient) -> None:
     assert entry["served"]
     assert entry["contract"]["terms"]["vocabulary"] == "movemask-1880"
     assert entry["digest"].startswith("sha256:")
-
-
-def test_a_database_in_trouble_does_not_stop_answers_and_is_told_but_its_words_are_for_the_log(
-    client: TestClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with sqlite3.connect(tmp_path / "audit.db") as other:
-        other.execute("ALTER TABLE position RENAME TO gone")
-    other.close()
-    assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-    figures = client.get("/v1/leakage")
-    assert figures.status_code == 200
-    ready = client.get("/readyz").json()
-    assert ready["status"] == "ready"
-    assert ready["audit"]["waiting"] == 1
-    assert ready["audit"]["failure"] == "the audit cannot be written now; the service's log says why"
-    assert "no such table: position" in caplog.text
-    with sqlite3.connect(tmp_path / "audit.db") as other:
-        other.execute("ALTER TABLE gone RENAME TO position")
-    other.close()
 
 
 def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(

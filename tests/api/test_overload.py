@@ -24,6 +24,8 @@ from movemask.tally import WAITING
 from tests.api.test_connections import listening
 from tests.networks import write_fake
 
+pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
@@ -89,47 +91,41 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
         yield app, web
 
 
-def test_a_network_that_hangs_turns_readyz_to_503_and_back(
+async def test_a_network_that_hangs_turns_readyz_to_503_and_back(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert queue._HANGS == 4.0
     monkeypatch.setattr(queue, "_HANGS", 0.5)
 
-    async def story() -> None:
-        async with opened(settings, gate) as (_, web):
-            hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
-            await begun(gate)
-            ends = time.monotonic() + 60  # a busy machine has taken its time with the first batches too
-            while (found := await web.get("/readyz")).status_code == 200:
-                assert time.monotonic() < ends, "still ready"
-                await asyncio.sleep(0.1)
-            assert "the network of model 'fake' has been running for " in found.json()["detail"]
-            assert (await web.get("/livez")).status_code == 200
-            gate.open.set()
-            assert (await hanging).status_code == 200
-            assert (await web.get("/readyz")).status_code == 200
-
-    asyncio.run(story())
+    async with opened(settings, gate) as (_, web):
+        hanging = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await begun(gate)
+        ends = time.monotonic() + 60  # a busy machine has taken its time with the first batches too
+        while (found := await web.get("/readyz")).status_code == 200:
+            assert time.monotonic() < ends, "still ready"
+            await asyncio.sleep(0.1)
+        assert "the network of model 'fake' has been running for " in found.json()["detail"]
+        assert (await web.get("/livez")).status_code == 200
+        gate.open.set()
+        assert (await hanging).status_code == 200
+        assert (await web.get("/readyz")).status_code == 200
 
 
-def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:
-    async def story() -> None:
-        async with opened(settings, gate) as (app, web):
-            first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
-            await begun(gate)
-            rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
-            await queued(app, 2)
-            refused = await web.post("/v1/policy", json={"moves": []})
-            assert refused.status_code == 503
-            assert int(refused.headers["Retry-After"]) >= 1
-            assert refused.json()["type"] == "urn:movemask:problem:overloaded"
-            assert "the queue takes 2" in refused.json()["detail"]
-            gate.open.set()
-            for answer in await asyncio.gather(first, *rest):
-                assert answer.status_code == 200
-            assert 'movemask_rejected_total{reason="overloaded"} 1.0' in (await web.get("/metrics")).text
-
-    asyncio.run(story())
+async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(settings: Settings, gate: Gated) -> None:
+    async with opened(settings, gate) as (app, web):
+        first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await begun(gate)
+        rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
+        await queued(app, 2)
+        refused = await web.post("/v1/policy", json={"moves": []})
+        assert refused.status_code == 503
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert refused.json()["type"] == "urn:movemask:problem:overloaded"
+        assert "the queue takes 2" in refused.json()["detail"]
+        gate.open.set()
+        for answer in await asyncio.gather(first, *rest):
+            assert answer.status_code == 200
+        assert 'movemask_rejected_total{reason="overloaded"} 1.0' in (await web.get("/metrics")).text
 
 
 async def left(app: Any, path: str, body: bytes) -> int:
@@ -150,22 +146,19 @@ async def left(app: Any, path: str, body: bytes) -> int:
     return statuses[0]
 
 
-def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:
-    async def story() -> None:
-        async with opened(settings, gate) as (app, web), listening(app) as (_, port):
-            first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
-            await begun(gate)
-            _, second = await asyncio.open_connection("127.0.0.1", port)
-            second.write(request("/v1/policy", b'{"moves": ["e2e4"]}'))
-            await queued(app, 1)
-            second.close()
-            await queued(app, 0)
-            gate.open.set()
-            assert (await first).status_code == 200
-            assert gate.sizes == [1]
-            assert 'route="/v1/policy",status="499"} 1.0' in (await web.get("/metrics")).text
-
-    asyncio.run(story())
+async def test_a_client_that_goes_takes_its_positions_out_of_the_queue(settings: Settings, gate: Gated) -> None:
+    async with opened(settings, gate) as (app, web), listening(app) as (_, port):
+        first = asyncio.create_task(web.post("/v1/policy", json={"moves": []}))
+        await begun(gate)
+        _, second = await asyncio.open_connection("127.0.0.1", port)
+        second.write(request("/v1/policy", b'{"moves": ["e2e4"]}'))
+        await queued(app, 1)
+        second.close()
+        await queued(app, 0)
+        gate.open.set()
+        assert (await first).status_code == 200
+        assert gate.sizes == [1]
+        assert 'route="/v1/policy",status="499"} 1.0' in (await web.get("/metrics")).text
 
 
 @pytest.mark.parametrize("path", ["/v1/policy", "/v1/policy/batch", "/v1/games"])
@@ -182,25 +175,24 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
     assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
-def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(settings: Settings, gate: Gated) -> None:
-    async def story() -> None:
-        async with opened(settings, gate, max_queue=4096) as (app, web):
-            headers = {"Content-Type": "application/json"}
-            large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
-            held = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
-            await begun(gate)
-            await queued(app, len(held) - sum(gate.sizes))
-            refused = await web.post("/v1/policy/batch", content=large, headers=headers)
-            assert refused.status_code == 503
-            assert "30 MiB of yours" in refused.json()["detail"]
-            assert refused.headers["Retry-After"] == "1"
-            assert (await web.get("/livez")).status_code == 200
-            gate.open.set()
-            assert [(await one).status_code for one in held] == [200] * 4
-            again = await web.post("/v1/policy/batch", content=large, headers=headers)
-            assert again.status_code == 200
-
-    asyncio.run(story())
+async def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(
+    settings: Settings, gate: Gated
+) -> None:
+    async with opened(settings, gate, max_queue=4096) as (app, web):
+        headers = {"Content-Type": "application/json"}
+        large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"
+        held = [asyncio.create_task(web.post("/v1/policy/batch", content=large, headers=headers)) for _ in range(4)]
+        await begun(gate)
+        await queued(app, len(held) - sum(gate.sizes))
+        refused = await web.post("/v1/policy/batch", content=large, headers=headers)
+        assert refused.status_code == 503
+        assert "30 MiB of yours" in refused.json()["detail"]
+        assert refused.headers["Retry-After"] == "1"
+        assert (await web.get("/livez")).status_code == 200
+        gate.open.set()
+        assert [(await one).status_code for one in held] == [200] * 4
+        again = await web.post("/v1/policy/batch", content=large, headers=headers)
+        assert again.status_code == 200
 
 
 def test_a_large_answer_comes_in_pieces_and_whole(client: TestClient) -> None:

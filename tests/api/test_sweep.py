@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import chess
 import pytest
 from fastapi.testclient import TestClient
 
@@ -82,20 +81,6 @@ def test_models_take_the_place_of_ratings(serve: Serve, tmp_path: Path) -> None:
         expected = {move["uci"]: move["probability"] for move in one["moves"]}
         found = {move["uci"]: move["probabilities"][number] for move in sweep["moves"]}
         assert found == pytest.approx(expected, abs=1e-5)
-
-
-def test_the_position_is_masked_once(shipped: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    boards = []
-    generate = chess.Board.generate_legal_moves
-
-    def counted(board: chess.Board, *arguments: Any) -> Any:
-        boards.append(board.fen())
-        return generate(board, *arguments)
-
-    monkeypatch.setattr(chess.Board, "generate_legal_moves", counted)
-    swept(shipped, fen="startpos", ratings=list(range(800, 2500, 10)))
-    # Once for each of the three batches of at most 64 that a thread takes.
-    assert len(boards) == 3
 
 
 def test_a_finished_game_has_points_and_no_moves(shipped: TestClient) -> None:

@@ -78,17 +78,6 @@ def test_every_legal_move_is_a_line_with_score_wdl_pv_and_the_networks_probabili
             assert (line["score"].relative.score() or 0) * (wdl.expectation() - 0.5) >= -0.5
 
 
-def test_one_line_has_the_value_of_the_position(engine: chess.engine.SimpleEngine, network: Network) -> None:
-    for fen in (chess.STARTING_FEN, "4k3/8/8/8/8/8/8/QQ2K3 b - - 0 1"):
-        board = chess.Board(fen)
-        (line,) = engine.analyse(board, chess.engine.Limit(nodes=1), multipv=1)
-        policy = network.policy(board)
-        assert policy.value is not None
-        assert line["pv"] == [policy.best]
-        assert line["nodes"] == 1
-        assert ((line["score"].relative.score() or 0) > 0) == (policy.value.score > 0.5)
-
-
 def test_ratings_change_the_answer_and_without_a_table_limited_strength_is_one(
     unmeasured: chess.engine.SimpleEngine, network: Network
 ) -> None:
@@ -155,19 +144,6 @@ def test_pondering_ends_with_a_move_and_its_reply(engine: chess.engine.SimpleEng
     assert played.ponder in board.legal_moves
     board.push(played.ponder)
     played_by(engine, board)  # a ponderhit
-
-
-def test_the_same_seed_plays_the_same_game_and_another_another(engine: chess.engine.SimpleEngine) -> None:
-    def game(seed: int) -> list[str]:
-        board, this = chess.Board(), object()
-        engine.configure({"Temperature": "1", "TopP": "0.9", "Seed": seed})
-        for _ in range(10):
-            board.push(played_by(engine, board, game=this))
-        return [move.uci() for move in board.move_stack]
-
-    assert game(7) == game(7)
-    assert len({tuple(game(seed)) for seed in range(1, 6)}) > 1
-    engine.configure({"Temperature": "0", "TopP": "1", "Seed": 0})
 
 
 def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
