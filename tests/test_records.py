@@ -63,9 +63,7 @@ PLACES = st.lists(st.integers(0, len(BOARDS) - 1), min_size=1, max_size=6)
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(PLACES, st.sampled_from(WORDS), st.booleans()), min_size=1, max_size=5), st.integers(0, 999))
-def test_batches_put_together_give_the_positions_of_each_alone(
-    parts: list[tuple[list[int], str, bool]], seed: int
-) -> None:
+def test_joined_batches_have_the_positions_of_each(parts: list[tuple[list[int], str, bool]], seed: int) -> None:
     made = [
         batch(places, seed + number, name, MEASURED if every else FEW)
         for number, (places, name, every) in enumerate(parts)
@@ -78,9 +76,7 @@ def test_batches_put_together_give_the_positions_of_each_alone(
 
 @settings(max_examples=40, deadline=None)
 @given(PLACES, st.integers(0, 999), st.data())
-def test_some_rows_are_what_they_were_before_and_after_the_table_is_made(
-    places: list[int], seed: int, data: st.DataObject
-) -> None:
+def test_some_rows_are_as_they_were(places: list[int], seed: int, data: st.DataObject) -> None:
     whole = batch(places, seed)
     keep = np.array(sorted(data.draw(st.sets(st.integers(0, len(places) - 1)))), dtype=np.intp)
     expected = {moment: one for moment, one in positions(whole.table()).items() if moment in whole.times[keep]}

@@ -65,9 +65,7 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         assert stopped(process) == 0
 
 
-def test_sigterm_ends_a_process_while_a_network_is_tried_that_never_ends(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sigterm_ends_an_endless_trial(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(process: Popen[bytes]) -> None:
         until(lambda: any(children(worker) for worker in workers(process.pid)), "the trial has begun")
 
@@ -86,9 +84,7 @@ def test_sigterm_ends_a_process_while_a_network_is_tried_that_never_ends(
 
 
 @pytest.mark.parametrize(("workers", "begun"), [("1", 20), ("2", 200)])
-def test_a_request_that_has_begun_at_sigterm_is_answered_while_new_connections_are_refused(
-    models: Path, workers: str, begun: int
-) -> None:
+def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: str, begun: int) -> None:
     def refused() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), 5).close()

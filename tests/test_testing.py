@@ -149,9 +149,7 @@ def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
         (lambda board, move: list(board.legal_moves).index(move) < 128, "218 legal moves"),
     ],
 )
-def test_a_legal_move_that_a_mask_forbids_is_missed(
-    kept: Callable[[chess.Board, chess.Move], bool], shown: str
-) -> None:
+def test_a_legal_move_that_is_forbidden_is_missed(kept: Callable[[chess.Board, chess.Move], bool], shown: str) -> None:
     def policy(fen: str) -> dict[str, float]:
         board = chess.Board(fen)
         return weighted(move for move in board.legal_moves if kept(board, move))
@@ -290,9 +288,7 @@ CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
         ({"positions": [CHESS960]}, InvalidPosition, "valid as Chess960: ask with chess960 true"),
     ],
 )
-def test_arguments_with_which_nothing_is_tested_are_refused(
-    arguments: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_arguments_that_test_nothing_are_refused(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=re.escape(words)):
         assert_masked(right, **arguments)
 

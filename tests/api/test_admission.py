@@ -63,9 +63,7 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
         (20, b"Content-Length: 36000", b"{" + b" " * 30_000),
     ],
 )
-def test_clients_that_do_not_finish_their_bodies_take_nobodys_place(
-    tmp_path: Path, clients: int, head: bytes, sent: bytes
-) -> None:
+def test_unfinished_bodies_take_nobodys_place(tmp_path: Path, clients: int, head: bytes, sent: bytes) -> None:
     write_fake(tmp_path)
     body = json.dumps({"moves": []}).encode()
     whole = b"POST /v1/policy HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -190,9 +188,7 @@ FIRST, SECOND = "first-key-of-some-length", "second-key-of-some-length"
         ("Authorization", [f"Bearer {FIRST}", f"Bearer {FIRST}", f"Bearer {SECOND}"], [200, 429, 200]),
     ],
 )
-def test_keys_and_addresses_behind_a_proxy_have_shares_of_their_own(
-    serve: Serve, header: str, clients: list[str], statuses: list[int]
-) -> None:
+def test_keys_and_addresses_have_own_shares(serve: Serve, header: str, clients: list[str], statuses: list[int]) -> None:
     keys = f"{FIRST},{SECOND}" if header == "Authorization" else None
     client = serve(client_rate=0.01, client_burst=2, proxies=1, api_keys=keys)
     path, two = "/v1/policy/batch", batch(2)

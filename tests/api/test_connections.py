@@ -328,9 +328,7 @@ async def test_what_follows_a_request_cannot_cut_its_answer_off(after: bytes) ->
 
 
 @pytest.mark.parametrize(("path", "length"), [("/v1/policy", 400_000), ("/v1/nothing", 10)])
-def test_a_client_that_waits_to_send_a_body_that_is_refused_is_told_that_the_connection_ends(
-    tmp_path: Path, path: str, length: int
-) -> None:
+def test_a_client_that_waits_to_send_a_refused_body_is_told(tmp_path: Path, path: str, length: int) -> None:
     write_fake(tmp_path)
     head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
     with served(tmp_path) as (_, port), socket.create_connection(("127.0.0.1", port), 20) as client:

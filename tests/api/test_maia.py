@@ -55,9 +55,7 @@ def test_every_probability_is_lc0s_within_1e_4_on_all_200_positions(serve: Serve
 
 
 @pytest.mark.parametrize("rights", ["KQk", "KQq", "Kq", "-"])
-def test_the_start_placement_without_all_castling_rights_is_not_the_start(
-    rights: str, serve: Serve, models: Path
-) -> None:
+def test_the_start_without_all_castling_rights_is_not_the_start(rights: str, serve: Serve, models: Path) -> None:
     """lc0 fills the history there, and leaves it empty at the start alone: e2e4 0.647 instead of d2d4 0.188."""
     client = serve(models)
     fen = f"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w {rights} - 0 1"

@@ -91,7 +91,7 @@ async def opened(settings: Settings, gate: Gated, **limits: Any) -> AsyncIterato
         yield app, web
 
 
-async def test_a_network_that_hangs_turns_readyz_to_503_and_back(
+async def test_a_network_that_hangs_is_not_ready(
     settings: Settings, gate: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert queue._HANGS == 4.0
@@ -175,9 +175,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_a_499_and_no_crash(
     assert [entry for entry in caplog.records if entry.levelname == "ERROR" or entry.exc_info] == []
 
 
-async def test_too_much_in_flight_is_refused_before_it_is_read_and_probes_answer(
-    settings: Settings, gate: Gated
-) -> None:
+async def test_too_much_in_flight_is_refused_unread_and_probes_answer(settings: Settings, gate: Gated) -> None:
     async with opened(settings, gate, max_queue=4096) as (app, web):
         headers = {"Content-Type": "application/json"}
         large = b'{"positions": [{"moves": []}]' + b" " * 8_000_000 + b"}"

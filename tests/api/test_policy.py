@@ -58,9 +58,7 @@ SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
         ({"moves": SHUFFLE * 4}, "fivefold_repetition", False),
     ],
 )
-def test_a_drawn_game_says_so_and_still_has_its_policy(
-    client: TestClient, asking: dict[str, Any], reason: str, claimable: bool
-) -> None:
+def test_a_drawn_game_has_its_policy(client: TestClient, asking: dict[str, Any], reason: str, claimable: bool) -> None:
     answer = asked(client, **asking)
     assert answer["status"] == "ongoing"
     assert answer["draw"] == {"reason": reason, "claimable": claimable}

@@ -72,9 +72,7 @@ def test_a_bug_has_an_id_too(client: TestClient, caplog: pytest.LogCaptureFixtur
     assert "GET /broken 500" in caplog.text
 
 
-def test_positions_that_were_answered_are_counted_and_bodies_are_not_logged(
-    client: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_positions_are_logged_and_bodies_are_not(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     mate = "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"
     pgn = "1. e4 e5 2. Nf3 *"
     asked = [

@@ -42,9 +42,7 @@ def plain(client: TestClient) -> Any:
         ({"normalizer": "entmax", "alpha": 1.2}, lambda z, i: entmax.entmax(z, i, 1.2)),
     ],
 )
-def test_sparse_normalizers_list_every_legal_move_some_with_nothing(
-    client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any
-) -> None:
+def test_sparse_normalizers_list_every_move(client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any) -> None:
     answer = asked(client, include=["logit"], **rule)
     assert len(answer["moves"]) == 20
     logits = column(answer, "logit")

@@ -95,9 +95,7 @@ def test_a_replacement_that_fails_its_check_changes_nothing_but_is_told(folder: 
     assert one.registry.entry("net").rejected is None
 
 
-def test_a_model_that_is_taken_away_is_served_no_longer_not_even_by_another_in_its_place(
-    folder: Path, opened: list[Serving]
-) -> None:
+def test_a_model_taken_away_is_not_replaced_by_another(folder: Path, opened: list[Serving]) -> None:
     write_net(folder)
     one = serving(folder, opened, "net")
     (folder / "net.toml").unlink()

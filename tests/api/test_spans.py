@@ -41,9 +41,7 @@ def client(tmp_path: Path, exporter: Any) -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize(("path", "body"), [("/v1/policy", {"moves": []}), ("/v1/games", {"pgn": "1. e4 e5 *"})])
-def test_queue_network_and_answer_are_inside_their_request(
-    client: TestClient, exporter: Any, path: str, body: Any
-) -> None:
+def test_queue_network_and_answer_are_in_a_request(client: TestClient, exporter: Any, path: str, body: Any) -> None:
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "mine"}
     assert client.post(path, json=body, headers=headers).status_code == 200
     found = {span.name: span for span in exporter.get_finished_spans()}

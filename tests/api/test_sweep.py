@@ -30,9 +30,7 @@ def swept(client: TestClient, **body: Any) -> Any:
     "position",
     [{"moves": ["e2e4", "c7c5"]}, {"fen": "8/P6k/8/8/8/8/7K/8 w - - 0 1"}, {"fen": "startpos", "temperature": 0.5}],
 )
-def test_each_point_is_what_the_policy_answers_at_that_rating(
-    shipped: TestClient, vary: str, position: dict[str, Any]
-) -> None:
+def test_each_point_is_the_policy_at_that_rating(shipped: TestClient, vary: str, position: dict[str, Any]) -> None:
     fixed = {} if vary == "both" else {"elo": {"self": 1300, "opponent": 1700}}
     sweep = swept(shipped, **position, **fixed, vary=vary, ratings=RATINGS, include=["san"])
     assert [point["elo"] for point in sweep["points"]] == [

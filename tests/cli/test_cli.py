@@ -104,7 +104,7 @@ def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], 
     assert words in result.output
 
 
-def test_serve_has_a_flag_for_every_setting_and_the_script_lists_them_before_there_is_an_environment(
+def test_serve_and_its_script_before_an_environment_list_every_setting(
     tmp_path: Path,
 ) -> None:
     for file in ("scripts/serve", "docs/settings.md"):

@@ -91,9 +91,7 @@ LOST: Any = {"policy": {}, "move": {}, "sweep": {"ratings": [1500]}, "audit": {"
 
 
 @pytest.mark.parametrize("method", LOST)
-def test_a_position_that_was_lost_is_refused_and_never_taken_for_the_start(
-    client: movemask.Client, method: str
-) -> None:
+def test_a_lost_position_is_never_taken_for_the_start(client: movemask.Client, method: str) -> None:
     ask = partial(getattr(client, method), **LOST[method])
     for lost in (partial(ask, fen=None), partial(ask, None), partial(ask, None, moves=["e4"])):
         with pytest.raises(movemask.ApiError, match=r"^fen: is null, which names no position"):
@@ -109,7 +107,7 @@ def test_a_position_that_was_lost_is_refused_and_never_taken_for_the_start(
     assert [isinstance(one, ErrorOut) for one in found] == [False, True, False]
 
 
-def test_a_batch_is_cut_to_what_the_service_takes_and_bad_items_are_errors_in_their_place(
+def test_a_batch_is_cut_and_bad_items_are_errors_in_their_place(
     client: movemask.Client,
 ) -> None:
     positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once

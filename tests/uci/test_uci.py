@@ -53,9 +53,7 @@ def test_a_game_against_itself_is_legal_to_its_end(engine: chess.engine.SimpleEn
     engine.configure({"Temperature": "0", "Seed": 0})
 
 
-def test_every_legal_move_is_a_line_with_score_wdl_pv_and_the_networks_probability(
-    engine: chess.engine.SimpleEngine, network: Network
-) -> None:
+def test_every_legal_move_is_a_line(engine: chess.engine.SimpleEngine, network: Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     policy = network.policy(board)
     lines = engine.analyse(board, chess.engine.Limit(depth=1), multipv=500, options={"UCI_ShowWDL": True})
@@ -78,9 +76,7 @@ def test_every_legal_move_is_a_line_with_score_wdl_pv_and_the_networks_probabili
             assert (line["score"].relative.score() or 0) * (wdl.expectation() - 0.5) >= -0.5
 
 
-def test_ratings_change_the_answer_and_without_a_table_limited_strength_is_one(
-    unmeasured: chess.engine.SimpleEngine, network: Network
-) -> None:
+def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3")
 
     def first(**options: chess.engine.ConfigValue) -> str:
@@ -93,9 +89,7 @@ def test_ratings_change_the_answer_and_without_a_table_limited_strength_is_one(
     assert limited != first(SelfElo=1100, OpponentElo=2200) or limited != first(SelfElo=2200)
 
 
-def test_ratings_are_offered_as_the_network_was_trained_and_others_are_told(
-    unmeasured: chess.engine.SimpleEngine, network: Network
-) -> None:
+def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
     assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-5.toml
     spoken = subprocess.run(
