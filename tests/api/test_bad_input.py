@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from numpy.typing import NDArray
 
 from movemask.board.position import Position
-from movemask.network.model import Model
+from movemask.network.model import Array, Model
 from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
@@ -145,23 +145,30 @@ def test_what_a_hostile_client_sends_is_not_echoed_whole(client: TestClient) -> 
     assert len(answer.content) < 2_000
 
 
-def fixed(model: Model, logits: NDArray[np.float32]) -> Model:
-    """The model with a network that always says this."""
-    return replace(model, session=FixedSession(model.contract, logits))
+class Crashing(FixedSession):
+    """A runtime that has no memory left."""
+
+    def logits_of(self, inputs: Sequence[Array]) -> Array:
+        raise RuntimeError("out of memory")
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_legal_logits_that_are_no_numbers_are_a_502_that_names_the_slot(serve: Serve, bad: float) -> None:
-    client = serve(prepare=lambda model: fixed(model, np.full(1880, bad, dtype=np.float32)))
-    answer = client.post("/v1/policy", json={"moves": []})
-    refused(answer, 502, "model-error", "model fake", "slot", "legal move", "rnbqkbnr")
+@pytest.mark.parametrize(
+    ("session", "words"),
+    [(FixedSession, ("slot", "legal move", "rnbqkbnr")), (Crashing, ("RuntimeError: out of memory",))],
+)
+def test_a_network_that_fails_is_a_502_that_says_how(
+    serve: Serve, session: type[FixedSession], words: tuple[str, ...]
+) -> None:
+    nothing = np.full(1880, np.nan, dtype=np.float32)
+    client = serve(prepare=lambda model: replace(model, session=session(model.contract, nothing)))
+    refused(client.post("/v1/policy", json={"moves": []}), 502, "model-error", "model fake", *words)
 
 
 def test_one_row_of_no_numbers_spoils_only_itself(serve: Serve) -> None:
     def spoilt(model: Model) -> Model:
         logits = np.zeros(1880, dtype=np.float32)
         logits[batch_of(model, [Position.read()]).slots[0]] = np.nan
-        return fixed(model, logits)
+        return replace(model, session=FixedSession(model.contract, logits))
 
     bare = {"fen": "7k/8/8/8/8/8/8/K7 w - - 0 1"}
     results = asked(serve(prepare=spoilt), "/v1/policy/batch", positions=[bare, {"moves": []}, bare])["results"]

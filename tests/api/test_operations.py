@@ -39,17 +39,6 @@ def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serv
     assert "this key is missing" in entry["failure"]
 
 
-def test_models_tell_their_contract_and_card(client: TestClient) -> None:
-    (entry,) = client.get("/v1/models").json()["models"]
-    alone = client.get("/v1/models/fake").json()
-    assert set(alone.pop("freshness")) == {"as_of", "as_of_utc", "waiting"}
-    assert entry == alone
-    assert entry["default"]
-    assert entry["served"]
-    assert entry["contract"]["terms"]["vocabulary"] == "movemask-1880"
-    assert entry["digest"].startswith("sha256:")
-
-
 def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

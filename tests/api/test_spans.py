@@ -60,13 +60,6 @@ def test_queue_network_and_answer_are_in_a_request(client: TestClient, exporter:
     assert network.attributes["movemask.positions"] == {"/v1/policy": 1, "/v1/games": 2}[path]
 
 
-def test_a_stream_has_a_queue_and_a_network_for_each_part(client: TestClient, exporter: Any) -> None:
-    body: Any = {"positions": [{"moves": []}] * 130}
-    client.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"})
-    names = [span.name for span in exporter.get_finished_spans()]
-    assert sorted(names) == ["POST /v1/policy/batch", "answer", *["network"] * 3, *["queue"] * 3]
-
-
 def test_a_problem_and_a_finished_game_have_no_network(client: TestClient, exporter: Any) -> None:
     client.post("/v1/policy", json={"fen": "x"})
     client.post("/v1/policy", json={"fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"})

@@ -14,11 +14,17 @@ from typing import Any
 import chess
 import chess.engine
 import chess.polyglot
+import httpx2
 import pytest
+from fastapi.testclient import TestClient
 
-from movemask.client.local import Network
+from movemask.cli.uci import RemoteSource
+from movemask.client.http import Client
+from movemask.client.local import Network, load
+from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
+from movemask.uci.search import Source, search
 from tests.ground_truth import perft
 from tests.uci.test_strength import COMMAND, copied
 
@@ -142,23 +148,11 @@ def test_pondering_ends_with_a_move_and_its_reply(engine: chess.engine.SimpleEng
 
 def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
     rng = random.Random(5)
-    words = [
-        "uci",
-        "isready",
-        "ucinewgame",
-        "position",
-        "fen",
-        "startpos",
-        "moves",
-        "e2e4",
-        "setoption",
-        "name",
-        "value",
-    ]
-    words += ["go", "searchmoves", "nodes", "-1", "ponder", "infinite", "stop", "ponderhit", "\x00", "9" * 400, "é"]
+    words = ["uci", "isready", "ucinewgame", "position", "fen", "startpos", "moves", "e2e4", "setoption", "name"]
+    words += ["value", "go", "searchmoves", "nodes", "-1", "ponder", "infinite", "stop", "ponderhit", "\x00", "é"]
     lines = [" ".join(rng.choices(words, k=rng.randrange(1, 9))).encode() for _ in range(400)]
     lines += [rng.randbytes(200).replace(b"\n", b"") for _ in range(50)]
-    lines += [b"go " * 100_000, b"position fen " + b"8/" * 50_000, b"setoption name Model value nothing"]
+    lines += [b"9" * 400, b"go " * 100_000, b"position fen " + b"8/" * 50_000, b"setoption name Model value nothing"]
     process = subprocess.Popen(COMMAND, stdin=-1, stdout=-1, stderr=-1)
     end = [b"stop", b"position startpos", b"go", b"quit", b""]
     told, errors = process.communicate(b"\n".join([b"uci", *lines, *end]), 60)
@@ -217,6 +211,29 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
     for file in (tmp_path, tmp_path / "empty.bin"):
         (fault,) = told(f"setoption name BookFile value {file}")
         assert fault == f"info string setoption: BookFile: {file}: holds no moves"
+
+
+def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:
+    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=shipped), None)
+    options = Options(multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
+    board = chess.Board()
+    for uci in ("e2e4", "c7c5", "g1f3"):
+        board.push_uci(uci)
+        found = [search(board, Go(), options, source, random.Random(1))[0] for source in sources]
+        lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in one] for one in found]
+        assert lines[0] == lines[1]
+
+
+def test_a_service_that_is_gone_is_told_and_the_gui_is_answered() -> None:
+    def gone(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused", request=request)
+
+    http = httpx2.Client(transport=httpx2.MockTransport(gone), base_url="http://nowhere")
+    out = io.StringIO()
+    engine = Engine(lambda name: RemoteSource(Client(http=http, retries=0), name), Options(), out)
+    engine.run(["isready", "position startpos", "go", "quit"])
+    assert "info string http://nowhere/v1/policy/batch: ConnectError: refused" in out.getvalue()
+    assert out.getvalue().endswith("bestmove (none)\n")
 
 
 def test_a_clock_beyond_all_measure_is_answered(network: Network) -> None:
