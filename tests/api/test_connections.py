@@ -117,19 +117,6 @@ async def refusing(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("too large", 413)(scope, receive, send)
 
 
-async def test_answers_do_not_wait_for_the_client_to_acknowledge_their_head() -> None:
-    found: list[int] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        connected = made[0].transport.get_extra_info("socket")
-        found.append(connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        await echo(scope, receive, send)
-
-    async with listening(app) as (made, port):
-        await sent(port, LAST)
-    assert found == [1]
-
-
 LINE, TRAILER = b"x" * 10_000, b"X: yyyy\r\n" * 1000
 
 

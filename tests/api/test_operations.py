@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,10 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     for name in ("maia-1100", "maia-1500", "maia-1900"):  # the names of the examples
         write_fake(tmp_path / "m", name, elo=True)
     client = serve(tmp_path / "m")
-    page = client.get("/docs")
-    assert page.status_code == 200
-    assert "https://" not in page.text
+    for path in ("/docs", "/redoc"):
+        page = client.get(path)
+        assert page.status_code == 200
+        assert not re.search(r"(src|href)=[\"']https?://", page.text)
     schema = client.get("/openapi.json").json()
     ran = 0
     for path, methods in schema["paths"].items():
