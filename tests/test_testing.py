@@ -159,21 +159,6 @@ def test_a_legal_move_that_is_forbidden_is_missed(kept: Callable[[chess.Board, c
     assert "illegal moves have" not in found.replace("illegal moves may have", "")
 
 
-@pytest.mark.parametrize("name", vocabulary_names())
-def test_maia2s_former_mask_is_called_by_its_name(name: str) -> None:
-    words, logits = vocabulary(name), np.random.default_rng(1).normal(size=5000) * 2
-
-    def multiplied(fen: str) -> Vector:
-        mask = np.zeros(len(words))
-        mask[words.legal_slots(Position.read(fen))[1]] = 1
-        return softmax(logits[: len(words)] * mask)
-
-    found = failure(multiplied, vocabulary=name)
-    assert f"in {len(POSITIONS)} of {len(POSITIONS)} positions" in found
-    assert "looks like multiplied" in found
-    assert "softmax(logits * mask)" in found
-
-
 def test_mistakes_of_writing_moves_are_called_by_their_names() -> None:
     def bare(fen: str) -> dict[str, float]:
         return {uci.removesuffix("q"): p for uci, p in right(fen).items()}

@@ -58,10 +58,7 @@ def test_a_client_has_half_of_the_room_and_a_lone_request_all() -> None:
 
 @pytest.mark.parametrize(
     ("clients", "head", "sent"),
-    [
-        (40, b"Content-Length: 8388608", b"{"),
-        (20, b"Content-Length: 36000", b"{" + b" " * 30_000),
-    ],
+    [(40, b"Content-Length: 8388608", b"{"), (20, b"Content-Length: 36000", b"{" + b" " * 30_000)],
 )
 def test_unfinished_bodies_take_nobodys_place(tmp_path: Path, clients: int, head: bytes, sent: bytes) -> None:
     write_fake(tmp_path)

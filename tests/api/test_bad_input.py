@@ -47,12 +47,7 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
         ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
-        (
-            {"elo": True},
-            422,
-            "invalid-request",
-            "elo: Input should be a rating, or an object of two",
-        ),
+        ({"elo": True}, 422, "invalid-request", "elo: Input should be a rating, or an object of two"),
         ({"fen": f"{BARE} 1000001 1"}, 422, "invalid-fen", "the half-move clock is 1000001, at most 1000000 is taken"),
         ({"fen": f"{BARE} 0 {10**60}"}, 422, "invalid-fen", f"the move number is {10**60}, at most 1000000"),
         (b'{"temperature": NaN}', 422, "invalid-request", "temperature: Input should be a finite number, got nan"),

@@ -96,9 +96,7 @@ def test_mistakes_are_told_in_one_line(models: str, arguments: tuple[str, ...], 
     assert words in result.output
 
 
-def test_serve_and_its_script_before_an_environment_list_every_setting(
-    tmp_path: Path,
-) -> None:
+def test_serve_and_its_script_before_an_environment_list_every_setting(tmp_path: Path) -> None:
     for file in ("scripts/serve", "docs/settings.md"):
         (tmp_path / file).parent.mkdir()
         shutil.copy(ROOT / file, tmp_path / file)

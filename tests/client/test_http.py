@@ -107,9 +107,7 @@ def test_a_lost_position_is_never_taken_for_the_start(client: movemask.Client, m
     assert [isinstance(one, ErrorOut) for one in found] == [False, True, False]
 
 
-def test_a_batch_is_cut_and_bad_items_are_errors_in_their_place(
-    client: movemask.Client,
-) -> None:
+def test_a_batch_is_cut_and_bad_items_are_errors_in_their_place(client: movemask.Client) -> None:
     positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once
     found = list(client.policies(positions, elo=1500))
     assert len(found) == 333
