@@ -20,12 +20,12 @@ from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.pipeline import Pipeline, Query
+from movemask.pipeline import Answer, Pipeline, Query
 from movemask.records import DIMENSIONS, Audited, AuditTable, groups
 from movemask.store.writer import Store
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
-from tests.networks import fake_model
+from tests.networks import fake_model, pipeline
 from tests.store.records import joined, record, recording
 
 WORDS = ("movemask-1880", "lc0-1858")
@@ -142,6 +142,23 @@ def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dro
     recorder.close(60)
     assert (recorder.dropped, recorder.waiting) == (2, 0)
     store.close()
+
+
+def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
+    def write(answer: Answer) -> str:
+        if answer.position.turn == "black":
+            raise ZeroDivisionError
+        return answer.position.turn
+
+    async def story() -> None:
+        both = [asked.answer([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
+        good, bad = await asyncio.gather(*both, return_exceptions=True)
+        assert good == ["white", "white"]
+        assert isinstance(bad, ZeroDivisionError)
+
+    asked = pipeline(fake_model())
+    asyncio.run(story())
+    asked.close()
 
 
 def test_counters_never_take_what_would_spoil_them_for_good() -> None:

@@ -139,6 +139,21 @@ def test_a_wrong_key_costs_a_share_of_its_address_and_of_nobody_else(serve: Serv
     assert ask("/v1/models", Authorization=f"Bearer {key}") == 200
 
 
+def test_clients_are_forgotten_beyond_ten_thousand_even_while_they_are_refused() -> None:
+    now = 0.0
+    limit = RateLimit(1, 1, 0, Tally(), clock=lambda: now)
+    first, slow = asking("slow"), asking("slow")
+    limit.take(first, 1)
+    limit.release(first)
+    with pytest.raises(RateLimited):
+        limit.take(slow, 1)  # it reads why slowly
+    now = 10.0
+    for number in range(10_001):
+        limit.take(asking(f"other {number}"), 0)
+    limit.release(slow)
+    limit.take(slow, 1)
+
+
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, 0, Tally(), clock=lambda: now)

@@ -325,6 +325,23 @@ def test_a_client_that_waits_to_send_a_refused_body_is_told(tmp_path: Path, path
     assert b"connection: close" in answer
 
 
+async def test_a_head_does_not_wait_for_its_body() -> None:
+    body_may_come = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await body_may_come.wait()
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with listening(app) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200")
+        body_may_come.set()
+        assert await reader.readexactly(2) == b"ok"
+        writer.transport.abort()
+
+
 async def test_the_internals_of_uvicorn_that_are_used_are_listed_and_there() -> None:
     """A new uvicorn may rename them; pyproject.toml has the first version that nobody has looked at."""
     tree = ast.parse(inspect.getsource(Connection))
