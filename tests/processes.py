@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +55,16 @@ def call(port: int, path: str, body: Any = None, **headers: str) -> Any:
 def environment(**more: str) -> dict[str, str]:
     """Of a process that imports the service from this checkout."""
     return {**os.environ, "PYTHONPATH": str(ROOT / "service"), **more}
+
+
+def with_packages(site: Path, *names: str) -> dict[str, str]:
+    """The environment of a Python, run with -S, that has these packages alone, and the service from this checkout."""
+    for one in distributions():
+        if re.sub(r"[-_.]+", "-", one.metadata["Name"]).lower() in names:
+            for top in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
+                if not (site / top).exists():
+                    (site / top).symlink_to(str(one.locate_file(top)))
+    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{site}"}
 
 
 @contextmanager
@@ -113,6 +124,12 @@ def until(condition: Callable[[], T], what: str, seconds: float = 300) -> T:
                 return found
         assert time.monotonic() < end, f"not in {seconds:g} s: {what}"
         time.sleep(0.05)
+
+
+def serving(models: Path, count: int, process_id: int) -> set[int]:
+    """The workers of a service, once so many have begun to serve."""
+    until(lambda: (models / "log.txt").read_text().count("Started server process") == count, f"{count} workers serve")
+    return workers(process_id)
 
 
 def running(pid: int) -> bool:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from movemask.errors import EXTRAS
 from tests.conftest import ROOT
 from tests.networks import write_fake
-from tests.processes import call, served, stopped
+from tests.processes import call, served, stopped, with_packages
 
 
 @pytest.fixture(scope="module")
@@ -84,15 +83,7 @@ def pins(name: str) -> set[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def serving_set(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a Python that has the packages of requirements/service.txt and no others."""
-    wanted = {name for name, _ in pins("service.txt")}
-    site = tmp_path_factory.mktemp("serving") / "site"
-    site.mkdir()
-    for distribution in distributions():
-        if re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower() in wanted:
-            for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
-                if not (site / top).exists():
-                    (site / top).symlink_to(str(distribution.locate_file(top)))
-    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{site}"}
+    return with_packages(tmp_path_factory.mktemp("serving"), *(name for name, _ in pins("service.txt")))
 
 
 def run(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import chess
@@ -13,13 +15,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from movemask.api.telemetry import Metrics
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
+from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import MEASURED, Plan
+from movemask.pipeline import Answer, Pipeline, Query
 from movemask.records import DIMENSIONS, Audited, AuditTable, groups
+from movemask.store.writer import Store
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
-from tests.networks import fake_model
+from tests.networks import fake_model, pipeline
+from tests.store.records import joined, record, recording
 
 WORDS = ("movemask-1880", "lc0-1858")
 FEW = Plan().always
@@ -63,40 +70,25 @@ PLACES = st.lists(st.integers(0, len(BOARDS) - 1), min_size=1, max_size=6)
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(PLACES, st.sampled_from(WORDS), st.booleans()), min_size=1, max_size=5), st.integers(0, 999))
-def test_batches_put_together_give_the_positions_of_each_alone(
-    parts: list[tuple[list[int], str, bool]], seed: int
-) -> None:
+def test_joined_batches_have_the_positions_of_each(parts: list[tuple[list[int], str, bool]], seed: int) -> None:
     made = [
         batch(places, seed + number, name, MEASURED if every else FEW)
         for number, (places, name, every) in enumerate(parts)
     ]
-    joined = Audited.joined(made)
-    assert len(joined) == len({(name, every) for _, name, every in parts})
-    assert sum(map(len, joined)) == sum(map(len, made))
-    assert together([part.table() for part in joined]) == together([part.table() for part in made])
+    whole = Audited.joined(made)
+    assert len(whole) == len({(name, every) for _, name, every in parts})
+    assert sum(map(len, whole)) == sum(map(len, made))
+    assert together([part.table() for part in whole]) == together([part.table() for part in made])
 
 
 @settings(max_examples=40, deadline=None)
 @given(PLACES, st.integers(0, 999), st.data())
-def test_some_rows_are_what_they_were_before_and_after_the_table_is_made(
-    places: list[int], seed: int, data: st.DataObject
-) -> None:
+def test_some_rows_are_as_they_were(places: list[int], seed: int, data: st.DataObject) -> None:
     whole = batch(places, seed)
     keep = np.array(sorted(data.draw(st.sets(st.integers(0, len(places) - 1)))), dtype=np.intp)
     expected = {moment: one for moment, one in positions(whole.table()).items() if moment in whole.times[keep]}
     assert positions(whole.rows(keep).table()) == expected
     assert positions(whole.table().rows(keep)) == expected
-
-
-def test_networks_and_kinds_are_not_mixed() -> None:
-    one = batch([0, 1], 1)
-    others = [
-        replace(one, model=fake_model("other")),
-        batch([0, 1], 1, kinds=FEW),
-        batch([0, 1], 1, "lc0-1858"),
-    ]
-    assert [len(part) for part in Audited.joined([one, *others, one])] == [4, 2, 2, 2]
-    assert Audited.joined([]) == []
 
 
 def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
@@ -134,3 +126,48 @@ def band(dimension: str, value: float) -> str:
 def _castling_slot(uci: str, board: chess.Board) -> bool:
     """Whether a slot is one of a king that goes two squares, where this vocabulary writes castling otherwise."""
     return not board.chess960 and bool(board.kings & chess.BB_SQUARES[chess.parse_square(uci[:2])])
+
+
+def test_a_batch_whose_leakage_cannot_be_measured_is_answered_and_counted_as_dropped(tmp_path: Path) -> None:
+    class Broken(Plan):
+        def drawn(self, chance: float) -> tuple[str, ...]:
+            raise MemoryError
+
+    store = Store(f"sqlite:///{tmp_path}/audit.db", keep_seconds=3600, keep_positions=100, keep_worst=10)
+    recorder = recording(store)
+    asked = Pipeline(fake_model(), recorder, plan=Broken(), max_batch=8, max_waiting=100)
+    queries = [Query(moves=("e2e4",)), Query(moves=("d2d4",))]
+    assert asyncio.run(asked.answer(queries, lambda answer: answer.status)) == ["ongoing", "ongoing"]
+    asked.close()
+    recorder.close(60)
+    assert (recorder.dropped, recorder.waiting) == (2, 0)
+    store.close()
+
+
+def test_an_answer_that_cannot_be_written_costs_its_caller_alone() -> None:
+    def write(answer: Answer) -> str:
+        if answer.position.turn == "black":
+            raise ZeroDivisionError
+        return answer.position.turn
+
+    async def story() -> None:
+        both = [asked.answer([Query(), Query(moves=moves)], write) for moves in ((), ("e2e4",))]
+        good, bad = await asyncio.gather(*both, return_exceptions=True)
+        assert good == ["white", "white"]
+        assert isinstance(bad, ZeroDivisionError)
+
+    asked = pipeline(fake_model())
+    asyncio.run(story())
+    asked.close()
+
+
+def test_counters_never_take_what_would_spoil_them_for_good() -> None:
+    metrics = Metrics()
+    good = record(0.25, causes={Cause.BLOCKED: 0.25})
+    bad = [record(None), record(math.inf), record(-1.0), record(0.25, causes={Cause.BLOCKED: math.nan})]
+    for table in (good, *bad, *joined([good, record(0.5, more={}), *bad])):
+        metrics.audited(table)
+    text = metrics.exposition().decode()
+    assert 'movemask_leakage_sum{kind="raw",model="net",trained_with_mask="false"} 1.5' in text
+    assert 'movemask_illegal_mass_total{cause="blocked",model="net",trained_with_mask="false"} 0.5' in text
+    assert "NaN" not in text

@@ -20,7 +20,19 @@ from movemask.api.server import listen
 from movemask.errors import SettingsError
 from tests.ground_truth import played
 from tests.networks import NO_VALUE, write_loop
-from tests.processes import call, certificate, children, free_port, running, served, started, stopped, until, workers
+from tests.processes import (
+    call,
+    certificate,
+    children,
+    free_port,
+    running,
+    served,
+    serving,
+    started,
+    stopped,
+    until,
+    workers,
+)
 
 
 def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models: Path) -> None:
@@ -53,9 +65,7 @@ def test_64_clients_at_once_get_right_answers_in_batches_larger_than_one(models:
         assert stopped(process) == 0
 
 
-def test_sigterm_ends_a_process_while_a_network_is_tried_that_never_ends(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sigterm_ends_an_endless_trial(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tried(process: Popen[bytes]) -> None:
         until(lambda: any(children(worker) for worker in workers(process.pid)), "the trial has begun")
 
@@ -74,9 +84,7 @@ def test_sigterm_ends_a_process_while_a_network_is_tried_that_never_ends(
 
 
 @pytest.mark.parametrize(("workers", "begun"), [("1", 20), ("2", 200)])
-def test_a_request_that_has_begun_at_sigterm_is_answered_while_new_connections_are_refused(
-    models: Path, workers: str, begun: int
-) -> None:
+def test_a_request_that_began_before_sigterm_is_answered(models: Path, workers: str, begun: int) -> None:
     def refused() -> bool:
         try:
             socket.create_connection(("127.0.0.1", port), 5).close()
@@ -188,8 +196,7 @@ def test_a_stop_that_is_asked_for_during_the_start_is_not_lost(models: Path, wor
 
 def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
-        serving(models, 2)
-        begun = workers(process.pid)
+        begun = serving(models, 2, process.pid)
         assert len(begun) == 2
         process.kill()
         process.wait()
@@ -202,7 +209,7 @@ def test_a_worker_that_ends_or_hangs_is_replaced(models: Path) -> None:
     short = "import movemask.api.server as server; server.STUCK_SECONDS = 2; from movemask.cli.main import main; main()"
     with served(models, "--workers", "2", "--drain-seconds", "1", program=("-c", short)) as (process, port):
         ended, hung = workers(process.pid)
-        serving(models, 2)
+        serving(models, 2, process.pid)
         os.kill(ended, signal.SIGTERM)
         until(lambda: len(workers(process.pid) - {ended}) == 2, "another has taken its place")
         assert not running(ended)
@@ -218,15 +225,10 @@ def test_a_worker_that_ends_or_hangs_is_replaced(models: Path) -> None:
 
 def test_workers_that_cannot_be_replaced_end_the_service_with_1_and_the_reason(models: Path) -> None:
     with served(models, "--workers", "2") as (process, _):
-        serving(models, 2)
+        serving(models, 2, process.pid)
         (models / "net.toml").unlink()
         os.kill(min(workers(process.pid)), signal.SIGKILL)
         assert process.wait(60) == 1
     log = (models / "log.txt").read_text().splitlines()
     assert log[-1].startswith("Error: MOVEMASK_MODELS_DIR: no model in")
     assert not [line for line in log if "Traceback" in line]
-
-
-def serving(models: Path, count: int) -> None:
-    """Waits until so many workers have begun to serve."""
-    until(lambda: (models / "log.txt").read_text().count("Started server process") == count, f"{count} workers serve")

@@ -20,9 +20,7 @@ def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("variable", "nearest"), [("MOVEMASK_MAX_BACTH", "MOVEMASK_MAX_BATCH"), ("movemask_prot", "MOVEMASK_PORT")]
 )
-def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(
-    monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str
-) -> None:
+def test_the_nearest_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str) -> None:
     monkeypatch.setenv(variable, "1")
     with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; the nearest is {nearest} "):
         Settings.read()
@@ -46,9 +44,7 @@ def test_a_wrong_value_is_named_by_its_variable(monkeypatch: pytest.MonkeyPatch,
     ("text", "cores"),
     [("max 100000", 64), ("150000 100000", 2), ("10000 100000", 1), ("99900000 100000", 64), ("x", 64)],
 )
-def test_a_containers_share_of_the_processors_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int
-) -> None:
+def test_a_containers_cores_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, cores: int) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
     (tmp_path / "cpu.max").write_text(text + "\n")
     assert available_cores(tmp_path / "cpu.max") == cores

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks import strength
-from benchmarks.strength import ANCHOR, NODES, RATINGS, TEMPERATURES, Player
+from benchmarks.strength import ANCHOR, NODES, RATINGS, Player
 from movemask.network.contract import read_contract
 from movemask.settings import shipped_models
 
@@ -33,26 +32,6 @@ def test_strengths_that_are_known_are_found_within_their_errors() -> None:
     off = [(found[player][0] - known[player]) / found[player][1] for player in players if player != ANCHOR]
     assert max(map(abs, off)) < 4
     assert all(error < 40 for _, error in found.values())
-
-
-def test_two_players_differ_by_what_their_score_says_and_one_without_a_point_has_a_number() -> None:
-    better, lost = Player(2000, 1.0), Player(800, 1.0)
-    found = strength.fitted({(ANCHOR, better): [0.0, 0.5] * 2000, (ANCHOR, lost): [1.0] * 10}, ANCHOR)
-    assert found[better][0] == pytest.approx(400 * math.log10(3), abs=1)
-    assert found[better][1] == pytest.approx(400 / math.log(10) / math.sqrt(4000 * 3 / 16), abs=0.1)
-    assert -2000 < found[lost][0] < -300
-    assert found[lost][1] > 200
-
-
-def test_everybody_is_compared_with_the_anchor_by_way_of_others_and_nobody_plays_all() -> None:
-    pairs = strength.schedule(RATINGS, NODES)
-    players = {player for pair in pairs for player in pair}
-    assert len(players) == len(RATINGS) * len(TEMPERATURES) + len(NODES)
-    assert len(set(map(frozenset, pairs))) == len(pairs) < len(players) * (len(players) - 1) / 3
-    reached = {ANCHOR}
-    for _ in players:
-        reached |= {player for pair in pairs if reached & set(pair) for player in pair}
-    assert reached == players
 
 
 def test_the_most_human_player_is_chosen_for_each_strength() -> None:

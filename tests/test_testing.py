@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,11 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Position
 from movemask.client.local import Network
-from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError, InvalidFen, InvalidParameter, InvalidPosition
 from movemask.testing import POSITIONS, assert_masked
 from tests.conftest import ROOT
+from tests.processes import environment, with_packages
 
 Vector = NDArray[np.floating]
 
@@ -76,18 +74,6 @@ def test_a_softmax_over_the_legal_slots_passes(name: str, seed: int, scale: floa
     assert_masked(policy, vocabulary=name)
 
 
-def test_the_positions_are_what_they_say() -> None:
-    boards = {fen: chess.Board(fen) for fen in POSITIONS}
-    assert all(board.is_valid() and any(board.legal_moves) for board in boards.values())
-    for turn in chess.COLORS:
-        (most, *_, few) = sorted((board for board in boards.values() if board.turn == turn), key=_freedom)
-        assert (most.legal_moves.count(), few.legal_moves.count()) == (218, 1)
-
-
-def _freedom(board: chess.Board) -> int:
-    return -board.legal_moves.count()
-
-
 def unsafe(board: chess.Board) -> Iterator[chess.Move]:
     yield from board.pseudo_legal_moves
 
@@ -105,13 +91,6 @@ def castling_with_every_right(board: chess.Board) -> Iterator[chess.Move]:
     yield from (move for move in other.legal_moves if other.is_castling(move))
 
 
-def castling_over_pieces(board: chess.Board) -> Iterator[chess.Move]:
-    other = board.copy()
-    for square in chess.SquareSet(board.occupied & ~board.kings & ~board.rooks):
-        other.remove_piece_at(square)
-    yield from (move for move in other.legal_moves if other.is_castling(move))
-
-
 def en_passant_at_any_time(board: chess.Board) -> Iterator[chess.Move]:
     other = board.copy()
     for square in chess.SquareSet(board.pawns & board.occupied_co[not board.turn] & chess.BB_RANK_5):
@@ -119,23 +98,11 @@ def en_passant_at_any_time(board: chess.Board) -> Iterator[chess.Move]:
         yield from (move for move in other.generate_legal_ep())
 
 
-def double_step_over_a_piece(board: chess.Board) -> Iterator[chess.Move]:
-    for square in chess.SquareSet(board.pawns & board.occupied_co[board.turn] & chess.BB_RANK_2):
-        if board.turn and not board.piece_at(square + 16):
-            yield chess.Move(square, square + 16)
-
-
 def around_the_board(board: chess.Board) -> Iterator[chess.Move]:
     for square in chess.SquareSet(board.knights & board.occupied_co[board.turn]):
         for step in (17, 15, 10, 6, -6, -10, -15, -17):
             if 0 <= square + step < 64 and not board.piece_at(square + step):
                 yield chess.Move(square, square + step)
-
-
-def as_white(board: chess.Board) -> Iterator[chess.Move]:
-    other = board.copy()
-    other.turn = chess.WHITE
-    yield from other.pseudo_legal_moves
 
 
 @pytest.mark.parametrize(
@@ -147,11 +114,8 @@ def as_white(board: chess.Board) -> Iterator[chess.Move]:
         (castling_through_check, "castling_path", "castling over an attacked square"),
         (castling_through_check, "castling_path", "castling out of check"),
         (castling_with_every_right, "castling_right", "no right to castle"),
-        (castling_over_pieces, "castling_path", "castling blocked"),
         (en_passant_at_any_time, "en_passant", "en passant a move too late"),
-        (double_step_over_a_piece, "blocked", "blocked pawns"),
         (around_the_board, "wrong_geometry", "knights on the edge of the board"),
-        (as_white, "enemy_piece", "the start position"),
     ],
 )
 def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
@@ -177,7 +141,6 @@ def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
         (lambda board, move: not board.is_en_passant(move), "en passant out of check"),
         (lambda board, move: not board.is_castling(move), "castling to both sides"),
         (lambda board, move: move.promotion in (None, chess.QUEEN), "promotion on every file"),
-        (lambda board, move: move.promotion is None or not board.is_capture(move), "promotion by capture"),
         (
             lambda board, move: not (board.is_castling(move) and board.attackers(not board.turn, move.to_square - 1)),
             "queenside castling with b1 attacked, which is legal",
@@ -185,9 +148,7 @@ def test_a_rule_that_a_mask_forgets_is_found_where_it_matters(
         (lambda board, move: list(board.legal_moves).index(move) < 128, "218 legal moves"),
     ],
 )
-def test_a_legal_move_that_a_mask_forbids_is_missed(
-    kept: Callable[[chess.Board, chess.Move], bool], shown: str
-) -> None:
+def test_a_legal_move_that_is_forbidden_is_missed(kept: Callable[[chess.Board, chess.Move], bool], shown: str) -> None:
     def policy(fen: str) -> dict[str, float]:
         board = chess.Board(fen)
         return weighted(move for move in board.legal_moves if kept(board, move))
@@ -196,62 +157,6 @@ def test_a_legal_move_that_a_mask_forbids_is_missed(
     assert f"({shown})" in found
     assert "legal moves with 0: " in found
     assert "illegal moves have" not in found.replace("illegal moves may have", "")
-
-
-@pytest.mark.parametrize("name", vocabulary_names())
-def test_maia2s_former_mask_is_called_by_its_name(name: str) -> None:
-    words, logits = vocabulary(name), np.random.default_rng(1).normal(size=5000) * 2
-
-    def multiplied(fen: str) -> Vector:
-        mask = np.zeros(len(words))
-        mask[words.legal_slots(Position.read(fen))[1]] = 1
-        return softmax(logits[: len(words)] * mask)
-
-    found = failure(multiplied, vocabulary=name)
-    assert f"in {len(POSITIONS)} of {len(POSITIONS)} positions" in found
-    assert "looks like multiplied" in found
-    assert "softmax(logits * mask)" in found
-
-
-@pytest.mark.parametrize(
-    ("name", "mistake", "pattern", "shown"),
-    [
-        ("lc0-1858", "castling_slot", "castling_slot", "castling to both sides"),
-        ("maia2-1880", "castling_slot", "castling_slot", "castling to both sides"),
-        ("maia2-1880", "slots_unmirrored", "unmirrored", "a middlegame"),
-        ("movemask-1880", "slots_unmirrored", "unmirrored", "a middlegame"),
-    ],
-)
-def test_a_mask_for_the_wrong_slots_is_called_by_its_name(name: str, mistake: str, pattern: str, shown: str) -> None:
-    words, logits = vocabulary(name), np.random.default_rng(1).normal(size=5000)
-    wrong = varied_vocabulary(words, [mistake])
-
-    def policy(fen: str) -> Vector:
-        p = np.zeros(len(words))
-        slots = wrong.legal_slots(Position.read(fen))[1]
-        p[slots] = softmax(logits[slots])
-        return p
-
-    positions = [fen for fen, shows in POSITIONS.items() if "promotion" not in shows]  # they have no unmirrored slot
-    found = failure(policy, positions, vocabulary=name)
-    assert f"looks like {pattern} (" in found
-    assert f"({shown})" in found
-
-
-def test_a_queen_on_the_knights_slot_is_called_by_its_name() -> None:
-    words = vocabulary("lc0-1858")
-
-    def policy(fen: str) -> Vector:
-        board, p = chess.Board(fen), np.zeros(len(words))
-        for uci, probability in right(fen).items():
-            move = chess.Move.from_uci(uci)
-            as_knight = chess.Move(move.from_square, move.to_square, chess.KNIGHT)
-            p[words.slot(as_knight if move.promotion == chess.QUEEN else move, board)] += probability
-        return p
-
-    found = failure(policy, vocabulary="lc0-1858")
-    assert "looks like bare_promotion (" in found
-    assert "in lc0-1858 the slot without a letter is a knight's" in found
 
 
 def test_mistakes_of_writing_moves_are_called_by_their_names() -> None:
@@ -311,25 +216,17 @@ def test_the_worst_positions_come_first_and_each_difficulty_once() -> None:
     leaked = [float(share) for share in re.findall(r"illegal moves have (\S+):", found)]
     assert len(set(shown)) == len(leaked) == 3
     assert leaked == sorted(leaked, reverse=True)
-    worst = max(
-        sum(p for uci, p in weighted(chess.Board(fen).pseudo_legal_moves).items() if uci not in right(fen))
-        for fen in POSITIONS
-    )
-    assert leaked[0] == pytest.approx(worst, rel=0.01)
-
-
-class Broken(Exception): ...
 
 
 def test_a_policy_that_raises_fails_with_its_own_error_as_the_cause() -> None:
     def policy(fen: str) -> dict[str, float]:
         if " b " in fen:
-            raise Broken("no planes\nfor Black")
+            raise LookupError("no planes\nfor Black")
         return right(fen)
 
-    with pytest.raises(AssertionError, match="the policy raised Broken: no planes for Black") as raised:
+    with pytest.raises(AssertionError, match="the policy raised LookupError: no planes for Black") as raised:
         assert_masked(policy)
-    assert isinstance(raised.value.__cause__, Broken)
+    assert isinstance(raised.value.__cause__, LookupError)
     assert f"in {len(POSITIONS) // 2} of {len(POSITIONS)} positions" in str(raised.value)
 
 
@@ -337,30 +234,18 @@ def test_a_policy_that_raises_fails_with_its_own_error_as_the_cause() -> None:
     ("answer", "name", "words"),
     [
         (np.full(1880, 1 / 1880), "lc0-1858", "1880 numbers; the vocabulary lc0-1858 has 1858 slots"),
-        (np.full((1, 1858), 1 / 1858), "lc0-1858", "1 numbers; the vocabulary lc0-1858 has 1858 slots"),
         (np.full((1858, 1), 1 / 1858), "lc0-1858", "not a distribution: "),
         (np.full(1858, np.nan), "lc0-1858", "probabilities[0]: nan is not a probability from 0 to 1"),
-        (np.linspace(-3, 3, 1858), "lc0-1858", "probabilities[0]: -3.0 is not a probability from 0 to 1"),
         (np.full(1858, 0.5), "lc0-1858", "the sum is 929, too far from 1"),
-        (
-            np.full(1858, 1 / 1858),
-            None,
-            "ndarray is not a dict of moves; name a vector's vocabulary=, one of alphazero-4672, ",
-        ),
-        (None, None, "NoneType is not a dict of moves"),
+        (np.full(1858, 1 / 1858), None, "ndarray is not a dict of moves; name a vector's vocabulary=, one of alpha"),
         (["e2e4"] * 1858, "lc0-1858", "could not convert string to float: 'e2e4'"),
         ({"e2e4": None}, None, "not 'NoneType'"),
         ({"Nf3": 1.0}, None, "policy: 'Nf3' is not a UCI move"),
-        ({"e2e4": float("nan")}, None, "policy[e2e4]: nan is not a probability"),
         ({}, None, "policy: nothing is above 0"),
     ],
 )
 def test_what_is_no_distribution_is_named(answer: Any, name: str | None, words: str) -> None:
     assert words in failure(lambda fen: answer, [chess.STARTING_FEN], vocabulary=name)
-
-
-def test_a_position_that_is_missing_from_answers_written_down_is_named() -> None:
-    assert f"the policy raised KeyError: '{chess.STARTING_FEN}'" in failure({}, [chess.STARTING_FEN])
 
 
 CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
@@ -379,9 +264,7 @@ CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
         ({"positions": [CHESS960]}, InvalidPosition, "valid as Chess960: ask with chess960 true"),
     ],
 )
-def test_arguments_with_which_nothing_is_tested_are_refused(
-    arguments: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_arguments_that_test_nothing_are_refused(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=re.escape(words)):
         assert_masked(right, **arguments)
 
@@ -403,12 +286,8 @@ PAGE = (ROOT / "docs" / "masking.md").read_text()
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of a Python that has numpy, python-chess and pytest alone."""
-    site = tmp_path_factory.mktemp("bare")
-    for package in ("numpy", "chess", "pytest", "pluggy", "iniconfig", "packaging", "pygments"):
-        found = distribution(package)
-        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
-            (site / top).symlink_to(str(found.locate_file(top)))
-    return {**os.environ, "PYTHONPATH": f"{ROOT / 'service'}:{site}"}
+    names = ("numpy", "chess", "pytest", "pluggy", "iniconfig", "packaging", "pygments")
+    return with_packages(tmp_path_factory.mktemp("bare"), *names)
 
 
 def test_it_needs_numpy_and_python_chess_alone(bare: dict[str, str], tmp_path: Path) -> None:
@@ -448,9 +327,8 @@ def test_the_mask_of_the_page_passes() -> None:
 
 
 def test_the_example_finds_a_missing_and_a_multiplied_mask_and_passes_the_right_one() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "service")}
     command = [sys.executable, str(ROOT / "examples" / "mask.py")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
     unmasked, multiplied, masked = done.stdout.strip().split("\n\n")
     assert unmasked.startswith("unmasked: the policy fails in ")
     assert multiplied.startswith("multiplied: the policy fails in ")

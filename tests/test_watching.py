@@ -77,13 +77,9 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
         for answered in (8, 16):  # a rate needs two scrapes
             for model in ("plain", "masked"):
                 positions = [{"moves": moves} for moves in ([], ["e2e4"], ["d2d4", "d7d5"])]
-                call(
-                    port,
-                    "/v1/policy/batch",
-                    {"positions": positions, "model": model},
-                    Authorization=f"Bearer {keys[0]}",
-                )
-                call(port, "/v1/policy", {"moves": [], "model": model}, Authorization=f"Bearer {keys[0]}")
+                batch, bearer = {"positions": positions, "model": model}, f"Bearer {keys[0]}"
+                call(port, "/v1/policy/batch", batch, Authorization=bearer)
+                call(port, "/v1/policy", {"moves": [], "model": model}, Authorization=bearer)
 
             def scraped(count: str = f"sum(movemask_leakage_count{{kind='raw'}}) == {answered}") -> Any:
                 return asked(watching, "query", query=count)["result"]

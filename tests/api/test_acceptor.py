@@ -19,7 +19,7 @@ import pytest
 
 from movemask.api.acceptor import HANDED, TOLD, Acceptor
 from movemask.tally import IN_FLIGHT, SPENT, Tally, new_table
-from tests.processes import call, served, stopped, until, workers
+from tests.processes import call, served, serving, stopped, until, workers
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
@@ -33,15 +33,9 @@ def sockets(pid: int) -> int:
     return found
 
 
-def both_serve(models: Path, process_id: int) -> set[int]:
-    log = models / "log.txt"
-    until(lambda: log.read_text().count("Started server process") == 2, "both workers serve")
-    return workers(process_id)
-
-
 def test_a_burst_of_connections_is_spread_over_the_workers(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
-        pids = both_serve(models, process.pid)
+        pids = serving(models, 2, process.pid)
         for _ in range(10):
             before = {pid: sockets(pid) for pid in pids}
             with ExitStack() as stack:
@@ -77,7 +71,7 @@ def test_more_connections_at_once_than_a_worker_has_read_are_kept_and_none_is_cu
 
 def test_limits_of_connections_hold_for_all_workers_together(models: Path) -> None:
     with served(models, "--workers", "2", "--max-connections-per-address", "6") as (process, port):
-        both_serve(models, process.pid)
+        serving(models, 2, process.pid)
         until(lambda: open_connections(port) == 1, "the connections of the start have ended")
         kept = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(6)]
         with socket.create_connection(("127.0.0.1", port), 30) as one_more:
@@ -105,7 +99,7 @@ def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path)
     body = json.dumps({"moves": []})
     limits = ("--client-rate", "0.001", "--client-burst", "20")
     with served(models, "--workers", "2", *limits) as (process, port):
-        pids = both_serve(models, process.pid)
+        pids = serving(models, 2, process.pid)
         statuses: Counter[int] = Counter()
         clients = [http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(4)]
         for number in range(40):
@@ -125,28 +119,15 @@ def test_a_clients_rate_and_what_it_asked_for_hold_for_all_workers(models: Path)
 
 def test_who_reads_the_figures_finds_what_he_just_asked_whichever_worker_answers(models: Path) -> None:
     with served(models, "--workers", "2") as (process, port):
-        both_serve(models, process.pid)
-        asked = 0
-        for _ in range(20):  # each on a connection of its own
+        serving(models, 2, process.pid)
+        for asked in range(1, 21):  # each on a connection of its own
             call(port, "/v1/policy", {"moves": []})
-            asked += 1
             figures = call(port, "/v1/leakage")
             known = sum(one["positions"] for one in figures["models"].values())
             assert known + figures["freshness"]["waiting"] >= asked
         until(lambda: call(port, "/v1/leakage")["freshness"]["waiting"] == 0, "all is written")
         assert call(port, "/v1/leakage")["models"]["net"]["positions"] == asked
         assert stopped(process) == 0
-
-
-def test_a_service_says_nothing_twice_and_nothing_that_it_does_not_mean(models: Path) -> None:
-    with served(models, "--workers", "2", "--mcp", "true") as (process, port):
-        both_serve(models, process.pid)
-        call(port, "/v1/policy", {"moves": []})
-        assert stopped(process) == 0
-    log = (models / "log.txt").read_text()
-    assert log.count("POST /v1/policy") == 1
-    assert "Warning" not in log
-    assert all(line[:4].isdigit() for line in log.splitlines())
 
 
 def test_two_processes_add_up_and_a_dead_one_is_taken_out() -> None:

@@ -1,20 +1,23 @@
-"""What a user would lose: an error that names what is wrong, whatever is sent, and a log without crashes."""
+"""What a user would lose: an error that names what is wrong, whatever is sent, and a log without crashes; and everybody
+to one request of rubbish."""
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from numpy.typing import NDArray
 
-from movemask.api.schemas.answers import TYPE_PREFIX
 from movemask.board.position import Position
-from movemask.network.model import Model
-from tests.api.asking import refused
+from movemask.network.model import Array, Model
+from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.networks import FixedSession, batch_of
 
@@ -24,72 +27,43 @@ BARE = "4k3/8/8/8/8/8/8/4K2R w K -"
 
 @pytest.fixture(autouse=True)
 def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
-    yield
-    assert [entry for entry in caplog.records if entry.levelno >= logging.ERROR or entry.exc_info] == []
+    yield  # a network that gives no numbers is the operator's error
+    crashes = [entry for entry in caplog.records if entry.levelno >= logging.ERROR or entry.exc_info]
+    assert [entry for entry in crashes if "model fake" not in entry.getMessage()] == []
 
 
 @pytest.mark.parametrize(
     ("body", "status", "name", "word"),
     [
         ({"fen": "x y z"}, 422, "invalid-fen", "'x y z'"),
-        ({"fen": ""}, 422, "invalid-fen", "fen"),
         ({"fen": "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR"}, 422, "invalid-fen", "cut short: no side to move"),
         ({"fen": "kk6/8/8/8/8/8/8/KK6 w - - 0 1"}, 422, "invalid-position", "TOO_MANY_KINGS"),
-        ({"fen": "P3k3/8/8/8/8/8/8/4K3 w - - 0 1"}, 422, "invalid-position", "PAWNS_ON_BACKRANK"),
         ({"fen": "x" * 10_000}, 422, "invalid-request", "fen: String should have at most 200 characters"),
         ({"moves": ["e2e4", "e2e4"]}, 422, "illegal-move", "moves[1]: 'e2e4' is not legal"),
         ({"moves": ["Nf4"]}, 422, "illegal-move", "moves[0]: 'Nf4' is not legal"),
-        ({"moves": ["0000"]}, 422, "illegal-move", "moves[0]: '0000'"),
         ({"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 300}, 422, "limit-exceeded", "1200 moves, at most 1024"),
         ({"moves": "e2e4"}, 422, "invalid-request", "moves: Input should be a valid list, got 'e2e4'"),
         ({"moves": [], "model": "maia-9"}, 404, "unknown-model", "'maia-9'; there are fake"),
         ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
-        ({"temperature": "hot"}, 422, "invalid-request", "temperature: Input should be a valid number, got 'hot'"),
-        ({"temperature": True}, 422, "invalid-request", "temperature: Input should be a valid number, got true"),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
         ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
-        ({"elo": -1}, 422, "invalid-request", "elo: Input should be a rating from 0 to 5000, got -1"),
-        (
-            {"elo": True},
-            422,
-            "invalid-request",
-            "elo: Input should be a rating, or an object of two: self and opponent",
-        ),
+        ({"elo": True}, 422, "invalid-request", "elo: Input should be a rating, or an object of two"),
         ({"fen": f"{BARE} 1000001 1"}, 422, "invalid-fen", "the half-move clock is 1000001, at most 1000000 is taken"),
         ({"fen": f"{BARE} 0 {10**60}"}, 422, "invalid-fen", f"the move number is {10**60}, at most 1000000"),
-        ({"include": ["sans"]}, 422, "invalid-request", "include[0]"),
-        ({"fenn": "x"}, 422, "invalid-request", "fenn: no such field"),
-        ([], 422, "invalid-request", "body"),
-    ],
-)
-def test_policy(client: TestClient, body: Any, status: int, name: str, word: str) -> None:
-    refused(client.post("/v1/policy", json=body), status, name, word)
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "name", "word"),
-    [
         (b'{"temperature": NaN}', 422, "invalid-request", "temperature: Input should be a finite number, got nan"),
         (b'{"temperature": 1e999}', 422, "invalid-request", "got inf"),
         (b'{"fen": ', 400, "malformed-json", "Expecting value at character"),
-        (b"", 422, "invalid-request", "body: is missing"),
         (b"null", 422, "invalid-request", "body: Input should be an object, got null"),
-        (b"\xff\xfe", 400, "malformed-json", "body"),
         (b"[" * 64, 400, "malformed-json", "Expecting value at character 64"),
-        (b"[" * 65, 422, "limit-exceeded", "body: more than 64 objects and arrays"),
         (('["\\"",' + "[" * 65).encode("utf-16"), 422, "limit-exceeded", "body: more than 64 objects and arrays"),
         (b'{"temperature": ' + b"9" * 10_000 + b"}", 400, "malformed-json", "body"),
-        (b'{"fen": "\\ud800"}', 422, "invalid-", "fen"),
+        (b'{"fen": "\\ud800"}', 422, "invalid-request", "fen"),
         ('{"fen": 1, "moves": []}'.encode("utf-16"), 422, "invalid-request", "fen: Input should be a valid string"),
     ],
 )
-def test_bytes_that_are_not_json_or_not_quite(
-    client: TestClient, body: bytes, status: int, name: str, word: str
-) -> None:
-    answer = client.post("/v1/policy", content=body, headers=JSON)
-    assert answer.status_code == status
-    assert answer.json()["type"].startswith(TYPE_PREFIX + name)
-    assert word in answer.json()["detail"]
+def test_policy(client: TestClient, body: Any, status: int, name: str, word: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body)
+    refused(client.post("/v1/policy", content=content, headers=JSON), status, name, word)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", ""])
@@ -111,27 +85,21 @@ def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestCl
         for _ in range(100):
             yield b" " * 1_000_000
 
-    refused(client.post("/v1/policy", content=chunks(), headers=JSON), 413, "body-too-large", "over 36864 bytes")
-    refused(
-        client.post("/v1/policy/batch", content=chunks(), headers=JSON), 413, "body-too-large", "over 8388608 bytes"
-    )
+    for path, size in (("/v1/policy", 36864), ("/v1/policy/batch", 8388608)):
+        refused(client.post(path, content=chunks(), headers=JSON), 413, "body-too-large", f"over {size} bytes")
 
 
-def test_1025_positions(client: TestClient) -> None:
+def test_limits_are_settings(client: TestClient, serve: Serve) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 1025})
     refused(answer, 422, "limit-exceeded", "1025 positions, at most 1024")
     refused(client.post("/v1/policy/batch", json={"positions": []}), 422, "invalid-request", "positions")
-    refused(client.post("/v1/policy/batch", json={"positions": "x"}), 422, "invalid-request", "positions")
-    refused(client.post("/v1/policy/batch", json={"positions": [{"moves": []}], "model": "x"}), 404, "unknown-model")
-
-
-def test_limits_are_settings(serve: Serve) -> None:
-    client = serve(max_positions=2, max_moves=1, max_body_bytes=1024)
-    refused(
-        client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 3}), 422, "limit-exceeded", "at most 2"
-    )
-    refused(client.post("/v1/policy", json={"moves": ["e2e4", "e7e5"]}), 422, "limit-exceeded", "at most 1")
-    refused(client.post("/v1/policy", json={"fen": " " * 2000}), 413, "body-too-large", "at most 1024")
+    tight = serve(max_positions=2, max_moves=1, max_body_bytes=1024)
+    for path, body, status, name, words in (
+        ("/v1/policy/batch", {"positions": [{"moves": []}] * 3}, 422, "limit-exceeded", "at most 2"),
+        ("/v1/policy", {"moves": ["e2e4", "e7e5"]}, 422, "limit-exceeded", "at most 1"),
+        ("/v1/policy", {"fen": " " * 2000}, 413, "body-too-large", "at most 1024"),
+    ):
+        refused(tight.post(path, json=body), status, name, words)
 
 
 def test_the_moves_of_a_whole_request_have_a_budget(client: TestClient) -> None:
@@ -149,12 +117,9 @@ def test_the_moves_of_a_whole_request_have_a_budget(client: TestClient) -> None:
     ("method", "path", "status", "allowed"),
     [
         ("POST", "/v1/nothing", 404, None),
-        ("GET", "/v2/policy", 404, None),
-        ("POST", "/v1/models", 405, "GET, HEAD"),
         ("DELETE", "/readyz", 405, "GET, HEAD"),
         ("POST", "/", 405, "GET, HEAD"),
         ("GET", "/v1/policy", 405, "POST"),
-        ("PUT", "/v1/policy/batch", 405, "POST"),
     ],
 )
 def test_what_no_route_takes_is_told_before_what_a_body_lacks(
@@ -178,36 +143,161 @@ def test_what_a_hostile_client_sends_is_not_echoed_whole(client: TestClient) -> 
     assert len(answer.content) < 2_000
 
 
-class TestFaultyNetworks:
-    """A network that gives no usable logits is a 502 that names the slot."""
+class Crashing(FixedSession):
+    """A runtime that has no memory left."""
 
-    @pytest.fixture(autouse=True)
-    def no_crash_is_logged(self) -> None:
-        """Here errors are logged: they are the operator's."""
-
-    @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_legal_logits_that_are_no_numbers(self, serve: Serve, bad: float) -> None:
-        client = serve(prepare=lambda model: fixed(model, np.full(1880, bad, dtype=np.float32)))
-        body = refused(
-            client.post("/v1/policy", json={"moves": []}), 502, "model-error", "model fake", "slot", "legal move"
-        )
-        assert "rnbqkbnr" in body["detail"]
-
-    def test_one_bad_row_spoils_only_itself(self, serve: Serve) -> None:
-        def spoilt(model: Model) -> Model:
-            logits = np.zeros(1880, dtype=np.float32)
-            logits[batch_of(model, [Position.read()]).slots[0]] = np.nan
-            return fixed(model, logits)
-
-        client = serve(prepare=spoilt)
-        bare = "7k/8/8/8/8/8/8/K7 w - - 0 1"
-        results = client.post(
-            "/v1/policy/batch", json={"positions": [{"fen": bare}, {"moves": []}, {"fen": bare}]}
-        ).json()
-        kinds = ["error" if "error" in result else result["status"] for result in results["results"]]
-        assert kinds == ["ongoing", "error", "ongoing"]
+    def logits_of(self, inputs: Sequence[Array]) -> Array:
+        raise RuntimeError("out of memory")
 
 
-def fixed(model: Model, logits: NDArray[np.float32]) -> Model:
-    """The model with a network that always says this."""
-    return replace(model, session=FixedSession(model.contract, logits))
+@pytest.mark.parametrize(
+    ("session", "words"),
+    [(FixedSession, ("slot", "legal move", "rnbqkbnr")), (Crashing, ("RuntimeError: out of memory",))],
+)
+def test_a_network_that_fails_is_a_502_that_says_how(
+    serve: Serve, session: type[FixedSession], words: tuple[str, ...]
+) -> None:
+    nothing = np.full(1880, np.nan, dtype=np.float32)
+    client = serve(prepare=lambda model: replace(model, session=session(model.contract, nothing)))
+    refused(client.post("/v1/policy", json={"moves": []}), 502, "model-error", "model fake", *words)
+
+
+def test_one_row_of_no_numbers_spoils_only_itself(serve: Serve) -> None:
+    def spoilt(model: Model) -> Model:
+        logits = np.zeros(1880, dtype=np.float32)
+        logits[batch_of(model, [Position.read()]).slots[0]] = np.nan
+        return replace(model, session=FixedSession(model.contract, logits))
+
+    bare = {"fen": "7k/8/8/8/8/8/8/K7 w - - 0 1"}
+    results = asked(serve(prepare=spoilt), "/v1/policy/batch", positions=[bare, {"moves": []}, bare])["results"]
+    kinds = ["error" if "error" in result else result["status"] for result in results]
+    assert kinds == ["ongoing", "error", "ongoing"]
+
+
+def rubbish(field: str, item: str, size: int) -> bytes:
+    return b'{"%s": [%s]}' % (field.encode(), ",".join([item] * (size // (len(item) + 1))).encode())
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "size"),
+    [
+        ("/v1/policy", "moves", 36_000),
+        ("/v1/policy/batch", "positions", 1_000_000),
+        ("/v1/policy/batch", "include", 1_000_000),
+        ("/v1/games", "pgn", 1_000_000),
+        ("/v1/audit", "logits", 400_000),
+        ("/v1/audit", "moves", 400_000),
+    ],
+)
+@pytest.mark.parametrize("item", ["0", "[]", '"a"'])
+def test_rubbish_is_an_error_in_little_memory(client: TestClient, path: str, field: str, size: int, item: str) -> None:
+    body = rubbish(field, item, size)
+    client.post(path, content=b"{}", headers=JSON)  # what is made once is made now
+    tracemalloc.start()
+    try:
+        answer = client.post(path, content=body, headers=JSON)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code == 422
+    assert len(answer.json().get("errors", [0])) == 1
+    assert re.search(f"{field}|objects and arrays|values", answer.json()["detail"])
+    assert len(answer.content) < 1_000
+    assert peak < 40 * len(body) + 2**20
+
+
+def test_a_batchs_list_of_rubbish_is_one_error_in_its_place(client: TestClient) -> None:
+    positions = [{"moves": [0] * 1_000}, {"moves": [0] * 1_025}, {str(i): 0 for i in range(64)}, {"moves": []}]
+    answer = client.post("/v1/policy/batch", json={"positions": positions})
+    few, many, unknown, good = answer.json()["results"]
+    assert [error["field"] for error in few["error"]["errors"]] == ["moves[0]"]
+    assert many["error"]["detail"] == "moves: 1025 moves, at most 1024 are taken"
+    assert len(unknown["error"]["errors"]) == 20
+    assert unknown["error"]["detail"].endswith("; and 59 more")
+    assert good["status"] == "ongoing"
+
+
+def test_an_object_of_countless_fields_is_refused(client: TestClient) -> None:
+    countless = {str(i): 0 for i in range(65)}
+    for path, body in (("/v1/policy", countless), ("/v1/policy/batch", {"positions": [countless]})):
+        words = "body: an object of 65 fields, at most 64 are taken"
+        refused(client.post(path, json=body), 422, "limit-exceeded", words)
+
+
+def test_what_a_route_may_need_is_taken_however_it_is_written(client: TestClient) -> None:
+    """Not one honest request is too large: lists at their limits, indented, all text escaped."""
+
+    def told(path: str, body: Any) -> tuple[int, str]:
+        answer = client.post(path, content=json.dumps(body, indent=8).encode(), headers=JSON)
+        return answer.status_code, str(answer.json().get("detail", ""))
+
+    moves = ["a7a8q", "e2e4"] * 512
+    for path in ("/v1/policy", "/v1/move"):
+        status, detail = told(path, {"fen": "é" * 200, "moves": moves, "include": ["san", "logit", "statistics"]})
+        assert (status, detail[:10]) == (422, "fen: 'éééé")
+    status, detail = told("/v1/games", {"pgn": "{" + "ж" * 499_980 + "} 1. e4 *"})
+    assert status == 200
+    clocks = " ".join(f"{{[%eval 0.1][%clk 0:03:{i % 60:02}]}}" for i in range(14_000))
+    status, detail = told("/v1/games", {"pgn": f"1. e4 {clocks} *"})
+    assert status == 200
+    logits = [1 / 3 + i * 1e-12 for i in range(1858)]
+    there_and_back = ["g1f3", "g8f6", "f3g1", "f6g8"] * 256
+    assert told("/v1/audit", {"moves": there_and_back, "logits": logits, "vocabulary": "lc0-1858"})[0] == 200
+    policy = {f"a1{i:05}": -0.1234567890123456e-300 for i in range(8_192)}
+    assert told("/v1/audit", {"fen": "startpos", "policy": policy})[1].startswith("policy")
+    assert told("/v1/policy/batch", {"positions": [{"moves": moves[:64]}] * 1024})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/policy", '{"fen": "startpos", "fen": "8/8/8/8/8/8/8/8 w - - 0 1"}', "fen"),
+        ("/v1/move", '{"moves": [], "elo": {"self": 1, "opponent": 2, "self": 3}}', "elo.self"),
+        ("/v1/policy/batch", '{"positions": [{"moves": []}], "elo": 1, "elo": 1}', "elo"),
+        ("/v1/games", '{"pgn": "1. e4 *", "pgn": "1. d4 *"}', "pgn"),
+        ("/v1/audit", '{"policy": {"e2e4": 0.5, "e2e4": 0.4}}', "policy.e2e4"),
+        ("/v1/audit", '{"fen": null, "policy": {"e2e4": 1}, "\\u0066en": null}', "fen"),
+    ],
+)
+def test_a_field_that_is_given_twice_is_named(client: TestClient, path: str, body: str, field: str) -> None:
+    answer = client.post(path, content=body.encode(), headers=JSON)
+    assert (answer.status_code, answer.json()["detail"]) == (422, f"{field}: is given twice")
+
+
+def test_a_field_that_a_position_gives_twice_is_that_positions_error(client: TestClient) -> None:
+    items = '{"moves": []}, {"moves": [], "moves": ["e2e4"]}, {"moves": [], "elo": {"self": 1, "self": 1}}'
+    answer = client.post("/v1/policy/batch", content=f'{{"positions": [{items}]}}', headers=JSON)
+    good, twice, within = answer.json()["results"]
+    assert good["status"] == "ongoing"
+    assert twice["error"]["errors"] == [{"field": "moves", "message": "is given twice"}]
+    assert within["error"]["errors"][0] == {"field": "elo.self", "message": "is given twice"}
+
+
+ONE = {"fen": "startpos"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "fields"),
+    [
+        ("/v1/policy/sweep", {**ONE, "models": ["fake"], "vary": "both"}, ["vary"]),
+        ("/v1/policy/sweep", {**ONE, "elo": 1500}, ["elo"]),
+        ("/v1/audit", {**ONE, "logits": [0.0]}, ["vocabulary"]),
+        ("/v1/audit", {**ONE, "logits": [0.0], "policy": {"e2e4": 1}}, ["policy"]),
+        ("/v1/audit", {**ONE, "logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_takes_rook"}, ["castling"]),
+        ("/v1/audit", ONE, ["body"]),  # any of three would do
+        ("/v1/policy", [], ["body"]),
+        ("/v1/move", {**ONE, "seed": 1}, ["seed"]),
+    ],
+)
+def test_the_field_at_fault_is_named_and_once(client: TestClient, path: str, body: Any, fields: list[str]) -> None:
+    problem = client.post(path, json=body).json()
+    assert [error["field"] for error in problem["errors"]] == fields
+    assert problem["detail"].count(f"{fields[0]}:") == 1
+
+
+def test_depth_is_bounded(client: TestClient) -> None:
+    for depth in (10, 60, 500, 20_000):
+        body = b'{"positions": ' + b"[" * depth + b"]" * depth + b"}"
+        answer = client.post("/v1/policy/batch", content=body, headers=JSON)
+        assert answer.status_code in (200, 400)
+        assert answer.status_code == 200 or answer.json()["detail"] == "body: nested too deeply"

@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from starlette.routing import Mount
 
 from movemask.api import keys as api_keys
 from movemask.api.app import create_app
 from movemask.api.keys import Keys, read_keys
-from movemask.cli.main import main
 from movemask.errors import KeysError, SettingsError
 from movemask.settings import Settings
+from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake
-from tests.processes import served, stopped
+from tests.processes import run, served, stopped
 
 SECRET = "a-secret-of-some-length-0123456789"
 #: Of each scope, a request that needs it.
@@ -41,8 +40,7 @@ def status(client: TestClient, method: str, path: str, key: str | None = None) -
 
 
 def new(file: Path, name: str, *scopes: str) -> str:
-    arguments = [part for scope in scopes for part in ("--scope", scope)]
-    result = CliRunner().invoke(main, ["keys", "new", name, "--file", str(file), *arguments])
+    result = run("keys", "new", name, "--file", file, *(part for scope in scopes for part in ("--scope", scope)))
     assert result.exit_code == 0, result.output
     return result.stdout.strip()
 
@@ -137,13 +135,14 @@ def test_no_way_of_writing_a_path_opens_it(serve: Serve, path: str, key: str | N
         ([f"Bearer {SECRET}"], 200),
         ([f"BEARER   {SECRET}  "], 200),
         ([f"Bearer {SECRET}", f"Bearer {SECRET}"], 401),
-        (["Bearer wrong-key-of-some-length-01", f"Bearer {SECRET}"], 401),
         ([f"Bearer {SECRET}, Bearer {SECRET}"], 401),
         ([f"Bearer {SECRET.upper()}"], 401),
         ([f"Bearer {SECRET}\x00"], 401),
         ([f"Bearer sha256:{hashlib.sha256(SECRET.encode()).hexdigest()}"], 401),
         ([f"Bearer {hashlib.sha256(SECRET.encode()).hexdigest()}"], 401),
         (["Bearer env-1"], 401),
+        ([f"Bearer {SECRET[:-1]}"], 401),
+        (["Bearer \xff"], 401),
         ([f"Basic {SECRET}"], 401),
         ([SECRET], 401),
         ([""], 401),
@@ -152,7 +151,7 @@ def test_no_way_of_writing_a_path_opens_it(serve: Serve, path: str, key: str | N
 )
 def test_only_the_key_itself_given_once_is_a_key(serve: Serve, values: list[str], found: int) -> None:
     client = serve(api_keys=SECRET)
-    headers = [(b"Authorization", value.encode()) for value in values]
+    headers = [(b"Authorization", value.encode("latin-1")) for value in values]
     assert client.get("/v1/models", headers=headers).status_code == found
     for name in ("X-API-Key", "Proxy-Authorization", "X-Authorization", "Cookie", "X-Forwarded-Authorization"):
         assert client.get("/v1/models", headers={name: f"Bearer {SECRET}"}).status_code == 401
@@ -163,16 +162,9 @@ def test_only_the_key_itself_given_once_is_a_key(serve: Serve, values: list[str]
 def test_a_refusal_is_a_problem_that_says_how_to_ask(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:policy")
     answer = client.post("/v1/policy", json={"moves": []})
-    assert answer.status_code == 401
+    refused(answer, 401, "unauthorized")
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="movemask"'
-    assert answer.headers["Content-Type"] == "application/problem+json"
-    assert answer.json()["type"] == "urn:movemask:problem:unauthorized"
     assert answer.headers["X-Request-ID"] == answer.json()["request_id"]
-    for value in ("Bearer", "Basic dTpw", f"Bearer {SECRET}x", f"Bearer {SECRET[:-1]}", "Bearer \xff"):
-        answer = client.get("/v1/models", headers={b"Authorization": value.encode("latin-1")})
-        assert answer.status_code == 401, value
-        assert SECRET[:-1] not in answer.text
-    assert client.get("/v1/models", headers={"Authorization": f"bearer  {SECRET}"}).status_code == 200
     answer = client.get("/metrics", headers={"Authorization": f"Bearer {SECRET}"})
     assert answer.status_code == 403
     assert 'error="insufficient_scope", scope="metrics"' in answer.headers["WWW-Authenticate"]
@@ -188,11 +180,9 @@ def test_a_stranger_learns_from_probes_only_whether_it_works(serve: Serve) -> No
 def test_leakage_of_a_model_is_shown_to_the_scope_audit_alone(serve: Serve) -> None:
     client = serve(api_keys=f"{SECRET}:policy,{SECRET}2:policy+audit")
     assert status(client, "POST", "/v1/policy", SECRET) == 200
-    shown = [
-        "leakage" in client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
-        for key in (SECRET, SECRET + "2")
-    ]
-    assert shown == [False, True]
+    for key, shown in ((SECRET, False), (SECRET + "2", True)):
+        model = client.get("/v1/models/fake", headers={"Authorization": f"Bearer {key}"}).json()
+        assert ("leakage" in model) == shown
 
 
 def test_a_file_that_changes_is_followed_and_a_broken_one_changes_nothing(
@@ -204,8 +194,7 @@ def test_a_file_that_changes_is_followed_and_a_broken_one_changes_nothing(
     client = serve(api_keys_file=file)
     second = new(file, "second")
     assert [status(client, "GET", "/v1/models", key) for key in (first, second)] == [200, 200]
-    result = CliRunner().invoke(main, ["keys", "delete", "first", "--file", str(file)])
-    assert result.exit_code == 0
+    assert run("keys", "delete", "first", "--file", file).exit_code == 0
     assert [status(client, "GET", "/v1/models", key) for key in (first, second)] == [401, 200]
     with caplog.at_level(logging.ERROR):
         for text in ("second policy", SECRET, "second nothing sha256:" + "0" * 64):
@@ -272,11 +261,9 @@ def test_names_are_given_once(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     new(file, "one")
     for arguments in (["new", "one"], ["new", "two words"], ["delete", "two"]):
-        result = CliRunner().invoke(main, ["keys", *arguments, "--file", str(file)])
-        assert result.exit_code == 1
-        assert arguments[1] in result.output
-    listed = CliRunner().invoke(main, ["keys", "list", "--file", str(file)]).output
-    assert listed.split() == ["one", "policy"]
+        result = run("keys", *arguments, "--file", file)
+        assert (result.exit_code, arguments[1] in result.output) == (1, True)
+    assert run("keys", "list", "--file", file).output.split() == ["one", "policy"]
 
 
 def test_it_is_said_aloud_when_the_service_listens_elsewhere_without_keys(tmp_path: Path) -> None:

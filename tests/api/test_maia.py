@@ -54,21 +54,6 @@ def test_every_probability_is_lc0s_within_1e_4_on_all_200_positions(serve: Serve
         assert value["draw"] == pytest.approx(row["maia-1500"]["d"], abs=1e-4)
 
 
-@pytest.mark.parametrize("rights", ["KQk", "KQq", "Kq", "-"])
-def test_the_start_placement_without_all_castling_rights_is_not_the_start(
-    rights: str, serve: Serve, models: Path
-) -> None:
-    """lc0 fills the history there, and leaves it empty at the start alone: e2e4 0.647 instead of d2d4 0.188."""
-    client = serve(models)
-    fen = f"rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w {rights} - 0 1"
-    best = client.post("/v1/policy", json={"fen": fen}).json()["moves"][0]
-    assert best["uci"] == "d2d4"
-    if rights == "KQk":
-        assert best["probability"] == pytest.approx(0.188, abs=5e-4)  # lc0's own
-    start = client.post("/v1/policy", json={"fen": fen.replace(f" {rights} ", " KQkq ")}).json()["moves"][0]
-    assert (start["uci"], start["probability"] > 0.6) == ("e2e4", True)
-
-
 def test_the_known_leak_is_huge_and_nothing_of_it_is_served(serve: Serve, models: Path) -> None:
     client = serve(models)
     answer = client.post("/v1/policy", json={"fen": "r5K1/6P1/6k1/2R5/P7/8/P7/8 w - - 1 51"}).json()
@@ -76,15 +61,6 @@ def test_the_known_leak_is_huge_and_nothing_of_it_is_served(serve: Serve, models
     assert answer["leakage"]["raw"] > 0.99
     assert answer["leakage"]["multiplied"] > 0.7
     assert answer["leakage"]["served"] == 0.0
-
-
-def test_history_changes_the_answer_and_is_not_ignored(serve: Serve, models: Path) -> None:
-    client = serve(models)
-    moves = ["e2e4", "e7e5", "g1f3", "b8c6"]
-    game = client.post("/v1/policy", json={"moves": moves}).json()
-    bare = client.post("/v1/policy", json={"fen": game["fen"]}).json()
-    assert game["ignored"] == []
-    assert game["moves"] != bare["moves"]
 
 
 def test_the_three_weight_files_are_served_beside_our_own_within_1e_4_of_lc0(serve: Serve, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,36 +38,6 @@ def test_a_default_model_that_fails_its_check_is_alive_but_not_ready(serve: Serv
     entry = client.get("/v1/models/bad").json()
     assert (entry["served"], entry["default"]) == (False, True)
     assert "this key is missing" in entry["failure"]
-
-
-def test_models_tell_their_contract_and_card(client: TestClient) -> None:
-    (entry,) = client.get("/v1/models").json()["models"]
-    alone = client.get("/v1/models/fake").json()
-    assert set(alone.pop("freshness")) == {"as_of", "as_of_utc", "waiting"}
-    assert entry == alone
-    assert entry["default"]
-    assert entry["served"]
-    assert entry["contract"]["terms"]["vocabulary"] == "movemask-1880"
-    assert entry["digest"].startswith("sha256:")
-
-
-def test_a_database_in_trouble_does_not_stop_answers_and_is_told_but_its_words_are_for_the_log(
-    client: TestClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with sqlite3.connect(tmp_path / "audit.db") as other:
-        other.execute("ALTER TABLE position RENAME TO gone")
-    other.close()
-    assert client.post("/v1/policy", json={"moves": []}).status_code == 200
-    figures = client.get("/v1/leakage")
-    assert figures.status_code == 200
-    ready = client.get("/readyz").json()
-    assert ready["status"] == "ready"
-    assert ready["audit"]["waiting"] == 1
-    assert ready["audit"]["failure"] == "the audit cannot be written now; the service's log says why"
-    assert "no such table: position" in caplog.text
-    with sqlite3.connect(tmp_path / "audit.db") as other:
-        other.execute("ALTER TABLE gone RENAME TO position")
-    other.close()
 
 
 def test_an_unreadable_audit_is_a_503_and_its_reason_is_in_the_log_alone(
@@ -116,9 +86,10 @@ def test_the_api_page_works_without_a_cdn_and_its_examples_run(serve: Serve, tmp
     for name in ("maia-1100", "maia-1500", "maia-1900"):  # the names of the examples
         write_fake(tmp_path / "m", name, elo=True)
     client = serve(tmp_path / "m")
-    page = client.get("/docs")
-    assert page.status_code == 200
-    assert "https://" not in page.text
+    for path in ("/docs", "/redoc"):
+        page = client.get(path)
+        assert page.status_code == 200
+        assert not re.search(r"(src|href)=[\"']https?://", page.text)
     schema = client.get("/openapi.json").json()
     ran = 0
     for path, methods in schema["paths"].items():

@@ -33,12 +33,6 @@ def test_the_page_and_every_file_it_names_come_with_their_types(client: TestClie
         assert client.head("/" + link).status_code == 200
 
 
-def test_the_modules_import_only_each_other() -> None:
-    for file in FOLDER.glob("*.js"):
-        for target in re.findall(r'(?:from|import)\s+"([^"]+)"', file.read_text()):
-            assert (FOLDER / target).is_file(), f"{file.name}: {target}"
-
-
 def test_nothing_is_inline_or_from_elsewhere(client: TestClient) -> None:
     html = client.get("/").text
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*src=)", html)

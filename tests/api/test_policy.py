@@ -14,7 +14,7 @@ from movemask.api.schemas.answers import PolicyOut
 from tests.api.asking import asked, refused
 from tests.conftest import Serve
 from tests.ground_truth import perft, tricky
-from tests.networks import ONNX_TOML, write_fake, write_onnx
+from tests.networks import write_fake
 
 
 def check(answer: Any, board: chess.Board) -> None:
@@ -58,9 +58,7 @@ SHUFFLE = ["g1f3", "g8f6", "f3g1", "f6g8"]
         ({"moves": SHUFFLE * 4}, "fivefold_repetition", False),
     ],
 )
-def test_a_drawn_game_says_so_and_still_has_its_policy(
-    client: TestClient, asking: dict[str, Any], reason: str, claimable: bool
-) -> None:
+def test_a_drawn_game_has_its_policy(client: TestClient, asking: dict[str, Any], reason: str, claimable: bool) -> None:
     answer = asked(client, **asking)
     assert answer["status"] == "ongoing"
     assert answer["draw"] == {"reason": reason, "claimable": claimable}
@@ -145,22 +143,17 @@ def test_temperature_divides_the_logits(client: TestClient) -> None:
     np.testing.assert_allclose([move["probability"] for move in answer["moves"]], weights / weights.sum(), rtol=1e-12)
 
 
-def test_elo_reaches_the_network_and_what_was_used_is_said(rated: TestClient) -> None:
+def test_elo_reaches_the_network_and_what_was_used_is_said(rated: TestClient, client: TestClient) -> None:
     one, two = (asked(rated, elo={"self": 1100, "opponent": opponent}) for opponent in (1100, 1900))
     assert one["elo"] == {"self": 1100, "opponent": 1100}
-    assert one["moves"] != two["moves"]
+    assert asked(rated, elo=1100)["moves"] == one["moves"] != two["moves"]
     assert asked(rated)["elo"] == {"self": 1500, "opponent": 1500}
-
-
-def test_elo_that_the_network_cannot_use_is_said_to_be_ignored(client: TestClient) -> None:
+    batch = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, {"moves": [], "elo": 900}], elo=1600)
+    assert [result["elo"]["self"] for result in batch["results"]] == [1600, 900]
     assert asked(client, elo={"self": 1100, "opponent": 1100})["ignored"] == ["elo"]
 
 
-def test_value_is_of_the_side_to_move(serve: Serve, tmp_path: Path) -> None:
-    models = tmp_path / "m"
-    models.mkdir()
-    (models / "net.toml").write_text(ONNX_TOML)
-    write_onnx(models / "net.onnx")
+def test_value_is_of_the_side_to_move(serve: Serve, models: Path) -> None:
     value = asked(serve(models))["value"]
     assert set(value) == {"win", "draw", "loss", "score"}
     assert value["win"] + value["draw"] + value["loss"] == pytest.approx(1)
@@ -205,31 +198,17 @@ def test_items_of_a_batch_of_every_wrong_shape_are_errors_in_their_place(client:
 
 
 def test_what_the_batch_says_holds_for_items_that_say_nothing(rated: TestClient) -> None:
-    results = asked(
-        rated,
-        "/v1/policy/batch",
-        positions=[{"moves": []}, {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}],
-        elo={"self": 2000, "opponent": 2100},
-        temperature=3.0,
-        include=["san"],
-    )["results"]
-    assert results[0]["elo"] == {"self": 2000, "opponent": 2100}
-    assert results[1]["elo"] == {"self": 900, "opponent": 950}
-    assert (
-        results[0]["moves"]
-        == asked(rated, elo={"self": 2000, "opponent": 2100}, temperature=3.0, include=["san"])["moves"]
-    )
+    said: dict[str, Any] = {"elo": {"self": 2000, "opponent": 2100}, "temperature": 3.0, "include": ["san"]}
+    own = {"fen": "startpos", "elo": {"self": 900, "opponent": 950}, "temperature": 1.0}
+    first, second = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, own], **said)["results"]
+    assert (first["elo"], second["elo"]) == (said["elo"], own["elo"])
+    assert first["moves"] == asked(rated, **said)["moves"]
 
 
-def test_the_greedy_move_is_the_most_probable(client: TestClient) -> None:
-    best = asked(client, include=["san"])["moves"][0]
-    assert asked(client, "/v1/move", include=["san"])["move"] == best
-
-
-def test_a_seed_draws_the_same_move_again(client: TestClient) -> None:
+def test_the_greedy_move_is_the_best_and_a_seed_draws_the_same_again(client: TestClient) -> None:
+    assert asked(client, "/v1/move", include=["san"])["move"] == asked(client, include=["san"])["moves"][0]
     first = asked(client, "/v1/move", method="sample")
-    again = asked(client, "/v1/move", method="sample", seed=first["seed"])
-    assert again["move"] == first["move"]
+    assert asked(client, "/v1/move", method="sample", seed=first["seed"])["move"] == first["move"]
 
 
 def test_seeds_draw_moves_with_their_probabilities(client: TestClient) -> None:
@@ -238,14 +217,6 @@ def test_seeds_draw_moves_with_their_probabilities(client: TestClient) -> None:
     best = max(policy, key=lambda uci: policy[uci])
     share = drawn.count(best) / len(drawn)
     assert abs(share - policy[best]) < 4 * (policy[best] * (1 - policy[best]) / len(drawn)) ** 0.5
-
-
-def test_one_number_is_the_rating_of_both_players(rated: TestClient) -> None:
-    one, both = (asked(rated, elo=elo) for elo in (1600, {"self": 1600, "opponent": 1600}))
-    assert one["elo"] == {"self": 1600, "opponent": 1600}
-    assert one["moves"] == both["moves"]
-    batch = asked(rated, "/v1/policy/batch", positions=[{"moves": []}, {"moves": [], "elo": 900}], elo=1600)
-    assert [result["elo"]["self"] for result in batch["results"]] == [1600, 900]
 
 
 def test_moves_in_san_are_read_and_told(client: TestClient) -> None:

@@ -91,9 +91,7 @@ def test_a_replica_answers_as_the_service_does_and_is_audited(port: int) -> None
         ({"database_url": "postgresql://x/y", "models_dir": "/nowhere"}, "/nowhere"),
     ],
 )
-def test_settings_are_refused_before_a_replica_starts(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], words: str
-) -> None:
+def test_wrong_settings_stop_the_start(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], words: str) -> None:
     monkeypatch.syspath_prepend(FOLDER)
     with pytest.raises(SettingsError, match=words):
         import_module("service").application(given)

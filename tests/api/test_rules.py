@@ -42,9 +42,7 @@ def plain(client: TestClient) -> Any:
         ({"normalizer": "entmax", "alpha": 1.2}, lambda z, i: entmax.entmax(z, i, 1.2)),
     ],
 )
-def test_sparse_normalizers_list_every_legal_move_some_with_nothing(
-    client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any
-) -> None:
+def test_sparse_normalizers_list_every_move(client: TestClient, plain: Any, rule: dict[str, Any], kernel: Any) -> None:
     answer = asked(client, include=["logit"], **rule)
     assert len(answer["moves"]) == 20
     logits = column(answer, "logit")
@@ -106,19 +104,11 @@ def test_filters_keep_what_they_say_and_the_rest_sums_to_one(client: TestClient,
 
 
 def test_a_batch_mixes_rules(client: TestClient) -> None:
-    rules: list[dict[str, Any]] = [
-        {},
-        {"temperature": 2.0},
-        {"normalizer": "sparsemax"},
-        {"top_k": 2},
-        {"normalizer": "entmax"},
-        {"alpha": 1.5},
-        {"normalizer": "softmax"},
-    ]
+    rules: list[dict[str, Any]] = [{}, {"temperature": 2.0}, {"normalizer": "sparsemax"}, {"top_k": 2}, {"alpha": 1.5}]
     body = {"positions": [{"moves": [], **rule} for rule in rules], "normalizer": "softmax_one", "include": ["logit"]}
     results = client.post("/v1/policy/batch", json=body).json()["results"]
     for rule, answer in zip(rules, results, strict=True):
-        if "alpha" in rule or rule.get("normalizer") == "entmax":
+        if "alpha" in rule:
             assert answer["error"]["type"] == "urn:movemask:problem:invalid-rule"
         else:
             alone = asked(client, include=["logit"], **{"normalizer": "softmax_one", **rule})
@@ -128,12 +118,9 @@ def test_a_batch_mixes_rules(client: TestClient) -> None:
 
 def test_move_draws_by_the_rule(client: TestClient) -> None:
     best = [move["uci"] for move in asked(client, top_k=2)["moves"]]
-    drawn = {
-        client.post("/v1/move", json={"moves": [], "method": "sample", "seed": seed, "top_k": 2}).json()["move"]["uci"]
-        for seed in range(40)
-    }
-    assert drawn == set(best)
-    one = client.post("/v1/move", json={"moves": [], "method": "sample", "seed": 3, "normalizer": "softmax_one"}).json()
+    drawn = [asked(client, "/v1/move", method="sample", seed=seed, top_k=2)["move"]["uci"] for seed in range(40)]
+    assert set(drawn) == set(best)
+    one = asked(client, "/v1/move", method="sample", seed=3, normalizer="softmax_one")
     assert one["move"] is not None
     assert one["abstention"] > 0
 
@@ -158,11 +145,8 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
         ({"normalizer": "entmax"}, "alpha: is missing"),
         ({"alpha": 1.5}, "alpha: goes with normalizer 'entmax', not with 'softmax'"),
         ({"normalizer": "entmax", "alpha": 0.5}, "alpha: Input should be greater than or equal to 1"),
-        ({"normalizer": "entmax", "alpha": 3}, "alpha: Input should be less than or equal to 2"),
         ({"top_k": 0}, "top_k: Input should be greater than or equal to 1, got 0"),
-        ({"top_k": 2.5}, "top_k"),
         ({"top_p": 0}, "top_p: Input should be greater than 0, got 0"),
-        ({"top_p": 1.1}, "top_p: Input should be less than or equal to 1, got 1.1"),
         ({"min_p": -1}, "min_p"),
     ],
 )

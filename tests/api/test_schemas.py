@@ -1,8 +1,10 @@
-"""What a client would lose: answers of the shape that the OpenAPI document promises, field by field."""
+"""What a client's author would lose: an OpenAPI document that needs no code beside it, and answers of its shape."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
+from movemask.api.app import EXAMPLES, create_app
+from movemask.api.schemas import answers, reports
 from movemask.api.schemas.answers import BatchOut, ErrorOut, GamesOut, MoveChosenOut, PolicyOut
 from movemask.network.model import Model
 from tests.conftest import Serve
-from tests.networks import ONNX_TOML, FixedSession, write_fake, write_onnx
+from tests.networks import ONNX_TOML, FixedSession, write_fake, write_net
 
 MATE = "7k/6Q1/5K2/8/8/8/8/8 b - - 0 1"
 DRAWN = "8/8/4k3/8/8/3RK3/8/8 w - - 150 120"
@@ -30,17 +34,15 @@ ASKED: list[dict[str, Any]] = [
 
 
 @pytest.fixture(params=["value", "ratings", "score alone"])
-def client(serve: Serve, tmp_path: Path, request: pytest.FixtureRequest) -> TestClient:
+def varied(serve: Serve, tmp_path: Path, request: pytest.FixtureRequest) -> TestClient:
     """A network that tells win, draw and loss; one that takes history and ratings; one that tells a score."""
     folder = tmp_path / "m"
     if request.param == "ratings":
         write_fake(folder, planes="lc0-112", vocabulary="lc0-1858", elo=True)
         return serve(folder)
-    folder.mkdir()
-    order = 'order = "score"\n' if request.param == "score alone" else ""
-    (folder / "net.toml").write_text(ONNX_TOML.replace("softmaxed = false\n", order) if order else ONNX_TOML)
-    write_onnx(folder / "net.onnx", values=1 if order else 3)
-    return serve(folder)
+    order = 'order = "score"\n' if request.param == "score alone" else "softmaxed = false\n"
+    toml = ONNX_TOML.replace("softmaxed = false\n", order)
+    return serve(write_net(folder, toml=toml, values=1 if request.param == "score alone" else 3).parent)
 
 
 def held_to(schema: type[BaseModel], found: Any) -> None:
@@ -49,36 +51,36 @@ def held_to(schema: type[BaseModel], found: Any) -> None:
 
 
 @pytest.mark.parametrize("asked", ASKED)
-def test_policies_moves_and_items_of_a_batch(client: TestClient, asked: dict[str, Any]) -> None:
-    answer = client.post("/v1/policy", json=asked)
+def test_policies_moves_and_items_of_a_batch(varied: TestClient, asked: dict[str, Any]) -> None:
+    answer = varied.post("/v1/policy", json=asked)
     assert answer.status_code == 200, answer.text
     held_to(PolicyOut, answer.json())
-    looked = client.post("/v1/policy", json={**asked, "include": [*asked.get("include", []), "forecast"]}).json()
+    looked = varied.post("/v1/policy", json={**asked, "include": [*asked.get("include", []), "forecast"]}).json()
     held_to(PolicyOut, looked)
     assert ("forecast" in looked) == ("value" in looked)
     for method in ({"method": "greedy"}, {"method": "sample"}, {"method": "sample", "seed": 3}):
-        held_to(MoveChosenOut, client.post("/v1/move", json={**asked, **method}).json())
+        held_to(MoveChosenOut, varied.post("/v1/move", json={**asked, **method}).json())
     own = {name: asked[name] for name in ("fen", "moves", "chess960", "elo") if name in asked}
     rest = {name: value for name, value in asked.items() if name not in own}
     body = {"positions": [own, {"fen": "x"}, {"fem": "x"}], **rest}
-    batch = client.post("/v1/policy/batch", json=body).json()
+    batch = varied.post("/v1/policy/batch", json=body).json()
     held_to(BatchOut, batch)
     good, *bad = batch["results"]
     held_to(PolicyOut, good)
-    lines = client.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"}).text.splitlines()
+    lines = varied.post("/v1/policy/batch", json=body, headers={"Accept": "application/x-ndjson"}).text.splitlines()
     assert len(lines) == 3
     held_to(PolicyOut, json.loads(lines[0]))
     for error in (*bad, *map(json.loads, lines[1:])):
         held_to(ErrorOut, error)
 
 
-def test_games(client: TestClient) -> None:
+def test_games(varied: TestClient) -> None:
     pgn = '[Event "x"]\n[WhiteElo "1400"]\n\n1. e4 e5 2. Nf3 *\n\n[Event "y"]\n\n1. e5 *\n\n[Event "z"]\n\n1. d4 *\n'
-    judged = client.post("/v1/games", json={"pgn": pgn}).json()
+    judged = varied.post("/v1/games", json={"pgn": pgn}).json()
     assert ["error" in game for game in judged["games"]] == [False, True, False]
     held_to(GamesOut, judged)
-    held_to(GamesOut, client.post("/v1/games", json={"pgn": pgn, "include": ["forecast"]}).json())
-    held_to(GamesOut, client.post("/v1/games", json={"pgn": "1. e5 *"}).json())
+    held_to(GamesOut, varied.post("/v1/games", json={"pgn": pgn, "include": ["forecast"]}).json())
+    held_to(GamesOut, varied.post("/v1/games", json={"pgn": "1. e5 *"}).json())
 
 
 def test_numbers_that_cannot_be_measured_are_null(serve: Serve) -> None:
@@ -94,3 +96,83 @@ def test_numbers_that_cannot_be_measured_are_null(serve: Serve) -> None:
     judged = client.post("/v1/games", json={"pgn": "1. e4 *"}).json()
     assert judged["games"][0]["white"]["raw_leakage"] is None
     held_to(GamesOut, judged)
+
+
+DOCUMENT: dict[str, Any] = create_app().openapi()
+SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
+
+#: How the description of a number says what it counts or is measured in.
+UNITS = re.compile(
+    r"probabilit|nats|0 to 1|elo points|milliseconds|seconds|number of|\bnumber\b|plies|status code|no unit|median|mean"
+    r"|percentile|place of the move|divided by|expected score|coefficient|entropy|most ",
+    re.I,
+)
+
+
+def fields() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, schema in SCHEMAS.items():
+        for field, found in schema.get("properties", {}).items():
+            yield f"{name}.{field}", found
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            for parameter in operation.get("parameters", []):
+                yield f"{method} {path} {parameter['name']}", {**parameter["schema"], **parameter}
+
+
+def referred(field: dict[str, Any]) -> list[str]:
+    """Names of the schemas that a field is made of; they describe themselves."""
+    return re.findall(r"#/components/schemas/(\w+)", json.dumps(field))
+
+
+def is_number(field: dict[str, Any]) -> bool:
+    kinds = [field, *field.get("anyOf", [])]
+    return any(kind.get("type") in ("number", "integer") for kind in kinds)
+
+
+def test_every_field_and_parameter_has_a_description_and_numbers_a_unit() -> None:
+    found = list(fields())
+    assert len(found) > 240
+    undescribed = [name for name, field in found if not field.get("description") and not referred(field)]
+    unitless = [name for name, field in found if is_number(field) and not UNITS.search(field.get("description", ""))]
+    assert (undescribed, unitless) == ([], [])
+    assert [name for name, schema in SCHEMAS.items() if not schema.get("description")] == []
+
+
+def test_every_body_and_answer_has_a_whole_example() -> None:
+    shown = set()
+    for operation in (operation for methods in DOCUMENT["paths"].values() for operation in methods.values()):
+        for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+            shown |= {name for media in part.get("content", {}).values() for name in referred(media.get("schema", {}))}
+    assert len(shown) == 22
+    assert [name for name in shown if not SCHEMAS[name].get("examples")] == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name in EXAMPLES if not name.endswith("In")))
+def test_an_example_is_an_answer_of_its_shape(name: str) -> None:
+    module = next(one for one in (answers, reports) if hasattr(one, name))
+    for example in EXAMPLES[name]:
+        held_to(getattr(module, name), example)
+
+
+PAGES = ["/openapi.json", "/docs", "/redoc"]
+GETS = [path for path, methods in DOCUMENT["paths"].items() if "get" in methods] + PAGES
+
+
+@pytest.mark.parametrize("path", GETS)
+def test_head_answers_as_get_without_the_body(client: TestClient, path: str) -> None:
+    url = path.replace("{name}", "fake")
+    got, head = client.get(url), client.head(url)
+    assert (got.status_code, head.status_code, head.content) == (200, 200, b"")
+    assert head.headers["content-type"] == got.headers["content-type"]
+    assert client.head(url + "?zzz=1").status_code == (200 if path in ("/", "/openapi.json") else 422)
+
+
+def test_head_of_a_stream_reads_no_rows(client: TestClient) -> None:
+    head = client.head("/v1/leakage/positions?format=csv")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["movemask-as-of-utc"].endswith("Z")
+
+
+def test_the_version_is_told(client: TestClient) -> None:
+    found = client.get("/v1/version").json()
+    assert found == {"name": "movemask", "version": DOCUMENT["info"]["version"], "api": "v1", "model": "fake"}

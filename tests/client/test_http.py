@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,9 @@ from movemask.api.schemas.answers import ErrorOut, PolicyOut
 from tests.conftest import Serve
 from tests.networks import write_fake
 from tests.store.records import written
+
+pytestmark = pytest.mark.anyio
+
 
 PGN = '[WhiteElo "1400"]\n[BlackElo "1500"]\n\n1. e4 e5 2. Nf3 *\n'
 
@@ -58,21 +60,18 @@ def test_every_method_has_a_typed_answer(client: movemask.Client, http: TestClie
     assert [model.name for model in client.models().models] == ["fake"]
 
 
-def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:
-    async def run() -> None:
-        transport = httpx2.ASGITransport(app=http.app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as inner:
-            other = movemask.AsyncClient(http=inner)
-            found = await other.policy(moves=["e4"], elo=1500)
-            assert found.moves == client.policy(moves=["e4"], elo=1500).moves
-            assert await other.annotate(PGN) == client.annotate(PGN)
-            written(http.app.state.services.recorder)  # type: ignore[attr-defined]
-            assert len([one async for one in other.leakage_positions()]) > 2
-            assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
-            with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
-                await other.policy(moves=["e5"])
-
-    asyncio.run(run())
+async def test_the_asynchronous_client_has_the_same_answers(client: movemask.Client, http: TestClient) -> None:
+    transport = httpx2.ASGITransport(app=http.app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://testserver") as inner:
+        other = movemask.AsyncClient(http=inner)
+        found = await other.policy(moves=["e4"], elo=1500)
+        assert found.moves == client.policy(moves=["e4"], elo=1500).moves
+        assert await other.annotate(PGN) == client.annotate(PGN)
+        written(http.app.state.services.recorder)  # type: ignore[attr-defined]
+        assert len([one async for one in other.leakage_positions()]) > 2
+        assert len([one async for one in other.policies(["startpos"] * 20)]) == 20
+        with pytest.raises(movemask.ApiError, match=r"moves\[0\]: 'e5' is not legal"):
+            await other.policy(moves=["e5"])
 
 
 def test_both_clients_have_the_same_methods_with_the_same_help() -> None:
@@ -83,21 +82,16 @@ def test_both_clients_have_the_same_methods_with_the_same_help() -> None:
     assert methods(movemask.Client) == methods(movemask.AsyncClient)
 
 
-def test_answers_that_nobody_waits_for_are_given_up_even_inside_an_event_loop(client: movemask.Client) -> None:
-    async def run() -> None:
-        assert isinstance(next(client.policies(["startpos"] * 20)), PolicyOut)
-        assert client.policy("startpos").moves
-
-    asyncio.run(run())
+async def test_answers_that_nobody_waits_for_are_given_up_even_inside_an_event_loop(client: movemask.Client) -> None:
+    assert isinstance(next(client.policies(["startpos"] * 20)), PolicyOut)
+    assert client.policy("startpos").moves
 
 
 LOST: Any = {"policy": {}, "move": {}, "sweep": {"ratings": [1500]}, "audit": {"policy": {"e2e4": 1.0}}}
 
 
 @pytest.mark.parametrize("method", LOST)
-def test_a_position_that_was_lost_is_refused_and_never_taken_for_the_start(
-    client: movemask.Client, method: str
-) -> None:
+def test_a_lost_position_is_never_taken_for_the_start(client: movemask.Client, method: str) -> None:
     ask = partial(getattr(client, method), **LOST[method])
     for lost in (partial(ask, fen=None), partial(ask, None), partial(ask, None, moves=["e4"])):
         with pytest.raises(movemask.ApiError, match=r"^fen: is null, which names no position"):
@@ -113,9 +107,7 @@ def test_a_position_that_was_lost_is_refused_and_never_taken_for_the_start(
     assert [isinstance(one, ErrorOut) for one in found] == [False, True, False]
 
 
-def test_a_batch_is_cut_to_what_the_service_takes_and_bad_items_are_errors_in_their_place(
-    client: movemask.Client,
-) -> None:
+def test_a_batch_is_cut_and_bad_items_are_errors_in_their_place(client: movemask.Client) -> None:
     positions: list[chess.Board | str] = [chess.Board(), "startpos", "no fen"] * 111  # it takes 100 at once
     found = list(client.policies(positions, elo=1500))
     assert len(found) == 333

@@ -96,9 +96,7 @@ def test_only_the_moves_of_the_answer_can_be_made(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize(("flip", "name", "piece"), [("0", "white rook", "wr"), ("1", "white queen", "wq")])
-def test_a_pawn_is_promoted_to_the_piece_that_is_picked_at_its_square(
-    visit: Visit, flip: str, name: str, piece: str
-) -> None:
+def test_a_pawn_is_promoted_to_the_piece_that_is_picked(visit: Visit, flip: str, name: str, piece: str) -> None:
     page = visit.open(address("8/P6k/8/8/8/8/7K/8 w - - 0 1", flip=flip))
     visit.click("a7", "a8")
     picker = page.get_by_role("dialog")
@@ -124,9 +122,7 @@ def test_a_pawn_is_promoted_to_the_piece_that_is_picked_at_its_square(
     ],
     ids=["castling", "onto the rook", "long, onto the rook", "en passant", "Chess960"],
 )
-def test_moves_of_two_pieces_are_shown_as_the_service_has_them(
-    visit: Visit, fen: str, squares: str, expected: str
-) -> None:
+def test_moves_of_two_pieces_are_shown_whole(visit: Visit, fen: str, squares: str, expected: str) -> None:
     visit.open(address(fen, **({"chess960": "1"} if " EA " in fen else {})))
     visit.click(*squares.split())
     visit.sees("Black to move" if " w " in fen else "White to move")
@@ -445,9 +441,7 @@ def test_a_service_that_stops_is_told_and_the_page_goes_on_when_it_is_back(brows
         visit.leave()
 
 
-def test_with_keys_the_page_asks_for_one_and_a_busy_service_is_asked_again_when_it_says(
-    browser: Browser, models: Path
-) -> None:
+def test_the_page_asks_for_a_key_and_a_busy_service_again(browser: Browser, models: Path) -> None:
     key = "a-visitor-s-key-0123456789"
     command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "1.2", "--client-burst", "12")
     with served(models, *command) as (_, port):

@@ -14,11 +14,17 @@ from typing import Any
 import chess
 import chess.engine
 import chess.polyglot
+import httpx2
 import pytest
+from fastapi.testclient import TestClient
 
-from movemask.client.local import Network
+from movemask.cli.uci import RemoteSource
+from movemask.client.http import Client
+from movemask.client.local import Network, load
+from movemask.uci.commands import Go
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
+from movemask.uci.search import Source, search
 from tests.ground_truth import perft
 from tests.uci.test_strength import COMMAND, copied
 
@@ -53,9 +59,7 @@ def test_a_game_against_itself_is_legal_to_its_end(engine: chess.engine.SimpleEn
     engine.configure({"Temperature": "0", "Seed": 0})
 
 
-def test_every_legal_move_is_a_line_with_score_wdl_pv_and_the_networks_probability(
-    engine: chess.engine.SimpleEngine, network: Network
-) -> None:
+def test_every_legal_move_is_a_line(engine: chess.engine.SimpleEngine, network: Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR w KQkq - 0 4")
     policy = network.policy(board)
     lines = engine.analyse(board, chess.engine.Limit(depth=1), multipv=500, options={"UCI_ShowWDL": True})
@@ -78,20 +82,7 @@ def test_every_legal_move_is_a_line_with_score_wdl_pv_and_the_networks_probabili
             assert (line["score"].relative.score() or 0) * (wdl.expectation() - 0.5) >= -0.5
 
 
-def test_one_line_has_the_value_of_the_position(engine: chess.engine.SimpleEngine, network: Network) -> None:
-    for fen in (chess.STARTING_FEN, "4k3/8/8/8/8/8/8/QQ2K3 b - - 0 1"):
-        board = chess.Board(fen)
-        (line,) = engine.analyse(board, chess.engine.Limit(nodes=1), multipv=1)
-        policy = network.policy(board)
-        assert policy.value is not None
-        assert line["pv"] == [policy.best]
-        assert line["nodes"] == 1
-        assert ((line["score"].relative.score() or 0) > 0) == (policy.value.score > 0.5)
-
-
-def test_ratings_change_the_answer_and_without_a_table_limited_strength_is_one(
-    unmeasured: chess.engine.SimpleEngine, network: Network
-) -> None:
+def test_limited_strength_is_a_rating(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     board = chess.Board("r1bqkbnr/pppp1ppp/2n5/4p3/2B1P3/5Q2/PPPP1PPP/RNB1K1NR b KQkq - 3 3")
 
     def first(**options: chess.engine.ConfigValue) -> str:
@@ -104,9 +95,7 @@ def test_ratings_change_the_answer_and_without_a_table_limited_strength_is_one(
     assert limited != first(SelfElo=1100, OpponentElo=2200) or limited != first(SelfElo=2200)
 
 
-def test_ratings_are_offered_as_the_network_was_trained_and_others_are_told(
-    unmeasured: chess.engine.SimpleEngine, network: Network
-) -> None:
+def test_ratings_are_as_trained_and_others_told(unmeasured: chess.engine.SimpleEngine, network: Network) -> None:
     offered = unmeasured.options["UCI_Elo"]
     assert (offered.default, offered.min, offered.max) == (1500, 600, 2600)  # models/movemask-5.toml
     spoken = subprocess.run(
@@ -157,38 +146,13 @@ def test_pondering_ends_with_a_move_and_its_reply(engine: chess.engine.SimpleEng
     played_by(engine, board)  # a ponderhit
 
 
-def test_the_same_seed_plays_the_same_game_and_another_another(engine: chess.engine.SimpleEngine) -> None:
-    def game(seed: int) -> list[str]:
-        board, this = chess.Board(), object()
-        engine.configure({"Temperature": "1", "TopP": "0.9", "Seed": seed})
-        for _ in range(10):
-            board.push(played_by(engine, board, game=this))
-        return [move.uci() for move in board.move_stack]
-
-    assert game(7) == game(7)
-    assert len({tuple(game(seed)) for seed in range(1, 6)}) > 1
-    engine.configure({"Temperature": "0", "TopP": "1", "Seed": 0})
-
-
 def test_rubbish_on_its_input_neither_ends_nor_stalls_it() -> None:
     rng = random.Random(5)
-    words = [
-        "uci",
-        "isready",
-        "ucinewgame",
-        "position",
-        "fen",
-        "startpos",
-        "moves",
-        "e2e4",
-        "setoption",
-        "name",
-        "value",
-    ]
-    words += ["go", "searchmoves", "nodes", "-1", "ponder", "infinite", "stop", "ponderhit", "\x00", "9" * 400, "é"]
+    words = ["uci", "isready", "ucinewgame", "position", "fen", "startpos", "moves", "e2e4", "setoption", "name"]
+    words += ["value", "go", "searchmoves", "nodes", "-1", "ponder", "infinite", "stop", "ponderhit", "\x00", "é"]
     lines = [" ".join(rng.choices(words, k=rng.randrange(1, 9))).encode() for _ in range(400)]
     lines += [rng.randbytes(200).replace(b"\n", b"") for _ in range(50)]
-    lines += [b"go " * 100_000, b"position fen " + b"8/" * 50_000, b"setoption name Model value nothing"]
+    lines += [b"9" * 400, b"go " * 100_000, b"position fen " + b"8/" * 50_000, b"setoption name Model value nothing"]
     process = subprocess.Popen(COMMAND, stdin=-1, stdout=-1, stderr=-1)
     end = [b"stop", b"position startpos", b"go", b"quit", b""]
     told, errors = process.communicate(b"\n".join([b"uci", *lines, *end]), 60)
@@ -247,6 +211,29 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
     for file in (tmp_path, tmp_path / "empty.bin"):
         (fault,) = told(f"setoption name BookFile value {file}")
         assert fault == f"info string setoption: BookFile: {file}: holds no moves"
+
+
+def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:
+    sources: tuple[Source, Source] = load(), RemoteSource(Client(http=shipped), None)
+    options = Options(multi_pv=4, show_wdl=True, self_elo=1300, opponent_elo=1700, ponder=True)
+    board = chess.Board()
+    for uci in ("e2e4", "c7c5", "g1f3"):
+        board.push_uci(uci)
+        found = [search(board, Go(), options, source, random.Random(1))[0] for source in sources]
+        lines = [[line.split(" nodes ")[0] + line.partition(" pv ")[2] for line in one] for one in found]
+        assert lines[0] == lines[1]
+
+
+def test_a_service_that_is_gone_is_told_and_the_gui_is_answered() -> None:
+    def gone(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("refused", request=request)
+
+    http = httpx2.Client(transport=httpx2.MockTransport(gone), base_url="http://nowhere")
+    out = io.StringIO()
+    engine = Engine(lambda name: RemoteSource(Client(http=http, retries=0), name), Options(), out)
+    engine.run(["isready", "position startpos", "go", "quit"])
+    assert "info string http://nowhere/v1/policy/batch: ConnectError: refused" in out.getvalue()
+    assert out.getvalue().endswith("bestmove (none)\n")
 
 
 def test_a_clock_beyond_all_measure_is_answered(network: Network) -> None:
