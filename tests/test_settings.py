@@ -24,7 +24,7 @@ def test_a_variable_that_is_no_setting_is_refused_with_the_nearest(
     monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str
 ) -> None:
     monkeypatch.setenv(variable, "1")
-    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; the nearest is {nearest} "):
+    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; did you mean {nearest}"):
         Settings.read()
 
 

@@ -241,9 +241,9 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
     ("body", "words"),
     [
         ({}, "give exactly one of logits, probabilities and policy, not none"),
-        ({"logits": [0.0]}, "vocabulary: goes with logits"),
-        ({"policy": {"e2e4": 1.0}, "vocabulary": "lc0-1858"}, "vocabulary: goes with logits"),
-        ({"logits": [0.0], "vocabulary": "lc0"}, "vocabulary: no 'lc0'; there are alphazero-4672"),
+        ({"logits": [0.0]}, "vocabulary: is required with logits"),
+        ({"policy": {"e2e4": 1.0}, "vocabulary": "lc0-1858"}, "vocabulary: is required with logits"),
+        ({"logits": [0.0], "vocabulary": "lc0"}, "vocabulary: no 'lc0'; available: alphazero-4672"),
         ({"logits": [0.0], "vocabulary": "lc0-1858"}, "logits: 1 numbers; the vocabulary lc0-1858 has 1858 slots"),
         ({"logits": [None] * 1858, "vocabulary": "lc0-1858"}, "logits: every legal move has -infinity"),
         ({"probabilities": [0.0] * 1858, "vocabulary": "lc0-1858"}, "probabilities: nothing is above 0"),
@@ -253,7 +253,10 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
         ({"policy": {"e2e4": 1e308, "d2d4": 1e308}}, "policy[e2e4]: 1e+308 is not a probability"),
         ({"policy": {"e2e4": 1, "d2d4": 1}}, "policy: the sum is 2, too far from 1"),
         ({"policy": {"e2e4": 1}, "castling": "king_two_squares", "chess960": True}, "castling: in Chess960"),
-        ({"logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_two_squares"}, "castling: goes with policy"),
+        (
+            {"logits": [0.0], "vocabulary": "lc0-1858", "castling": "king_two_squares"},
+            "castling: is allowed only with policy",
+        ),
         ({"probabilities": [True], "vocabulary": "lc0-1858"}, "probabilities[0]: Input should be a valid number"),
         ({"probabilities": [0.5] * 1858, "vocabulary": "lc0-1858"}, "probabilities: the sum is 929, too far from 1"),
         ({"logits": [1e308] * 1858, "vocabulary": "lc0-1858"}, "logits[0]: 1e+308 is beyond float32"),
@@ -261,7 +264,7 @@ def test_null_is_minus_infinity(client: TestClient) -> None:
         ({"policy": {"0000": 1}}, "policy: '0000' is not a move of chess"),
         ({"policy": {"P@e4": 1}}, "policy: 'P@e4' is not a move of chess"),
         ({"policy": {"e2e4": 1}, "fen": "7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"}, "has no legal move; there is nothing"),
-        ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 numbers, at most 8192 are taken"),
+        ({"logits": [0.0] * 9000, "vocabulary": "lc0-1858"}, "logits: 9000 numbers; at most 8192 are allowed"),
     ],
 )
 def test_what_cannot_be_audited_is_named(client: TestClient, body: dict[str, Any], words: str) -> None:

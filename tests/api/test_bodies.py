@@ -62,7 +62,7 @@ def test_a_batchs_list_of_rubbish_is_one_error_in_its_place(client: TestClient) 
     answer = client.post("/v1/policy/batch", json={"positions": positions})
     few, many, unknown, good = answer.json()["results"]
     assert [error["field"] for error in few["error"]["errors"]] == ["moves[0]"]
-    assert many["error"]["detail"] == "moves: 1025 moves, at most 1024 are taken"
+    assert many["error"]["detail"] == "moves: 1025 moves; at most 1024 are allowed"
     assert len(unknown["error"]["errors"]) == 20
     assert unknown["error"]["detail"].endswith("; and 59 more")
     assert good["status"] == "ongoing"
@@ -73,7 +73,7 @@ def test_an_object_of_countless_fields_is_refused(client: TestClient) -> None:
     for path, body in (("/v1/policy", countless), ("/v1/policy/batch", {"positions": [countless]})):
         answer = client.post(path, json=body)
         assert answer.status_code == 422
-        assert answer.json()["detail"] == "body: an object of 65 fields, at most 64 are taken"
+        assert answer.json()["detail"] == "body: an object of 65 fields; at most 64 are allowed"
         assert answer.json()["type"] == "urn:movemask:problem:limit-exceeded"
 
 

@@ -270,8 +270,8 @@ def test_figures_of_a_span(client: TestClient) -> None:
         ("/positions", {"cursor": "x"}, "cursor: String should match pattern"),
         ("/positions", {"limit": 1001}, "limit: 1001, at most 1000 as JSON"),
         ("/positions", {"format": "xml"}, "format: Input should be"),
-        ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; there are raw"),
-        ("/worst", {"kind": "unnormalised"}, "kind: 'unnormalised' cannot be ranked, it equals raw; there are raw"),
+        ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; available: raw"),
+        ("/worst", {"kind": "unnormalised"}, "kind: 'unnormalised' cannot be ranked, it equals raw; available: raw"),
     ],
 )
 def test_parameters_that_cannot_be_read_are_named(

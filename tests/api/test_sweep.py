@@ -115,11 +115,11 @@ def test_dropped_moves_have_no_probability(shipped: TestClient) -> None:
     [
         ({"moves": [], "ratings": []}, 422, "ratings: "),
         ({"moves": [], "ratings": [1500, -1]}, 422, "ratings[1]: "),
-        ({"moves": [], "ratings": [1500] * 1025}, 422, "ratings: 1025 ratings, at most 1024 are taken"),
+        ({"moves": [], "ratings": [1500] * 1025}, 422, "ratings: 1025 ratings; at most 1024 are allowed"),
         ({"moves": [], "models": []}, 422, "models: "),
-        ({"moves": [], "models": ["x"], "ratings": [1500]}, 422, "ratings: goes without models"),
+        ({"moves": [], "models": ["x"], "ratings": [1500]}, 422, "ratings: cannot be combined with models"),
         ({"moves": [], "models": ["x"]}, 404, "no model 'x'"),
-        ({"moves": [], "elo": {"self": 1, "opponent": 2}}, 422, "goes with vary"),
+        ({"moves": [], "elo": {"self": 1, "opponent": 2}}, 422, "needs vary"),
         ({"ratings": [1500]}, 422, "no position is named"),
     ],
 )

@@ -77,14 +77,14 @@ def test_predict_sweeps_over_ratings_as_the_web_does(models: str) -> None:
     [
         (("predict", "x"), "Error: fen: 'x' is cut short"),
         (("predict", "--moves", "e2e5"), "Error: moves[0]: 'e2e5' is not legal"),
-        (("predict", "--sweep", "--elo", "1500"), "--ratings goes with --sweep, and --elo without it"),
+        (("predict", "--sweep", "--elo", "1500"), "--ratings needs --sweep, and --elo cannot be combined with --sweep"),
         (("predict", "--sweep", "--ratings", "1,x"), "'1,x' is not a list of ratings"),
         (("predict", "--elo", "nan"), "Error: Invalid value for '--elo': 'nan' is not a number"),
         (("predict", "--elo", "5001"), "Error: Invalid value for '--elo': 5001"),
         (("predict", "--temperature", "inf"), "Error: Invalid value for '--temperature': 'inf' is not a number"),
-        (("predict", "--calibrated", "--temperature", "2"), "Error: --temperature goes without --calibrated"),
-        (("annotate", "-", "--calibrated", "--temperature", "2"), "Error: --temperature goes without --calibrated"),
-        (("predict", "--model", "x"), "Error: model: no model 'x'; there are rated"),
+        (("predict", "--calibrated", "--temperature", "2"), "--temperature cannot be combined with --calibrated"),
+        (("annotate", "-", "--calibrated", "--temperature", "2"), "--temperature cannot be combined with --calibrated"),
+        (("predict", "--model", "x"), "Error: model: no model 'x'; available: rated"),
         (("predict", "--models-dir", "/nowhere"), "Error: MOVEMASK_MODELS_DIR: '/nowhere' is not a folder"),
         (
             ("serve", "--port", "99999"),
