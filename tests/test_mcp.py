@@ -75,7 +75,7 @@ async def test_four_tools_answer_in_a_players_words() -> None:
         assert wrong.is_error
         assert "'nonsense' is cut short" in wrong.content[0].text  # type: ignore[union-attr]
         for name, arguments, words in (
-            ("policy", {"elo": 2400}, "policy has no argument elo; there are fen, moves, rating, opponent_rating"),
+            ("policy", {"elo": 2400}, "policy has no argument elo; available: fen, moves, rating, opponent_rating"),
             ("policy", {"rating": True}, "rating"),
             ("policy", {"rating": "1500"}, "rating"),
             ("sweep", {"ratings": [float("nan")]}, "ratings"),

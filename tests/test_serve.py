@@ -134,7 +134,7 @@ def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path
         for stream in streams:
             stream.close()
     assert not re.search(
-        "timeout graceful shutdown exceeded|Traceback|cannot be looked at", (models / "log.txt").read_text()
+        "timeout graceful shutdown exceeded|Traceback|cannot be checked", (models / "log.txt").read_text()
     )
 
 
@@ -145,7 +145,7 @@ def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> Non
         port = str(taken.getsockname()[1])
         for workers, words, arguments in [
             ("1", "MOVEMASK_PORT: cannot listen on 127.0.0.1:.*: address already in use", ("--port", port)),
-            ("2", "MOVEMASK_DEFAULT_MODEL: no model 'nope'; there are net", ("--default-model", "nope")),
+            ("2", "MOVEMASK_DEFAULT_MODEL: no model 'nope'; available: net", ("--default-model", "nope")),
         ]:
             command = [sys.executable, "-m", "movemask", "serve", "--port", "0", "--models-dir", str(models)]
             command += ["--workers", workers, *arguments]

@@ -22,7 +22,7 @@ def test_a_flag_wins_over_the_environment_over_the_default(monkeypatch: pytest.M
 )
 def test_the_nearest_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, nearest: str) -> None:
     monkeypatch.setenv(variable, "1")
-    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; the nearest is {nearest} "):
+    with pytest.raises(SettingsError, match=f"^{variable}: there is no such setting; did you mean {nearest}"):
         Settings.read()
 
 

@@ -257,7 +257,7 @@ CHESS960 = "4k3/8/8/8/8/8/8/1R2K1R1 w BG - 0 1"
         ({"positions": []}, InvalidParameter, "nothing could fail with 0 positions"),
         ({"at_most": 1}, InvalidParameter, "nothing could fail with 42 positions and at_most 1"),
         ({"at_most": float("nan")}, InvalidParameter, "at_most nan"),
-        ({"vocabulary": "lc0"}, ContractError, "no vocabulary 'lc0'; there are alphazero-4672"),
+        ({"vocabulary": "lc0"}, ContractError, "no vocabulary 'lc0'; available: alphazero-4672"),
         ({"positions": ["7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"]}, InvalidParameter, "/8 b - - 0 1' has no legal move"),
         ({"positions": [chess.Board()]}, InvalidFen, "fen: "),
         ({"positions": "startpos"}, InvalidFen, "fen: 's' is cut short"),

@@ -44,7 +44,7 @@ Moves = Annotated[
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Rating = Annotated[Number | None, Field(description="Rating of the player to move; otherwise the network's default.")]
 Opponent = Annotated[Number | None, Field(description="The opponent's rating; otherwise the same as `rating`.")]
-Ratings = Annotated[list[Number] | None, Field(fail_fast=True, description="By default each 100 from 800 to 2500.")]
+Ratings = Annotated[list[Number] | None, Field(fail_fast=True, description="By default every 100 from 800 to 2500.")]
 ModelName = Annotated[str | None, Field(description="Name of a network; otherwise the service's default.")]
 Top = Annotated[int, Field(ge=1, le=218, description="Most moves to list.")]
 Pgn = Annotated[str, Field(description="One or more games as PGN; the headers may give both ratings.")]
@@ -103,7 +103,7 @@ def policy(
 ) -> Asked:
     """The moves that players of a rating make in a position, with percentages, and their chances."""
     if rating is None and opponent_rating is not None:
-        raise ToolError("opponent_rating: goes with rating")
+        raise ToolError("opponent_rating: needs rating as well")
     opponent = rating if opponent_rating is None else opponent_rating
     elo = None if rating is None else {"self": rating, "opponent": opponent}
 
@@ -153,7 +153,7 @@ def game(*, pgn: Pgn, model: ModelName = None, top: Top = 10) -> Asked:
 
 
 def audit(*, policy: Shares, fen: Fen = "startpos", moves: Moves = None) -> Asked:
-    """Checks the probabilities that another model gives to moves: how much is on illegal ones, and why."""
+    """Checks another model's move probabilities: how much is on illegal moves, and why they are illegal."""
 
     def answer(found: Any) -> Json:
         illegal = [(one["uci"], percent(one["probability"]), one["cause"]) for one in found["illegal"]]
@@ -173,7 +173,7 @@ _TITLES: dict[Any, str] = {
     policy: "Which moves people play here",
     sweep: "Which moves people play here, by rating",
     game: "How human the moves of a game are",
-    audit: "Whether a distribution of moves can be played",
+    audit: "How much of a move distribution is on illegal moves",
 }
 
 
@@ -195,10 +195,10 @@ def mcp_server(http: Opener) -> Server[Any]:
 
     def asked(name: str, given: Json) -> Asked:
         if name not in calls:
-            raise ToolError(f"there is no tool {name}; there are {', '.join(calls)}")
+            raise ToolError(f"there is no tool {name}; available: {', '.join(calls)}")
         # Language models guess names: an argument that a tool does not have is refused, not ignored.
         if unknown := given.keys() - arguments[name]:
-            raise ToolError(f"{name} has no argument {min(unknown)}; there are {', '.join(arguments[name])}")
+            raise ToolError(f"{name} has no argument {min(unknown)}; available: {', '.join(arguments[name])}")
         try:
             return calls[name].validate_python(ArgsKwargs((), given))
         except ValidationError as error:

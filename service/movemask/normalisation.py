@@ -51,9 +51,11 @@ class Normalisation:
 
     def __post_init__(self) -> None:
         if self.normalizer is Normalizer.ENTMAX and self.alpha is None:
-            raise InvalidRule("alpha: is missing; normalizer 'entmax' needs one between 1 (softmax) and 2 (sparsemax)")
+            raise InvalidRule(
+                "alpha: is missing; normalizer 'entmax' needs a value between 1 (softmax) and 2 (sparsemax)"
+            )
         if self.normalizer is not Normalizer.ENTMAX and self.alpha is not None:
-            raise InvalidRule(f"alpha: goes with normalizer 'entmax', not with {self.normalizer.value!r}")
+            raise InvalidRule(f"alpha: needs normalizer 'entmax', not {self.normalizer.value!r}")
 
     @property
     def calibrated(self) -> bool:

@@ -37,7 +37,7 @@ def groups(dimension: str) -> tuple[str, ...]:
             return tuple(_band(start, _MOVES_FROM) for start in _MOVES_FROM)
         case "elo":
             return (*(_band(start, _ELO_FROM) for start in _ELO_FROM), "unknown")
-    raise ValueError(f"dimension: no {dimension!r}; there are {', '.join(DIMENSIONS)}")
+    raise ValueError(f"dimension: no {dimension!r}; available: {', '.join(DIMENSIONS)}")
 
 
 def _band(start: int, starts: tuple[int, ...]) -> str:

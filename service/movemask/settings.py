@@ -195,4 +195,6 @@ def _refuse_unknown(variable: str) -> None:
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     if variable.upper() not in known:
         nearest = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0)[0]
-        raise SettingsError(f"{variable}: there is no such setting; the nearest is {nearest} (movemask serve --help)")
+        raise SettingsError(
+            f"{variable}: there is no such setting; did you mean {nearest}? (movemask serve --help lists all)"
+        )

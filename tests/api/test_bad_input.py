@@ -41,15 +41,20 @@ def no_crash_is_logged(caplog: pytest.LogCaptureFixture) -> Any:
         ({"fen": "x" * 10_000}, 422, "invalid-request", "fen: String should have at most 200 characters"),
         ({"moves": ["e2e4", "e2e4"]}, 422, "illegal-move", "moves[1]: 'e2e4' is not legal"),
         ({"moves": ["Nf4"]}, 422, "illegal-move", "moves[0]: 'Nf4' is not legal"),
-        ({"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 300}, 422, "limit-exceeded", "1200 moves, at most 1024"),
+        ({"moves": ["g1f3", "g8f6", "f3g1", "f6g8"] * 300}, 422, "limit-exceeded", "1200 moves; at most 1024"),
         ({"moves": "e2e4"}, 422, "invalid-request", "moves: Input should be a valid list, got 'e2e4'"),
-        ({"moves": [], "model": "maia-9"}, 404, "unknown-model", "'maia-9'; there are fake"),
+        ({"moves": [], "model": "maia-9"}, 404, "unknown-model", "'maia-9'; available: fake"),
         ({"temperature": 0}, 422, "invalid-request", "temperature: Input should be greater than 0, got 0"),
         ({"elo": {"self": -1, "opponent": 1500}}, 422, "invalid-request", "elo.self"),
         ({"elo": {"self": 1500}}, 422, "invalid-request", "elo.opponent: is missing"),
         ({"elo": True}, 422, "invalid-request", "elo: Input should be a rating, or an object of two"),
-        ({"fen": f"{BARE} 1000001 1"}, 422, "invalid-fen", "the half-move clock is 1000001, at most 1000000 is taken"),
-        ({"fen": f"{BARE} 0 {10**60}"}, 422, "invalid-fen", f"the move number is {10**60}, at most 1000000"),
+        (
+            {"fen": f"{BARE} 1000001 1"},
+            422,
+            "invalid-fen",
+            "the half-move clock is 1000001; at most 1000000 is allowed",
+        ),
+        ({"fen": f"{BARE} 0 {10**60}"}, 422, "invalid-fen", f"the move number is {10**60}; at most 1000000"),
         (b'{"temperature": NaN}', 422, "invalid-request", "temperature: Input should be a finite number, got nan"),
         (b'{"temperature": 1e999}', 422, "invalid-request", "got inf"),
         (b'{"fen": ', 400, "malformed-json", "Expecting value at character"),
@@ -79,7 +84,7 @@ def test_a_compressed_body_is_refused_by_its_header(client: TestClient) -> None:
 
 def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestClient) -> None:
     answer = client.post("/v1/policy", content=b" " * 100_000_000, headers=JSON)
-    refused(answer, 413, "body-too-large", "100000000 bytes, at most 36864 are taken")
+    refused(answer, 413, "body-too-large", "100000000 bytes; at most 36864 are allowed")
 
     def chunks() -> Any:
         for _ in range(100):
@@ -91,7 +96,7 @@ def test_a_body_of_100_mb_is_refused_by_its_length_or_as_it_comes(client: TestCl
 
 def test_limits_are_settings(client: TestClient, serve: Serve) -> None:
     answer = client.post("/v1/policy/batch", json={"positions": [{"moves": []}] * 1025})
-    refused(answer, 422, "limit-exceeded", "1025 positions, at most 1024")
+    refused(answer, 422, "limit-exceeded", "1025 positions; at most 1024")
     refused(client.post("/v1/policy/batch", json={"positions": []}), 422, "invalid-request", "positions")
     tight = serve(max_positions=2, max_moves=1, max_body_bytes=1024)
     for path, body, status, name, words in (
@@ -110,7 +115,7 @@ def test_the_moves_of_a_whole_request_have_a_budget(client: TestClient) -> None:
     for accept in ("application/json", "application/x-ndjson"):
         positions = {"positions": [*allowed, {"moves": ["e2e4"]}]}
         answer = client.post("/v1/policy/batch", json=positions, headers={"Accept": accept})
-        refused(answer, 422, "limit-exceeded", "65537 moves in all, at most 65536")
+        refused(answer, 422, "limit-exceeded", "65537 moves in all; at most 65536")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +137,7 @@ def test_what_no_route_takes_is_told_before_what_a_body_lacks(
 
 def test_a_path_with_a_slash_is_sent_on_and_names_that_are_not_there_are_told(client: TestClient) -> None:
     assert client.post("/v1/policy/", json={"moves": []}).status_code == 200
-    refused(client.get("/v1/models/x"), 404, "unknown-model", "'x'; there are fake")
+    refused(client.get("/v1/models/x"), 404, "unknown-model", "'x'; available: fake")
     refused(client.get("/v1/leakage/worst", params={"kind": "served"}), 422, "unknown-kind", "'served'")
     refused(client.get("/v1/leakage/worst", params={"limit": 0}), 422, "invalid-request", "limit")
     refused(client.get("/v1/leakage", params={"model": "x"}), 404, "unknown-model")
@@ -211,7 +216,7 @@ def test_a_batchs_list_of_rubbish_is_one_error_in_its_place(client: TestClient) 
     answer = client.post("/v1/policy/batch", json={"positions": positions})
     few, many, unknown, good = answer.json()["results"]
     assert [error["field"] for error in few["error"]["errors"]] == ["moves[0]"]
-    assert many["error"]["detail"] == "moves: 1025 moves, at most 1024 are taken"
+    assert many["error"]["detail"] == "moves: 1025 moves; at most 1024 are allowed"
     assert len(unknown["error"]["errors"]) == 20
     assert unknown["error"]["detail"].endswith("; and 59 more")
     assert good["status"] == "ongoing"
@@ -220,7 +225,7 @@ def test_a_batchs_list_of_rubbish_is_one_error_in_its_place(client: TestClient) 
 def test_an_object_of_countless_fields_is_refused(client: TestClient) -> None:
     countless = {str(i): 0 for i in range(65)}
     for path, body in (("/v1/policy", countless), ("/v1/policy/batch", {"positions": [countless]})):
-        words = "body: an object of 65 fields, at most 64 are taken"
+        words = "body: an object of 65 fields; at most 64 are allowed"
         refused(client.post(path, json=body), 422, "limit-exceeded", words)
 
 

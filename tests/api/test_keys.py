@@ -235,7 +235,7 @@ def test_no_key_is_in_the_file_or_the_log(tmp_path: Path, caplog: pytest.LogCapt
     [
         ("short", "key 1: must be 20 to 512"),
         (f"{SECRET},{SECRET} x", "key 2: must be"),
-        (f"{SECRET}:root", "there is no scope 'root'; there are policy, audit, positions, metrics"),
+        (f"{SECRET}:root", "there is no scope 'root'; available: policy, audit, positions, metrics"),
         (f"{SECRET},{SECRET}", "is the same key"),
     ],
 )

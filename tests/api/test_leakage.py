@@ -263,7 +263,7 @@ def test_figures_of_a_span(client: TestClient) -> None:
         ("/history", {"bucket": "1m"}, "bucket: Input should be '10m', '1h' or '1d'"),
         ("/positions", {"cursor": "x"}, "cursor: String should match pattern"),
         ("/positions", {"limit": 1001}, "limit: 1001, at most 1000 as JSON"),
-        ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; there are raw"),
+        ("/worst", {"kind": "served"}, "kind: 'served' cannot be ranked, it is always 0; available: raw"),
     ],
 )
 def test_wrong_parameters_are_named(client: TestClient, path: str, params: dict[str, Any], words: str) -> None:

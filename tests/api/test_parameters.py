@@ -41,11 +41,16 @@ def test_a_query_parameter_that_no_route_takes_is_refused_by_name(client: TestCl
     ("method", "path", "query", "said"),
     [
         ("get", "/v1/leakage/worst", "?Kind=multiplied", "did you mean 'kind'?"),
-        ("get", "/v1/leakage", "?from=24h", "there are by, model, since, until"),
+        ("get", "/v1/leakage", "?from=24h", "available: by, model, since, until"),
         ("get", "/v1/leakage/positions", "?limit=5&curser=7", "did you mean 'cursor'?"),
         ("get", "/v1/leakage", "?by=phase&by=side", "by: is given 2 times"),
-        ("get", "/v1/models", "?model=fake", "there are none"),
-        ("post", "/v1/policy", "?temperature=2", "temperature: /v1/policy has no such query parameter; there are none"),
+        ("get", "/v1/models", "?model=fake", "available: none"),
+        (
+            "post",
+            "/v1/policy",
+            "?temperature=2",
+            "temperature: /v1/policy has no such query parameter; available: none",
+        ),
     ],
 )
 def test_the_nearest_is_named(client: TestClient, method: str, path: str, query: str, said: str) -> None:

@@ -143,7 +143,7 @@ def test_the_calibrated_temperature_is_the_contracts(serve: Serve, tmp_path: Pat
     [
         ({"normalizer": "hardmax"}, "normalizer: Input should be 'softmax'"),
         ({"normalizer": "entmax"}, "alpha: is missing"),
-        ({"alpha": 1.5}, "alpha: goes with normalizer 'entmax', not with 'softmax'"),
+        ({"alpha": 1.5}, "alpha: needs normalizer 'entmax', not 'softmax'"),
         ({"normalizer": "entmax", "alpha": 0.5}, "alpha: Input should be greater than or equal to 1"),
         ({"top_k": 0}, "top_k: Input should be greater than or equal to 1, got 0"),
         ({"top_p": 0}, "top_p: Input should be greater than 0, got 0"),

@@ -101,7 +101,7 @@ def test_a_model_taken_away_is_not_replaced_by_another(folder: Path, opened: lis
     (folder / "net.toml").unlink()
     assert settled(one)
     for name in ("net", None):  # the default is said to be gone, and another is not slipped in
-        with pytest.raises(UnknownModel, match="no model 'net'; there are first"):
+        with pytest.raises(UnknownModel, match="no model 'net'; available: first"):
             asyncio.run(ask(one, name))
     (folder / "first.toml").unlink()
     assert not settled(one)  # an empty folder changes nothing

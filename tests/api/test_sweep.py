@@ -91,10 +91,10 @@ def test_a_finished_game_has_points_and_no_moves_and_dropped_moves_no_probabilit
     [
         ({"moves": [], "ratings": []}, 422, "ratings: "),
         ({"moves": [], "ratings": [1500, -1]}, 422, "ratings[1]: "),
-        ({"moves": [], "ratings": [1500] * 1025}, 422, "ratings: 1025 ratings, at most 1024 are taken"),
-        ({"moves": [], "models": ["x"], "ratings": [1500]}, 422, "ratings: goes without models"),
+        ({"moves": [], "ratings": [1500] * 1025}, 422, "ratings: 1025 ratings; at most 1024 are allowed"),
+        ({"moves": [], "models": ["x"], "ratings": [1500]}, 422, "ratings: cannot be combined with models"),
         ({"moves": [], "models": ["x"]}, 404, "no model 'x'"),
-        ({"moves": [], "elo": {"self": 1, "opponent": 2}}, 422, "goes with vary"),
+        ({"moves": [], "elo": {"self": 1, "opponent": 2}}, 422, "needs vary"),
     ],
 )
 def test_what_is_wrong_is_named(shipped: TestClient, body: dict[str, Any], status: int, said: str) -> None:

@@ -114,10 +114,10 @@ def test_whatever_is_sent_as_a_pgn_is_games_or_errors(text: str) -> None:
 @pytest.mark.parametrize(
     ("fen", "words"),
     [
-        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + "1" * 4300, "at most 200 are taken"),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + "1" * 4300, "at most 200 are allowed"),
         ("4k3/8/8/8/8/8/8/4K2R w K - 0 " + "1" * 30, "the move number is"),
         ("4k3/8/8/8/8/8/8/4K2R w K - 1000001 1", "the half-move clock is"),
-        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + " " * 12_600, "at most 200 are taken"),
+        ("4k3/8/8/8/8/8/8/4K2R w K - 0 1" + " " * 12_600, "at most 200 are allowed"),
     ],
 )
 def test_a_fen_in_a_pgn_keeps_the_limits_of_all_fens(fen: str, words: str) -> None:

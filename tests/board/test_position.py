@@ -34,9 +34,9 @@ def games(draw: st.DrawFn) -> chess.Board:
     ("fen", "words"),
     [
         ("rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR", "is cut short: no side to move, castling rights or en-passant"),
-        ("4k3/8/8/8/8/8/8/4K3 w - - 0 " + "1" * 200, "228 characters, at most 200 are taken"),
-        ("4k3/8/8/8/8/8/8/4K3 w - - 1000001 1", "the half-move clock is 1000001, at most 1000000 is taken"),
-        ("4k3/8/8/8/8/8/8/4K3 w - - 0 1000001", "the move number is 1000001, at most 1000000 is taken"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 " + "1" * 200, "228 characters; at most 200 are allowed"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 1000001 1", "the half-move clock is 1000001; at most 1000000 is allowed"),
+        ("4k3/8/8/8/8/8/8/4K3 w - - 0 1000001", "the move number is 1000001; at most 1000000 is allowed"),
     ],
 )
 def test_what_is_not_a_fen_is_refused_with_what_it_was(fen: str, words: str) -> None:

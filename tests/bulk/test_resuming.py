@@ -64,7 +64,7 @@ def test_a_run_that_loses_a_worker_is_stopped_and_killed_goes_on_and_comes_to_th
                 os.kill(min(begun), signal.SIGKILL)
                 _, said = process.communicate(timeout=60)
                 told = said.decode().strip().splitlines()[-1]
-                assert told.startswith("Error: a worker process died, perhaps for want of memory")
+                assert told.startswith("Error: a worker process died, perhaps because memory ran out")
                 assert b"Traceback" not in said
             else:
                 process.send_signal(by)
@@ -93,9 +93,9 @@ def test_what_cannot_be_done_is_told_in_one_line(tmp_path: Path, models: Path) -
         ((tmp_path, *common), "Is a directory"),
         ((*games, "--fail-above", "raw.p98=1"), "--fail-above 'raw.p98=1': write KIND.STATISTIC=VALUE"),
         ((*games, "--fail-above", "rounded.max=1", "--kinds", "raw"), "rounded is not among --kinds"),
-        ((*games, "--kinds", "loud"), "--kinds: no 'loud'; there are raw"),
+        ((*games, "--kinds", "loud"), "--kinds: no 'loud'; available: raw"),
         ((tmp_path / "x.pgn", *common[:2], "--model", "x"), "no model 'x'"),
-        ((*elsewhere, "--out", other), "holds something else (thesis.tex)"),
+        ((*elsewhere, "--out", other), "contains something else (thesis.tex)"),
         ((tmp_path / "empty.fen", *common), "no position to audit"),
         ((*elsewhere, "--out", tmp_path / "file"), "cannot be written: "),
         ((*elsewhere, "--out", tmp_path / "file" / "in"), "cannot be written: Not a directory"),
@@ -117,7 +117,7 @@ def test_a_finished_audit_is_not_written_over_unless_asked_to(tmp_path: Path, mo
     audited(*arguments)
     again = run(*arguments)
     assert again.exit_code == 1
-    assert "holds a finished audit" in again.output
+    assert "contains a finished audit" in again.output
     audited(*arguments, "--restart", "--limit", 1)
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["models"]["net"]["positions"] == 10
 

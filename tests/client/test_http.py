@@ -179,7 +179,7 @@ def test_a_service_that_does_not_answer_is_told() -> None:
     with pytest.raises(movemask.ServiceUnreachable, match="http://x/v1/models: ConnectError: refused"):
         movemask.Client(http=http).models()
     http, _ = answering(httpx2.Response(502, text="<html>bad gateway</html>"))
-    with pytest.raises(movemask.ApiError, match="answered 502, without a problem"):
+    with pytest.raises(movemask.ApiError, match="answered 502 without a problem document"):
         movemask.Client(http=http).models()
 
 

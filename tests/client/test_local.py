@@ -124,7 +124,7 @@ def test_a_board_that_is_no_position_and_a_name_that_is_no_model_are_refused(tmp
     assert repr(network) == "<movemask.Network mine>"
     with pytest.raises(InvalidPosition, match="NO_WHITE_KING"):
         network.policy(chess.Board(None))
-    with pytest.raises(UnknownModel, match="no model 'x'; there are mine"):
+    with pytest.raises(UnknownModel, match="no model 'x'; available: mine"):
         movemask.load("x", models_dir=tmp_path)
 
 

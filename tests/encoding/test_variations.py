@@ -101,7 +101,7 @@ def test_a_variation_of_slots_keeps_every_move_apart(name: str, words: str) -> N
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["clock"], "no variation 'clock'; there are castling_slot"),
+        (["clock"], "no variation 'clock'; available: castling_slot"),
         (["clock_scale", "clock_scale"], "one is named twice"),
         (["en_passant_unflipped"], "'en_passant_unflipped' changes nothing for lc0-112 and lc0-1858"),
     ],

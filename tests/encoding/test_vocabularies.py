@@ -32,7 +32,7 @@ def any_vocabulary(request: pytest.FixtureRequest) -> Vocabulary:
 
 def test_sizes_and_names() -> None:
     assert {name: len(vocabulary(name)) for name in vocabulary_names()} == SIZES
-    with pytest.raises(ContractError, match="no vocabulary 'lc0'; there are alphazero-4672, lc0-1858, maia2-1880"):
+    with pytest.raises(ContractError, match="no vocabulary 'lc0'; available: alphazero-4672, lc0-1858, maia2-1880"):
         vocabulary("lc0")
 
 

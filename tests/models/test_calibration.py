@@ -188,7 +188,7 @@ def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> N
         result = run(*command, *folder)
         assert result.exit_code == 1
         (line,) = result.output.splitlines()
-        assert "the shipped models are not written to; name a folder of your own" in line
+        assert "the shipped models are never changed; name another folder" in line
     assert {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()} == before
 
 
@@ -202,11 +202,11 @@ def test_a_contract_that_cannot_be_written_is_told_in_one_line(contract: Path, g
 
 
 def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidPgn, match="no position to fit to; 1 games end within the 8 plies that are left out"):
+    with pytest.raises(InvalidPgn, match="no positions to fit to; 1 games end within the 8 plies that are left out"):
         fitted(model, io.StringIO("1. e4 e5 2. Nf3 *"), first_ply=8)
-    with pytest.raises(InvalidPgn, match="no position to fit to; pgn: there is no game in it"):
+    with pytest.raises(InvalidPgn, match="no positions to fit to; pgn: there is no game in it"):
         fitted(model, io.StringIO(""))
     (tmp_path / "empty.pgn").write_text("")
     result = run("calibrate", str(tmp_path / "empty.pgn"), "--models-dir", str(contract.parent))
     assert result.exit_code == 1
-    assert "Error: games: no position to fit to" in result.output
+    assert "Error: games: no positions to fit to" in result.output

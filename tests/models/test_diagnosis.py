@@ -222,10 +222,10 @@ def test_all_networks_are_diagnosed_once_each_with_what_it_costs_and_a_line_for_
         shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"copy.{ending}")
     result = run("models", "check", "--diagnose", "--models-dir", tmp_path)
     said = result.stderr.splitlines()
-    assert said[0].startswith("3 networks are diagnosed, in one to two minutes of CPU time each")
+    assert said[0].startswith("diagnosing 3 networks, one to two minutes of CPU time each")
     assert said[1:] == ["diagnosing copy (1 of 3)", "diagnosing masked (3 of 3)"]
     assert "first: keeps its contract" in result.stdout
-    assert result.stdout.count("the same network as copy, read in the same way") == 1
+    assert result.stdout.count("the same network and contract as copy") == 1
     assert result.stdout.count("READ WRONGLY") == 2  # `masked` is the same file by another contract
 
 

@@ -66,7 +66,7 @@ def test_a_name_that_is_taken_is_not_overwritten_unless_asked(folder: Path, tmp_
     before = contents(folder)
     result = run("models", "import", file, "--models-dir", folder)
     assert result.exit_code == 1
-    assert "is there already: --replace, or another --name" in result.output
+    assert "already exists: use --replace, or choose another --name" in result.output
     assert contents(folder) == before
     other = Made(seed=5).write(tmp_path, "net.pb.gz")
     assert run("models", "import", other, "--models-dir", folder, "--replace").exit_code == 0
@@ -176,7 +176,7 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "2")
     refused = run("models", "add", tmp_path / "endless.onnx", "--models-dir", folder)
     assert (refused.exit_code, contents(folder)) == (1, before)
-    assert refused.output == "Error: endless is not added: its check has not ended after 2 s\n"
+    assert refused.output == "Error: endless is not added: its check did not finish within 2 s\n"
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
     write_judge(tmp_path / "good.onnx")
     added = run("models", "add", tmp_path / "good.onnx", "--licence", "MIT", "--models-dir", folder)
@@ -205,7 +205,7 @@ def test_a_batch_fixed_at_1_is_freed_only_if_that_changes_nothing(folder: Path, 
         assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == free
     result = run("models", "add", fixed(tmp_path / "pair.onnx", 2), "--models-dir", folder)
     assert result.exit_code == 1
-    assert "input 'tokens' has a fixed batch of 2; export it with a free one" in result.output
+    assert "input 'tokens' has a fixed batch of 2; export it with a variable batch" in result.output
 
 
 def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(folder: Path, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_weights_beside_the_file_are_taken_in_and_the_card_says_what_was_told(fo
     for name in ("one", "two"):
         result = run("models", "add", tmp_path / f"{name}.onnx", "--models-dir", folder, *card)
         assert result.exit_code == 0, result.output
-    assert "MiB from beside two.onnx" in result.output
+    assert "MiB from the file next to two.onnx" in result.output
     assert "the ratings themselves, not buckets" in result.output
     listed = run("models", "list", "--models-dir", folder).output
     assert listed.count("licence AGPL-3.0; source https://example.org/two") == 2
@@ -269,7 +269,7 @@ def test_a_shipped_models_name_is_taken_only_if_told_to(own: Path, tmp_path: Pat
     file = Made().write(tmp_path, f"{name}.pb.gz")
     refused = run("models", "import", file)
     assert refused.exit_code == 1
-    assert "is the name of a shipped model: another --name, or --replace to take its place" in refused.output
+    assert "is the name of a shipped model: choose another --name, or use --replace to override it" in refused.output
     assert not own.exists()
     assert run("models", "import", file, "--replace").exit_code == 0
     assert "blocks" not in run("models", "check", name).output
@@ -300,4 +300,4 @@ def test_a_model_is_removed_with_its_network_unless_another_has_it(folder: Path,
     assert run("models", "remove", "net", "--yes", "--models-dir", folder).output.count("deleted: ") == 1
     assert "other: keeps its contract" in run("models", "check", "other", "--models-dir", folder).output
     assert run("models", "remove", "other", "--yes", "--models-dir", folder).output.count("deleted: ") == 2
-    assert "is a shipped model, which is not changed" in run("models", "remove", shipped(), "--yes").output
+    assert "is a shipped model and cannot be removed" in run("models", "remove", shipped(), "--yes").output

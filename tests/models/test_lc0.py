@@ -195,7 +195,7 @@ def test_a_layer_of_the_wrong_size_is_named(tmp_path: Path) -> None:
     made = Made()
     file = tmp_path / "made.pb"
     file.write_bytes(made.head() + message(10, made.convolution(1, "stem", 8, 100, 3)))
-    with pytest.raises(WeightsError, match=r"weights\.input: .* no convolution of 112 planes"):
+    with pytest.raises(WeightsError, match=r"weights\.input: .* do not fit a convolution of 112 planes"):
         read_network(file)
 
 

@@ -150,7 +150,7 @@ def test_past_the_limits_no_model_is_added_unless_forced_and_then_without_calcul
     assert run_command("models", "check", "mine", "--models-dir", folder).exit_code == 0
     taken = quantize(*asked, "--force")
     assert taken.exit_code == 1
-    assert "mine.onnx is there already: --replace, or another --as" in taken.output
+    assert "mine.onnx already exists: use --replace, or choose another --as" in taken.output
     (folder / ".mine-refused.onnx").write_bytes(refused)
     other = quantize(*asked, "--force", "--replace", "--last", "1")  # something else is asked
     assert other.exit_code == 0, other.output
@@ -172,8 +172,8 @@ def sharpen(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("none", "no model 'none'; there are small, small-int8"),
-        ("small-int8", "small-int8.onnx: is quantised already: it has "),
+        ("none", "no model 'none'; available: small, small-int8"),
+        ("small-int8", "small-int8.onnx: is already quantised: it has "),
     ],
 )
 def test_what_cannot_be_quantised_is_said_in_one_line(quantised_once: tuple[Path, str], name: str, said: str) -> None:
@@ -193,7 +193,7 @@ def test_the_shipped_network_is_integers_already_and_others_go_into_the_users_ow
         shutil.copytree(original, own_models)
         result = quantize("movemask-5", "--force")
         assert result.exit_code == 1
-        assert "movemask-5.onnx: is quantised already: it has " in result.output.splitlines()[-1]
+        assert "movemask-5.onnx: is already quantised: it has " in result.output.splitlines()[-1]
         result = quantize("small", "--last", "1", "--force")
         assert result.exit_code == 0, result.output
         files = [f"{name}.{ending}" for name in ("small", "small-int8") for ending in ("onnx", "toml")]

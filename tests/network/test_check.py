@@ -45,9 +45,9 @@ def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "step", "words"),
     [
-        ("blind", "outputs", "every position gets the same logits: the network does not look at its input"),
-        ("moody", "batches", "the same batch gets other logits the second time"),
-        ("crowded", "batches", "other logits alone than in a batch of 8"),
+        ("blind", "outputs", "every position gets the same logits: the network ignores its input"),
+        ("moody", "batches", "the same batch gets different logits the second time"),
+        ("crowded", "batches", "different logits alone than in a batch of 8"),
     ],
 )
 def test_a_network_that_answers_by_chance_or_company_is_not_served(

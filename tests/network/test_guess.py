@@ -89,7 +89,7 @@ def test_exports_of_other_kinds(
         ),
         (LC0, [Tensor("p", (1859,))], None, r"no known kind of network: .* outputs p float32 \[B, 1859\]"),
         (LC0, [POLICY], "maia2", "not a network of the kind 'maia2'"),
-        (LC0, [POLICY], "maia9", "no kind of contract 'maia9'; there are lc0"),
+        (LC0, [POLICY], "maia9", "no kind of contract 'maia9'; available: lc0"),
         (LC0, [POLICY, Tensor("again", (1858,))], None, "outputs /output/policy, again all have 1858"),
         (
             [*MAIA3[:1], Tensor("a"), Tensor("b")],

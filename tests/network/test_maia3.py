@@ -29,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
     folder = tmp_path_factory.mktemp("m")
     result = run("models", "add", NETWORK, "--models-dir", folder)
     assert result.exit_code == 0, result.output
-    for words in ("weights taken in: 19.9 MiB", "the ratings themselves", "not used: logits_ponder", "1 is freed"):
+    for words in ("weights copied: 19.9 MiB", "the ratings themselves", "not used: logits_ponder", "1 is freed"):
         assert words in result.output
     return load_registry(folder, None, 1).get("maia3-5m")
 

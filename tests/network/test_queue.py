@@ -122,7 +122,7 @@ async def test_what_waits_in_another_process_does_not_turn_small_submissions_awa
         for count in (1, 2):  # a process's part of the eighth
             asked.append(asyncio.create_task(ask(other, [1])))
             await waiting(other, count)
-        with pytest.raises(Overloaded, match="the queue takes 36"):
+        with pytest.raises(Overloaded, match="the queue has room for 36"):
             await ask(other, [1])
         gate.open.set()
         await asyncio.gather(*asked)
@@ -218,7 +218,9 @@ async def test_a_full_queue_refuses_with_a_time_to_come_back_and_an_idle_one_tak
     await waiting(queue, 12)
     second = asyncio.create_task(ask(queue, range(4)))
     await waiting(queue, 16)
-    with pytest.raises(Overloaded, match="16 positions wait for model gated already; the queue takes 18") as caught:
+    with pytest.raises(
+        Overloaded, match="16 positions are already waiting for model gated; the queue has room for 18"
+    ) as caught:
         await ask(queue, range(3))
     assert caught.value.retry_after >= 1
     gate.open.set()
@@ -261,7 +263,7 @@ async def test_what_fails_after_the_answers_costs_neither_them_nor_the_thread(
         assert await ask(queue, range(8)) == [2 * item for item in range(8)]
     queue.close()
     assert gate.followed_up == [[8]]
-    assert "what follows the answers of model gated failed" in caplog.text
+    assert "work after the answers of model gated failed" in caplog.text
 
 
 def test_a_caller_whose_loop_is_closed_does_not_stop_the_thread(gate: Gate, queue: Queue) -> None:
@@ -429,7 +431,7 @@ def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:
         await begun(gate)
         held = asyncio.create_task(ask(queue, range(9)))
         await waiting(queue, 9)
-        with pytest.raises(Overloaded, match=r"9 positions wait for .*; 5000 more would be answered in"):
+        with pytest.raises(Overloaded, match=r"9 positions are already waiting for .*; 5000 more would be answered in"):
             await ask(queue, range(5000))
         short = asyncio.create_task(ask(queue, [1]))
         await waiting(queue, 10)

@@ -61,7 +61,7 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         (
             'movemask-18"',
             'movemask-19"',
-            "net.toml: contract.planes: no plane encoder 'movemask-19'; there are fen-77, lc0-112",
+            "net.toml: contract.planes: no plane encoder 'movemask-19'; available: fen-77, lc0-112",
         ),
         ("movemask-1880", "uci", "net.toml: contract.vocabulary: no vocabulary 'uci'"),
         ("[inputs]", "[inputs", "net.toml: not TOML"),
@@ -69,11 +69,11 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         ("movemask-1880", "lc0-1858", r"output 'logits' is \[B, 1880\]; the contract asks for \[B, 1858\]"),
         ('planes = "movemask-18"', 'planes = "lc0-112"', r"input 'planes' is \[B, 18, 8, 8\]; the contract asks for"),
         ("[contract]", '[network]\nfile = "other.onnx"\n[contract]', "network.file: other.onnx: No such file"),
-        ("[contract]", '[network]\nfile = "../x.onnx"\n[contract]', "network.file: must be the name of a file beside"),
+        ("[contract]", '[network]\nfile = "../x.onnx"\n[contract]', "network.file: must be the name of a file in"),
         ("[contract]", f'[network]\ndigest = "sha256:{"0" * 64}"\n[contract]', "network.digest: says sha256:0000"),
         ("[contract]", '[network]\ndigest = "abc"\n[contract]', "network.digest: String should match pattern"),
         ("[contract]", "[[card.strength]]\nelo = 900\n[contract]", "card.strength.0.rating: this key is missing"),
-        ("[contract]", f"{2 * ROW}[contract]", "card: strength: elo must rise from row to row"),
+        ("[contract]", f"{2 * ROW}[contract]", "card: strength: elo must increase from row to row"),
     ],
 )
 def test_a_contract_that_is_not_kept_says_which_key_or_tensor(tmp_path: Path, old: str, new: str, words: str) -> None:
@@ -119,7 +119,7 @@ def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
     assert registry.get(None).name == "good"
     with pytest.raises(ModelUnavailable, match=r"model 'bad' failed its check and is not served: .*bad\.onnx"):
         registry.get("bad")
-    with pytest.raises(UnknownModel, match="no model 'none'; there are bad, good"):
+    with pytest.raises(UnknownModel, match="no model 'none'; available: bad, good"):
         registry.get("none")
 
 
@@ -129,7 +129,7 @@ def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_
     with pytest.raises(SettingsError, match=r"MOVEMASK_MODELS_DIR: .* is not a folder"):
         load_registry(tmp_path / "missing", None, 1)
     write_fake(tmp_path, "good")
-    with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; there are good"):
+    with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; available: good"):
         load_registry(tmp_path, "x", 1)
 
 

@@ -181,7 +181,7 @@ def test_a_stopped_service_a_rate_and_a_missing_key_are_survived(browser: Browse
     command = ("--threads", "1", "--api-keys", f"{key}:policy", "--client-rate", "3", "--client-burst", "6")
     with served(models, *command, port=port):
         page.get_by_role("button", name="Continue").click()
-        expect(page.locator(waiting)).to_contain_text("Press Continue when that is put right.")
+        expect(page.locator(waiting)).to_contain_text("Press Continue to try again.")
         page.get_by_label("API key").fill(key)
         page.get_by_role("button", name="Use this key").click()
         page.get_by_role("button", name="Continue").click()
@@ -197,7 +197,7 @@ def test_a_browser_that_keeps_nothing_is_reported_and_the_games_are_read_all_the
     session.send("Storage.overrideQuotaForOrigin", {"origin": visit.url, "quotaSize": 1})
     page.get_by_label("or text").fill(GAMES)
     page.get_by_role("button", name="Add").click()
-    expect(page.locator("#library-refused")).to_contain_text("its space for this page is full")
+    expect(page.locator("#library-refused")).to_contain_text("its storage for this page is full")
     all_read(page, 3)
 
 

@@ -209,7 +209,7 @@ def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Vi
     expect(page.locator(".premove")).to_have_count(0)
     visit.click("d4", "c5")  # only if there is something to take
     visit.answers(held, "e5d4")
-    visit.sees("The move that you made ahead is not legal here.")
+    visit.sees("Your premove is not legal here.")
     visit.line("e4", "e5", "d4", "exd4")
     expect(page.locator("#side-above .material")).to_have_text("+1")
     page.unroute("**/v1/move")
@@ -320,7 +320,7 @@ def test_bars_play_arrows_follow_and_the_board_turns(visit: Visit) -> None:
     visit.line(san)
     page.keyboard.press("f")
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     assert visit.square("h8").bounding_box()["y"] > visit.square("h1").bounding_box()["y"]  # type: ignore[index]
     page.get_by_label("Arrows on the board").uncheck()

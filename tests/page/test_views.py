@@ -22,7 +22,7 @@ VIEWS = [f"#play?{RUY}", f"#ratings?{RUY}", f"#lens?{RUY}&beside=zz-1900", "#lea
 def test_the_chart_shows_the_likeliest_moves_over_all_ratings(visit: Visit, port: int) -> None:
     page = visit.open(f"#ratings?{RUY}&model=zz-integers")
     floats = call(port, "/v1/policy", {"fen": "startpos"})["model"]["name"]
-    expect(page.locator("#drawn")).to_contain_text(f"Drawn by {floats}, the same network in floats")
+    expect(page.locator("#drawn")).to_contain_text(f"Drawn with {floats}, the same network in floats")
     asked = {"moves": ["e2e4", "e7e5", "g1f3", "b8c6"], "include": ["san"], "model": floats}
     sweep = call(port, "/v1/policy/sweep", asked)
     sans = [move["san"] for move in sweep["moves"][:6]]
@@ -116,7 +116,7 @@ def test_the_dashboard_has_figures_follows_live_and_leads_to_the_lens(visit: Vis
         call(port, "/v1/policy", {"moves": [move]})
     until(lambda: int(figure("positions").replace(",", "")) >= before + 3, "the dashboard has the new positions")
     expect(page.locator("#fresh")).to_have_text(
-        re.compile(r"queue: \d+ positions? · \d+ records? waiting · last write .+ · read again every 5 s\.")
+        re.compile(r"queue: \d+ positions? · \d+ records? waiting · last write .+ · refreshed every 5 s\.")
     )
     page.get_by_label("Buckets").select_option("days")
     expect(page.locator("#history circle").first).to_be_visible()  # one value is a point

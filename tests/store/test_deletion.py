@@ -60,7 +60,7 @@ def test_a_models_figures_are_deleted_when_asked(store: Store) -> None:
     assert counts(store)["net"] == 2
     write(store, [record(fen="again", model="old", digest="sha256:b")])
     assert counts(store)["old"] == 1
-    with pytest.raises(StoreError, match="no model 'none'; there are net, old"):
+    with pytest.raises(StoreError, match="no model 'none'; available: net, old"):
         delete(store.database, before=None, model="none")
 
 

@@ -131,9 +131,7 @@ def test_an_upgrade_migrates_and_leaves_a_copy_that_the_movemask_before_opens(
     code, told = done(next_movemask("migrate", "--check", *flags))
     assert (code, told.endswith(f": tables of version {VERSION + 1}, nothing to migrate\n")) == (0, True)
 
-    newer = (
-        f"has tables of version {VERSION + 1}, this movemask of {VERSION}: a newer one migrated them. Start that, or "
-    )
+    newer = f"has tables of version {VERSION + 1}, but this movemask uses {VERSION}. Start the newer movemask that "
     for arguments in (("migrate", "--check"), ("migrate",)):
         refused = run(*arguments, *flags)
         assert (refused.exit_code, newer in refused.output) == (1, True)
@@ -153,10 +151,10 @@ def test_a_migration_that_fails_changes_nothing_and_says_where_the_copy_is(
     for _ in range(2):  # a service that is started again and again does not fill the disk with copies
         code, told = done(command)
         assert code == 1
-        assert re.search(f"cannot be migrated from version {VERSION} to {VERSION + 1}: .*; it is as it was", told), told
+        assert re.search(f"cannot be migrated from version {VERSION} to {VERSION + 1}: .*; it is unchanged", told), told
         if audit.startswith("sqlite"):
             copy = tmp_path / f"audit.db.version-{VERSION}"
-            assert told.endswith(f"; a copy from before is at {copy}\n")
+            assert told.endswith(f"; a copy made before the migration is at {copy}\n")
             assert {file.name for file in tmp_path.glob("audit.db.*")} <= {copy.name, "audit.db-wal", "audit.db-shm"}
             assert counted(f"sqlite:///{copy}") == BEFORE
     assert counted(audit) == BEFORE

@@ -210,7 +210,7 @@ def test_an_opening_book_comes_first_and_one_that_cannot_be_read_is_told(network
     (tmp_path / "empty.bin").touch()
     for file in (tmp_path, tmp_path / "empty.bin"):
         (fault,) = told(f"setoption name BookFile value {file}")
-        assert fault == f"info string setoption: BookFile: {file}: holds no moves"
+        assert fault == f"info string setoption: BookFile: {file}: contains no moves"
 
 
 def test_a_service_and_a_network_here_play_the_same(shipped: TestClient) -> None:

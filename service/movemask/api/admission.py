@@ -123,7 +123,7 @@ class RateLimit:
         others = int(self._tally.total(bucket.row + IN_FLIGHT)) - taken
         if self._most and others and others + positions > self._most:
             raise RateLimited(
-                f"too many positions in flight: {positions} requested beside {others}, limit {self._most}",
+                f"too many positions in flight: {positions} requested in addition to {others}, limit {self._most}",
                 retry_after=1,
             )
         self._tally.add(bucket.row + SPENT, positions - taken)

@@ -135,7 +135,7 @@ async def read_body(http: Request, limits: BodyLimits, settings: Settings) -> by
 
 def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
     why = "MOVEMASK_MAX_BODY_BYTES" if limit == settings.max_body_bytes else "what a request of this route can need"
-    return ProblemError("body-too-large", f"body: {size}, at most {limit} are taken ({why})")
+    return ProblemError("body-too-large", f"body: {size}; at most {limit} are allowed ({why})")
 
 
 def parsed(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) -> M:
@@ -178,7 +178,7 @@ def _decoded(body: bytes, limits: BodyLimits) -> Any:
 def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object with at most `most` fields. A repeated field is `REPEATED`, since either value might be meant."""
     if len(pairs) > most:
-        raise LimitExceeded(f"body: an object of {len(pairs)} fields, at most {most} are taken")
+        raise LimitExceeded(f"body: an object of {len(pairs)} fields; at most {most} are allowed")
     fields = dict(pairs)
     if len(fields) < len(pairs):
         counts = Counter(name for name, _ in pairs)

@@ -297,7 +297,7 @@ class ConnectionTracker:
                 try:
                     self._look(connection, now)
                 except Exception:  # a bug; the others are looked at
-                    log.exception("a connection cannot be looked at")
+                    log.exception("a connection cannot be checked")
                     self.leave(connection)
             await asyncio.sleep(_SWEEP_SECONDS)
 

@@ -197,7 +197,7 @@ def _given_keys(text: str) -> tuple[Key, ...]:
 def _scopes(names: Sequence[str], place: str) -> frozenset[Scope]:
     known = {scope.value: scope for scope in Scope}
     if unknown := [name for name in names if name not in known]:
-        raise KeysError(f"{place}: there is no scope {unknown[0][:20]!r}; there are {', '.join(known)}")
+        raise KeysError(f"{place}: there is no scope {unknown[0][:20]!r}; available: {', '.join(known)}")
     return frozenset(known[name] for name in names)
 
 

@@ -89,7 +89,7 @@ def problem_of(error: Exception) -> Problem:
         name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__).lower()
         if name in STATUSES:
             return problem(name, str(error), **vars(error))
-    return problem("internal-error", "an error inside the service; its log says more")
+    return problem("internal-error", "an error in the service; its log says more")
 
 
 def invalid_request(details: Sequence[Any], *, skip: int = 0, item: str = "body") -> ProblemError:

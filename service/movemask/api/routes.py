@@ -67,10 +67,10 @@ async def known_parameters(http: Request) -> None:
     for name in names:
         if name not in known:
             near = get_close_matches(name[:40].lower(), known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
+            hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(known) or 'none'}"
             raise InvalidParameter(f"{shown(name)}: {http.url.path} has no such query parameter; {hint}")
         if names.count(name) > 1:
-            raise InvalidParameter(f"{name}: is given {names.count(name)} times, and can be given once")
+            raise InvalidParameter(f"{name}: is given {names.count(name)} times; give it once")
 
 
 class PostRoute(APIRoute):

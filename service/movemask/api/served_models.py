@@ -115,7 +115,7 @@ class Serving:
             self._current[entry.name] = now[entry.name]
             entries[entry.name] = self._replaced(entries.get(entry.name), entry)
         for name in gone:
-            log.info("model %s is gone from the folder and no longer served", name)
+            log.info("model %s was removed from the folder and is no longer served", name)
             self._current.pop(name)
             entries.pop(name, None)
         if changed or gone:
@@ -195,7 +195,7 @@ class Serving:
             except ShuttingDown:
                 return
             except Exception:
-                log.exception("the models folder could not be looked at; trying again")
+                log.exception("the models folder could not be read; trying again")
 
 
 def _fingerprint(file: Path, entry: Entry | None) -> Fingerprint:

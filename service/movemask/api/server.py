@@ -181,8 +181,8 @@ def _shared_metrics(count: int) -> Iterator[str | None]:
         folder = tempfile.TemporaryDirectory(prefix="movemask-metrics-", dir=memory)
     except OSError:
         raise SettingsError(
-            "MOVEMASK_WORKERS: several workers share their metrics through a temporary folder, and there is none that "
-            "can be written; set TMPDIR, or in Docker add --tmpfs /tmp"
+            "MOVEMASK_WORKERS: several workers share their metrics through a temporary folder, and none can be "
+            "written to; set TMPDIR, or in Docker add --tmpfs /tmp"
         ) from None
     with folder as path:
         os.environ[_METRICS] = path  # for the workers

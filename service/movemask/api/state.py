@@ -72,7 +72,7 @@ class Services:
         """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
         if under_way >= max(1, _READERS // self.tally.processes):
-            raise Overloaded(f"{under_way} requests for figures of the audit are under way", retry_after=1)
+            raise Overloaded(f"{under_way} requests for leakage figures are already running", retry_after=1)
         return await to_thread.run_sync(read, limiter=self.reading)
 
     async def streamed(self, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
@@ -154,7 +154,7 @@ def audit_plan(settings: Settings) -> Plan:
     unknown = sorted(chosen - set(KINDS))
     if unknown:
         known = ", ".join(KINDS)
-        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; there are {known}, or all")
+        raise SettingsError(f"MOVEMASK_AUDIT_KINDS: there is no {', '.join(unknown)}; available: {known}, or all")
     sources = {DERIVED.get(kind, kind) for kind in chosen}
     always = tuple(kind for kind in MEASURED if kind in sources)
     return Plan(always, settings.audit_share)

@@ -19,7 +19,7 @@ from movemask.board.played_game import PlayedGame
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An opening, by lichess's list."""
+    """An opening from lichess's list."""
 
     eco: Annotated[str, Field(description="Code in the Encyclopaedia of Chess Openings, such as `C50`.")]
     name: Annotated[str, Field(description="Name in English.")]

@@ -94,7 +94,7 @@ class Position:
         Raises InvalidFen, InvalidPosition, IllegalMove, or LimitExceeded for more than `max_moves` moves.
         """
         if max_moves is not None and len(moves) > max_moves:
-            raise LimitExceeded(f"moves: {len(moves)} moves, at most {max_moves} are taken")
+            raise LimitExceeded(f"moves: {len(moves)} moves; at most {max_moves} are allowed")
         board = _board(START_FEN if fen is None else fen, chess960=chess960)
         if not moves:
             position = cls(board)
@@ -265,14 +265,14 @@ def is_as_written(fen: str, board: chess.Board) -> bool:
 def check_length(fen: str) -> None:
     """ValueError for more than MAX_LENGTH characters."""
     if len(fen) > MAX_LENGTH:
-        raise ValueError(f"{len(fen)} characters, at most {MAX_LENGTH} are taken: {fen[:40]!r}…")
+        raise ValueError(f"{len(fen)} characters; at most {MAX_LENGTH} are allowed: {fen[:40]!r}…")
 
 
 def check_counters(board: chess.Board) -> None:
     """ValueError for a half-move clock or move number beyond MAX_COUNTER."""
     for name, number in (("half-move clock", board.halfmove_clock), ("move number", board.fullmove_number)):
         if number > MAX_COUNTER:
-            raise ValueError(f"the {name} is {number}, at most {MAX_COUNTER} is taken")
+            raise ValueError(f"the {name} is {number}; at most {MAX_COUNTER} is allowed")
 
 
 def status_names(status: chess.Status) -> tuple[str, ...]:

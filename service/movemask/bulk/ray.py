@@ -76,7 +76,7 @@ def connected(
             raise AuditError(f"--gpus {gpus:g}: the cluster has {found:g}")
         yield RayBackend(contracts, None if address == "local" else jobs, gpus)
     except (ray.exceptions.RayError, ImportError) as error:  # a node may lack the package
-        raise AuditError(f"ray: {_first_line(error)}; the same command goes on from here") from None
+        raise AuditError(f"ray: {_first_line(error)}; run the same command again to resume") from None
     finally:
         ray.shutdown()
 

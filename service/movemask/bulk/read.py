@@ -115,7 +115,7 @@ class TextSource(io.TextIOWrapper):
         """The next line; empty after the last."""
         line = super().readline(size)
         if len(line) > _LONGEST:
-            raise SourceError(f"{self._name}: a line of more than {_LONGEST >> 20} MiB is no game or FEN")
+            raise SourceError(f"{self._name}: a line of more than {_LONGEST >> 20} MiB is neither a game nor a FEN")
         return line
 
 

@@ -133,15 +133,15 @@ def begin(job: Job, digests: dict[str, str], *, restart: bool) -> bool:
     names = out.names()
     others = [name for name in names if _PARTIAL.sub("", name) not in _OURS]
     if others:
-        raise AuditError(f"{out}: holds something else ({others[0]}); give --out another folder")
+        raise AuditError(f"{out}: contains something else ({others[0]}); give --out another folder")
     if restart:
         for name in names:
             (out / name).remove()
     elif SUMMARY in names:
-        raise AuditError(f"{out}: holds a finished audit; give --out another folder, or --restart to do it again")
+        raise AuditError(f"{out}: contains a finished audit; give --out another folder, or --restart to repeat it")
     elif ASKED in names and (out / ASKED).read_text() != asked:
         raise AuditError(
-            f"{out}: was begun with other networks or options; give --out another folder, or --restart to begin anew"
+            f"{out}: was started with other networks or options; give --out another folder, or --restart to start over"
         )
     job.parts.make()
     (out / ASKED).write_bytes(asked.encode())
@@ -197,8 +197,8 @@ class LocalBackend:
                     yield from (future.result() for future in ready)
             except BrokenProcessPool:
                 raise AuditError(
-                    "a worker process died, perhaps for want of memory: try fewer with --jobs; "
-                    "the same command goes on from here"
+                    "a worker process died, perhaps because memory ran out: try fewer --jobs; "
+                    "run the same command again to resume"
                 ) from None
             except BaseException:
                 pool.shutdown(cancel_futures=True)

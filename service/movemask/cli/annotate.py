@@ -39,7 +39,13 @@ Totals = dict[str, NDArray[np.float64]]
 @click.option("--temperature", type=TEMPERATURE, default=1.0, show_default=True)
 @click.option("--calibrated", is_flag=True, help="Use the contract's fitted temperature instead of --temperature.")
 @click.option("--engine", metavar="COMMAND", help="UCI engine, such as stockfish, to write missing [%eval].")
-@click.option("--nodes", type=click.IntRange(1), default=50_000, show_default=True, help="Nodes it searches.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    default=50_000,
+    show_default=True,
+    help="Nodes that the engine searches per position.",
+)
 def annotate(
     games: str,
     out: Path | None,
@@ -52,7 +58,7 @@ def annotate(
     nodes: int,
 ) -> None:
     """Write GAMES, a PGN (- for standard input; also .gz, .zst), with each move's probability, rank and surprise as a
-    comment, and ?! on moves that few people would make and that lose something.
+    comment, and ?! after moves that few people would make and that cost something.
 
     Existing comments, glyphs and variations stay. Only --engine writes [%eval], because the network's value forecasts
     the result between people and does not evaluate the position. A summary goes to standard error. Exits with 1 if no
@@ -61,7 +67,7 @@ def annotate(
     from movemask.bulk.read import TextSource
 
     if calibrated and temperature != 1:
-        raise click.UsageError("--temperature goes without --calibrated")
+        raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
     degrees = CALIBRATED if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))

@@ -90,7 +90,7 @@ def audit(
 ) -> None:
     """Measure leakage over whole FILEs: games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz.
 
-    - is standard input. Writes positions.parquet, summary.json and report.html into the folder --out. To resume an
+    Use - for standard input. Writes positions.parquet, summary.json and report.html into the folder --out. To resume an
     interrupted audit, run the same command again.
     """
     require("audit", "movemask audit")
@@ -171,7 +171,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in KINDS:
-            raise AuditError(f"--kinds: no {name!r}; there are {', '.join(KINDS)}, or all")
+            raise AuditError(f"--kinds: no {name!r}; available: {', '.join(KINDS)}, or all")
     return tuple(kind for kind in KINDS if kind in names)
 
 

@@ -49,7 +49,9 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
         raise KeysError(f"{file}: there is a key named {name}; delete it first, or choose another name")
     key, text = new_key(name, map(Scope, scopes))
     write_keys(file, [*known, key])
-    click.echo(f"{key.name} ({', '.join(scopes)}) was added to {file}; its key, which is shown only now:", err=True)
+    click.echo(
+        f"{key.name} ({', '.join(scopes)}) was added to {file}; this is the key, which is not shown again:", err=True
+    )
     click.echo(text)
 
 
@@ -70,7 +72,7 @@ def delete_key(name: str, file: Path | None) -> None:
     known = read_keys(file)
     left: list[Key] = [key for key in known if key.name != name]
     if len(left) == len(known):
-        raise KeysError(f"{file}: there is no key named {name}; there are {', '.join(key.name for key in known)}")
+        raise KeysError(f"{file}: there is no key named {name}; available: {', '.join(key.name for key in known)}")
     write_keys(file, left)
     click.echo(f"{name} was deleted from {file}", err=True)
 

@@ -99,12 +99,16 @@ def _place(name: str, replace: bool, settings: Settings, option: str = "--name")
     unless that may be replaced. `option` is the command's flag for another name."""
     folder = own_models_dir(settings)
     if not _NAME.fullmatch(name):
-        raise ContractError(f"{name!r} is no name for a model: small letters, digits, '.', '_' and '-', at most 64")
+        raise ContractError(
+            f"{name!r} is not a model name: use at most 64 lower-case letters, digits, '.', '_' and '-'"
+        )
     if settings.models_dir is None and name in settings.model_folders.preferred and not replace:
-        raise ContractError(f"{name} is the name of a shipped model: another {option}, or --replace to take its place")
+        raise ContractError(
+            f"{name} is the name of a shipped model: choose another {option}, or use --replace to override it"
+        )
     there = [ending for ending in (".onnx", ".toml") if (folder / f"{name}{ending}").exists()]
     if there and not replace:
-        raise ContractError(f"{folder / name}{there[0]} is there already: --replace, or another {option}")
+        raise ContractError(f"{folder / name}{there[0]} already exists: use --replace, or choose another {option}")
     return folder, name
 
 
@@ -148,13 +152,13 @@ def quantize_model(
     bits: str | None,
     settings: Settings,
 ) -> None:
-    """Write NAME as 8-bit integers, calibrated on some positions of FILEs and judged on the others.
+    """Write a copy of NAME with 8-bit integers, calibrated on some positions of FILEs and judged on the rest.
 
     FILEs are games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz. Without FILEs, the shipped
-    probes are used. The result is refused if it is not faster, or clearly exceeds a limit: a mean KL divergence of
-    0.005, a different first move in 5 % of the positions and in 0.5 % of those where it led by a tenth, human moves
-    less likely by 0.005 nats. If chance could explain a difference, the command says so, and how many games would
-    settle it. It also says where people can see the rounding in the policies along the ratings.
+    probes are used. The copy is refused if it is not faster, or clearly exceeds a limit: a mean KL divergence of 0.005;
+    another first move in 5 % of all positions, or in 0.5 % of those where it led by 0.1; a cross-entropy of human moves
+    that is higher by 0.005 nats. If chance could explain a difference, the command says so, and how many games would
+    settle it. It also says whether the rounding is visible when policies are compared along the ratings.
     """
     require("import", "movemask models quantize")
     from movemask.models import held_out, installation, quantising
@@ -167,7 +171,7 @@ def quantize_model(
     asked = quantising.asked_of(contract, model, files, weight_bits, last)
     found = quantising.refused(kept, asked) if force else None
     if found:
-        click.echo(f"the network that was refused, from {kept}: nothing that it was made from has changed")
+        click.echo(f"using the refused network in {kept}, because nothing that it was made from has changed")
         network, table = found
     else:
         click.echo(why)
@@ -188,9 +192,7 @@ def quantize_model(
     kept.unlink(missing_ok=True)
     notes = [*(f"kept past the limit: {one}" for one in card["exceeded"]), *card["unsure"]]
     if card["seen"]:
-        notes.append(
-            f"people can see the rounding: keep {name} as the default, and take {target} where speed is worth it"
-        )
+        notes.append(f"the rounding is visible along the ratings: keep {name} as the default, use {target} for speed")
     _show_installed(installation.Installed(entry, tuple(notes)), settings)
 
 
@@ -210,7 +212,7 @@ def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
     misread, diagnosed = False, dict[str, str]()
     if diagnose and len(entries) > 1:
         click.echo(
-            f"{len(entries)} networks are diagnosed, in one to two minutes of CPU time each; a NAME diagnoses one",
+            f"diagnosing {len(entries)} networks, one to two minutes of CPU time each; give a NAME to diagnose one",
             err=True,
         )
     for number, entry in enumerate(entries, 1):
@@ -222,7 +224,7 @@ def check_models(name: str | None, diagnose: bool, settings: Settings) -> None:
         if diagnose and entry.contract is not None and (entry.steps and entry.steps[0].passed):
             same = f"{entry.digest} {entry.contract.model_dump_json(exclude={'network', 'card'})}"
             if same in diagnosed:
-                click.echo(f"  the same network as {diagnosed[same]}, read in the same way: see there")
+                click.echo(f"  the same network and contract as {diagnosed[same]}: see above")
                 continue
             diagnosed[same] = entry.name
             if len(entries) > 1:
@@ -246,7 +248,7 @@ def remove_model(name: str, yes: bool, settings: Settings) -> None:
     folder = own_models_dir(settings)
     contract = _contract(name, settings)
     if contract.parent != folder:
-        raise ContractError(f"{name} is a shipped model, which is not changed; the models of {folder} can be")
+        raise ContractError(f"{name} is a shipped model and cannot be removed; only models in {folder} can")
     if not yes:
         click.confirm(f"delete {contract} and its network?", abort=True)
     network, others = _network(contract), ModelFolders((folder,)).found().values()
@@ -275,13 +277,15 @@ def export_model(name: str, file: Path, replace: bool, settings: Settings) -> No
 
     entry = registry_of(settings).entry(name)
     export_onnx(entry, _contract(entry.name, settings), file, replace=replace)
-    click.echo(f"written: {file}; elsewhere, `{shlex.join(['movemask', 'models', 'add', file.name])}` reads it")
+    click.echo(
+        f"written: {file}; on another machine, add it with `{shlex.join(['movemask', 'models', 'add', file.name])}`"
+    )
 
 
 def _contract(name: str, settings: Settings) -> Path:
     known = settings.model_folders.files(None)
     if name not in known:
-        raise UnknownModel(f"model: no model {name!r}; there are {', '.join(known)}")
+        raise UnknownModel(f"model: no model {name!r}; available: {', '.join(known)}")
     return known[name]
 
 
@@ -309,7 +313,7 @@ def calibrate(
     chosen = registry_of(settings).get(model)
     contract = _contract(chosen.name, settings)
     if own is not None and own.is_dir() and not os.access(own, os.W_OK):
-        raise ContractError(f"{own}: cannot be written; name a folder of your own with --models-dir")
+        raise ContractError(f"{own}: cannot be written; name another folder with --models-dir")
 
     def progress(positions: int) -> None:
         show_progress(f"{positions} positions")
@@ -322,7 +326,7 @@ def calibrate(
     fit = fitted.calibration
     click.echo(f"{chosen.name}: temperature {fit.temperature:.4f} ± {fit.standard_error:.4f} (standard error)")
     click.echo(
-        f"cross-entropy {fit.cross_entropy_before:.4f} at temperature 1, {fit.cross_entropy_after:.4f} at the fitted"
+        f"cross-entropy {fit.cross_entropy_before:.4f} at temperature 1, {fit.cross_entropy_after:.4f} after the fit"
     )
     click.echo(f"from {fitted.positions} moves of {fitted.games} games; {len(fitted.left_out)} games left out")
     if fitted.refusal:
@@ -330,7 +334,7 @@ def calibrate(
     if own is not None:
         if contract.parent != own:
             contract = calibration.copied(contract, own)
-            click.echo(f"copied to {own}, since the shipped models are not written to")
+            click.echo(f"copied to {own}, because the shipped models are never changed")
         calibration.write(contract, fitted, "standard input" if games == "-" else Path(games).name)
         click.echo(f"written to {contract}")
 

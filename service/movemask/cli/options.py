@@ -48,7 +48,7 @@ def own_models_dir(settings: Settings) -> Path:
     """
     folder = settings.models_dir or user_models()
     if folder.resolve().is_relative_to(Path(__file__).resolve().parents[1]):
-        raise SettingsError(f"{folder}: the shipped models are not written to; name a folder of your own")
+        raise SettingsError(f"{folder}: the shipped models are never changed; name another folder")
     return folder
 
 

@@ -29,7 +29,7 @@ def positions() -> None:
 def delete_positions(
     before: str | None, model: str | None, everything: bool, figures: bool, dry_run: bool, database_url: str | None
 ) -> None:
-    """Delete single positions, also from the lists of the worst, by time, by model or both.
+    """Delete stored positions by time, by model or both, including those in the lists of worst positions.
 
     The service may be running. Figures contain no positions, and stay unless you give --figures.
     """
@@ -50,6 +50,6 @@ def delete_positions(
     )
     if deleted.traces:
         click.echo(
-            "the database is being read, so its write-ahead log could not be emptied; it is written over in time",
+            "the database is being read, so its write-ahead log could not be emptied; later writes overwrite it",
             err=True,
         )

@@ -61,11 +61,11 @@ def predict(
 ) -> None:
     """Show the move distribution of FEN (by default the start position). With --sweep, show it at many ratings."""
     if calibrated and temperature != 1:
-        raise click.UsageError("--temperature goes without --calibrated")
+        raise click.UsageError("--temperature cannot be combined with --calibrated")
     rule = Normalisation(temperature=CALIBRATED if calibrated else temperature, top_p=top_p)
     query = Query(fen, tuple(_MOVE_NUMBER.sub(" ", moves).split()), chess960, Elo(*elo) if elo else None, rule)
     if elo if swept else ratings:
-        raise click.UsageError("--ratings goes with --sweep, and --elo without it")
+        raise click.UsageError("--ratings needs --sweep, and --elo cannot be combined with --sweep")
     chosen = registry_of(settings).get(model)
     if swept:
         click.echo(_sweep(chosen, query, _numbers(ratings), top, as_json))

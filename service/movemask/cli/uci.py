@@ -50,7 +50,7 @@ def uci(
         _remote(url, key_file.readline().strip() if key_file else None) if url is not None else _local(settings)
     )
     if model is not None and model not in models:
-        raise click.BadParameter(f"no model {model!r}; there are {', '.join(models)}", param_hint="--model")
+        raise click.BadParameter(f"no model {model!r}; available: {', '.join(models)}", param_hint="--model")
     options = Options(
         model or next(iter(models)), self_elo=elo, temperature=temperature, models=dict(sorted(models.items()))
     )

@@ -44,7 +44,7 @@ def load(model: str | None = None, *, models_dir: str | Path | None = None, thre
     files = settings.model_folders.ranked(settings.default_model)
     wanted = model or settings.default_model
     if wanted is not None and wanted not in files:
-        raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(sorted(files))}")
+        raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(sorted(files))}")
     # As the registry chooses its default, but without loading the others.
     names = list(files) if wanted is None else [wanted]
     failures = []
@@ -118,7 +118,7 @@ class Network:
 def _checked(board: chess.Board) -> chess.Board:
     """A copy of a board, which the caller may change; raises InvalidPosition, or InvalidParameter for what is none."""
     if not isinstance(board, chess.Board):
-        raise InvalidParameter(f"board: {str(board)[:60]!r} is not a chess.Board; of a FEN, chess.Board(FEN) makes one")
+        raise InvalidParameter(f"board: {str(board)[:60]!r} is not a chess.Board; for a FEN, pass chess.Board(FEN)")
     if not board.is_valid():
         names = status_names(board.status())
         raise InvalidPosition(f"board: {board.fen()!r} is not a valid position: {', '.join(names)}", names)

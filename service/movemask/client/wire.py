@@ -131,7 +131,9 @@ def error_of(status: int, content: bytes) -> ApiError:
     try:
         problem = Problem.model_validate_json(content)
     except ValueError:
-        return ApiError(status, "about:blank", f"HTTP {status}", f"the service answered {status}, without a problem")
+        return ApiError(
+            status, "about:blank", f"HTTP {status}", f"the service answered {status} without a problem document"
+        )
     return error_of_problem(problem)
 
 

@@ -42,7 +42,7 @@ def plane_encoder(name: str, history_fill: HistoryFill = HistoryFill.FEN_ONLY) -
     if name == "lc0-112":
         return PlaneEncoder(name, (lc0.PLANES, 8, 8), True, partial(lc0.encode_all, fill=history_fill))
     if name not in _ENCODERS:
-        raise ContractError(f"no plane encoder {name!r}; there are {', '.join(plane_encoder_names())}")
+        raise ContractError(f"no plane encoder {name!r}; available: {', '.join(plane_encoder_names())}")
     return _ENCODERS[name]
 
 

@@ -51,7 +51,7 @@ def variation_names() -> tuple[str, ...]:
 def variation(name: str) -> Variation:
     """The variation of that name; raises ContractError, which lists the known names."""
     if name not in _VARIATIONS:
-        raise ContractError(f"no variation {name!r}; there are {', '.join(_VARIATIONS)}")
+        raise ContractError(f"no variation {name!r}; available: {', '.join(_VARIATIONS)}")
     return _VARIATIONS[name]
 
 

@@ -16,7 +16,7 @@ from movemask.errors import ContractError
 def vocabulary(name: str) -> Vocabulary:
     """The vocabulary of that name; raises ContractError, which lists the known names."""
     if name not in _MAKERS:
-        raise ContractError(f"no vocabulary {name!r}; there are {', '.join(vocabulary_names())}")
+        raise ContractError(f"no vocabulary {name!r}; available: {', '.join(vocabulary_names())}")
     return _MAKERS[name]()
 
 

@@ -218,7 +218,9 @@ def _sum_of(name: str, numbers: Mapping[Any, float]) -> float:
     if total == 0:
         raise InvalidAudit(f"{name}: nothing is above 0")
     if not _LEAST_SUM <= total <= _LARGEST_SUM:
-        raise InvalidAudit(f"{name}: the sum is {total:g}, too far from 1: divide by it (logits need a softmax)")
+        raise InvalidAudit(
+            f"{name}: the sum is {total:g}, too far from 1; divide by it (or apply a softmax if these are logits)"
+        )
     return total
 
 

@@ -94,7 +94,7 @@ def fitted(
             progress(len(targets))
     if not targets:
         short = [f"{games} games end within the {first_ply} plies that are left out"] if games else []
-        raise InvalidPgn(f"games: no position to fit to; {'; '.join(short + left_out[:3])}")
+        raise InvalidPgn(f"games: no positions to fit to; {'; '.join(short + left_out[:3])}")
     indptr = np.cumsum([0, *lengths])
     calibration = fitted_temperature(np.concatenate(logits), indptr, np.array(targets))
     return Fitted(calibration, games, len(targets), tuple(left_out))
@@ -122,7 +122,7 @@ def copied(contract: Path, folder: Path) -> Path:
     comes last: a service that follows the folder never sees half a model."""
     target, network = folder / contract.name, network_file(contract, read_contract(contract))
     if target.exists():
-        raise ContractError(f"{target} is there already")
+        raise ContractError(f"{target} already exists")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(network, folder / network.name)

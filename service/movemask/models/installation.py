@@ -94,7 +94,7 @@ def add_onnx(
         raise ContractError(f"{file.name}: not an ONNX file, or an empty one")
     if weights := _taken_in(file, model):
         raw = model.SerializeToString()
-        notes.append(f"weights taken in: {weights / 2**20:.1f} MiB from beside {file.name}")
+        notes.append(f"weights copied: {weights / 2**20:.1f} MiB from the file next to {file.name}")
     refuse_external(raw, file.name)
     table = carried_contract(model)
     if table is not None and kind is None and trained_with_mask is None:
@@ -146,7 +146,7 @@ def _taken_in(file: Path, model: onnx.ModelProto) -> int:
         located = [ExternalDataInfo(tensor) for tensor in tensors]
         size = sum(int(at.length or (file.parent / at.location).stat().st_size) for at in located)
         if size > LARGEST:
-            raise ContractError(f"{file.name}: its weights have {size} bytes; at most {LARGEST} are taken")
+            raise ContractError(f"{file.name}: its weights have {size} bytes; at most {LARGEST} are allowed")
         for tensor in tensors:
             load_external_data_for_tensor(tensor, str(file.parent))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
@@ -231,7 +231,7 @@ def export_onnx(entry: Entry, contract: Path, target: Path, *, replace: bool) ->
         raise ContractError(f"{entry.name}: failed its check and is not exported: {entry.failure}")
     network = network_file(contract, entry.contract)
     if target.exists() and not replace:
-        raise ContractError(f"{target} is there already; --replace overwrites it")
+        raise ContractError(f"{target} already exists; --replace overwrites it")
     model = onnx.load(network)
     table = tomlkit.parse(contract.read_text(encoding="utf-8"))
     table.pop("network", None)

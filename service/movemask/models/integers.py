@@ -53,7 +53,7 @@ def quantise(
         graph = model.graph
         already = sorted({node.op_type for node in graph.node if "Quant" in node.op_type or "Integer" in node.op_type})
         if already:
-            raise ContractError(f"{file.name}: is quantised already: it has {', '.join(already)}")
+            raise ContractError(f"{file.name}: is already quantised: it has {', '.join(already)}")
         for number, node in enumerate(graph.node):
             node.name = node.name or f"{node.op_type}_{number}"
         layers = _layers(graph)

@@ -80,7 +80,7 @@ class _Part:
         encoding = layer.encoding or self.encoding
         width = 4 if encoding == _FLOAT32 else 2
         if len(layer.params) % width:
-            raise WeightsError(f"{where}: {len(layer.params)} bytes are no whole number of values")
+            raise WeightsError(f"{where}: {len(layer.params)} bytes are not a whole number of values")
         if not layer.params:
             return None
         if encoding == _LINEAR16:
@@ -94,7 +94,7 @@ class _Part:
         elif encoding == _FLOAT32:
             values = np.frombuffer(layer.params, "<f4")
         else:
-            raise WeightsError(f"{where}: encoding {encoding} is not one that is read (1 to 4)")
+            raise WeightsError(f"{where}: encoding {encoding} is not supported (1 to 4 are)")
         if not np.isfinite(values).all():
             raise WeightsError(f"{where}: holds NaN or infinity")
         return values
@@ -104,7 +104,9 @@ class _Part:
         weights = self.layer("weights")
         if weights is None or len(weights) % (inputs * size * size):
             count = 0 if weights is None else len(weights)
-            raise WeightsError(f"{self.where}: {count} weights are no convolution of {inputs} planes, {size} x {size}")
+            raise WeightsError(
+                f"{self.where}: {count} weights do not fit a convolution of {inputs} planes, {size} x {size}"
+            )
         kernel = weights.reshape(-1, inputs, size, size)
         outputs = len(kernel)
         mean, variance = self._row("bn_means", outputs, 0), self._row("bn_stddivs", outputs, 1 - _EPSILON)
@@ -231,7 +233,7 @@ def _network(raw: bytes, where: str) -> Lc0Network:
     if net.magic != MAGIC:
         raise WeightsError(f"{where}: not an lc0 weight file: its magic number is not {MAGIC:#x}")
     if net.onnx_model and not net.HasField("weights"):
-        raise WeightsError(f"{where}: holds an ONNX network; lc0 leela2onnx writes it out, then `models add`")
+        raise WeightsError(f"{where}: contains an ONNX network; extract it with lc0 leela2onnx, then use `models add`")
     form = net.format.network_format
     _require("input", form.input, {1: "classical 112 planes"}, where)
     structure = form.network
@@ -247,7 +249,9 @@ def _network(raw: bytes, where: str) -> Lc0Network:
     weights = _Part(net.weights, f"{where}: weights", net.format.weights_encoding)
     for name in ("pol_encoder", "encoder", "ip_emb_w", "smolgen_w"):
         if getattr(net.weights, name):
-            raise WeightsError(f"{where}: weights.{name}: attention bodies and heads are not read; use lc0 leela2onnx")
+            raise WeightsError(
+                f"{where}: weights.{name}: attention bodies and heads are not supported; use lc0 leela2onnx"
+            )
     stem = weights.part("input").convolution(112, 3)
     filters = len(stem.bias)
     blocks = tuple(
@@ -286,5 +290,5 @@ def _require(name: str, found: int, known: dict[int, str], where: str) -> None:
     if found not in known:
         words = ", ".join(f"{number} ({word})" for number, word in known.items())
         raise WeightsError(
-            f"{where}: format.network_format.{name} is {found}; read are {words}. lc0 leela2onnx converts the others"
+            f"{where}: format.network_format.{name} is {found}; supported: {words}. lc0 leela2onnx converts the others"
         )

@@ -84,8 +84,8 @@ def _outputs(model: Model) -> str:
             raise ContractError(f"the logits of legal moves are not finite in {probe.fen!r}")
     legal = _legal(batch, 0)
     if (logits[:, legal] == logits[0, legal]).all():
-        raise ContractError("every position gets the same logits: the network does not look at its input")
-    return f"finite logits of {len(batch.codes)} legal moves in {len(batch)} positions, each in a slot of its own"
+        raise ContractError("every position gets the same logits: the network ignores its input")
+    return f"finite logits of {len(batch.codes)} legal moves in {len(batch)} positions, each in a separate slot"
 
 
 def _batches(model: Model) -> str:
@@ -94,11 +94,11 @@ def _batches(model: Model) -> str:
     for row, probe in enumerate(batch.positions):
         legal = _legal(batch, row)
         if not np.array_equal(together.logits[row, legal], again.logits[row, legal]):
-            raise ContractError(f"the same batch gets other logits the second time, in {probe.fen!r}")
+            raise ContractError(f"the same batch gets different logits the second time, in {probe.fen!r}")
         alone = model.run(model.whole_batch([probe])).logits[0, legal]
         if not np.allclose(alone, together.logits[row, legal], rtol=TOLERANCE, atol=TOLERANCE):
             raise ContractError(
-                f"the same position gets other logits alone than in a batch of {len(batch)}: {probe.fen!r}"
+                f"the same position gets different logits alone than in a batch of {len(batch)}: {probe.fen!r}"
             )
     return f"the same logits twice, and alone as in a batch of {len(batch)}"
 
@@ -114,8 +114,8 @@ def _value(model: Model) -> str:
     won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)
     if lost > won + INVERTED:
         raise ContractError(
-            f"outputs.value: won positions score {won:.2f} and lost ones {lost:.2f}, of 0 to 1: is "
-            f"outputs.value.order or outputs.value.point_of_view the other one?"
+            f"outputs.value: won positions score {won:.2f} and lost ones {lost:.2f}, on a scale of 0 to 1: "
+            "check outputs.value.order and outputs.value.point_of_view"
         )
     black_won, black_lost = _score(model, chess.BLACK, ahead=True), _score(model, chess.BLACK, ahead=False)
     if black_lost > black_won + INVERTED:
@@ -165,7 +165,9 @@ def _check_tensors(kind: str, expected: Sequence[TensorInfo], actual: Sequence[T
         if len(got.shape) != len(shape) or any(None not in (a, b) and a != b for a, b in sizes):
             raise ContractError(f"{kind} {info.name!r} is {_shape(got.shape)}; the contract asks for {_shape(shape)}")
         if got.shape[0] is not None:
-            raise ContractError(f"{kind} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a free one")
+            raise ContractError(
+                f"{kind} {info.name!r} has a fixed batch of {got.shape[0]}; export it with a variable batch"
+            )
 
 
 def _shape(shape: Sequence[int | None]) -> str:

@@ -28,7 +28,7 @@ _DEEPEST = 16
 def _known(what: str, names: tuple[str, ...]) -> Callable[[str], str]:
     def known(name: str) -> str:
         if name not in names:
-            raise ValueError(f"no {what} {name!r}; there are {', '.join(names)}")
+            raise ValueError(f"no {what} {name!r}; available: {', '.join(names)}")
         return name
 
     return known
@@ -51,7 +51,7 @@ class NetworkFile(_Section):
     @classmethod
     def _beside(cls, file: str | None) -> str | None:
         if file is not None and (Path(file).name != file or file in {".", ".."}):
-            raise ValueError(f"must be the name of a file beside the TOML, got {file!r}")
+            raise ValueError(f"must be the name of a file in the folder of the TOML, got {file!r}")
         return file
 
 
@@ -76,7 +76,7 @@ class ValueHead(_Section):
     @model_validator(mode="after")
     def _softmaxed_with_three_numbers(self) -> ValueHead:
         if (self.softmaxed is None) != (self.order == "score"):
-            raise ValueError("softmaxed goes with three numbers, and must be set for them")
+            raise ValueError("softmaxed must be set for a value of three numbers, and for no other")
         return self
 
 
@@ -105,7 +105,7 @@ class EloRange(_Section):
     @classmethod
     def _rising(cls, edges: tuple[float, ...]) -> tuple[float, ...]:
         if any(low >= high for low, high in pairwise(edges)):
-            raise ValueError("must rise")
+            raise ValueError("must be in increasing order")
         return edges
 
 
@@ -176,7 +176,7 @@ class Contract(_Section):
     def _strength_rises(cls, card: dict[str, Any]) -> dict[str, Any]:
         rows = _Card.model_validate(card).strength
         if any(low.elo >= high.elo for low, high in pairwise(rows)):
-            raise ValueError("strength: elo must rise from row to row")
+            raise ValueError("strength: elo must increase from row to row")
         return card
 
     @model_validator(mode="after")
@@ -204,7 +204,7 @@ def read_contract(file: Path) -> Contract:
         with open_regular(file) as stream:
             text = stream.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise ContractError(f"{file.name}: larger than {_LARGEST} bytes, which no contract is")
+            raise ContractError(f"{file.name}: larger than {_LARGEST} bytes, too large for a contract")
         table = tomllib.loads(text.decode())
         _refuse_depth(file, table)
     except RecursionError:

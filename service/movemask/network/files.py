@@ -59,9 +59,9 @@ class ModelFolders:
         """As `found`; raises SettingsError if there are none, or no `default`."""
         files = self.found()
         if not files:
-            raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {self}: it needs a NAME.toml beside NAME.onnx")
+            raise SettingsError(f"MOVEMASK_MODELS_DIR: no model in {self}: it needs NAME.toml and NAME.onnx")
         if default is not None and default not in files:
-            raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; there are {', '.join(files)}")
+            raise SettingsError(f"MOVEMASK_DEFAULT_MODEL: no model {default!r}; available: {', '.join(files)}")
         return files
 
     def ranked(self, default: str | None) -> dict[str, Path]:

@@ -67,10 +67,12 @@ def guess(session: Session, kind_name: str | None = None, trained_with_mask: boo
     """
     notes: list[str] = []
     if kind_name is not None and kind_name not in FAMILIES:
-        raise ContractError(f"no kind of contract {kind_name!r}; there are {', '.join(FAMILIES)}")
+        raise ContractError(f"no kind of contract {kind_name!r}; available: {', '.join(FAMILIES)}")
     for info in session.inputs:
         if info.shape and info.shape[0] is not None:
-            raise ContractError(f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a free one")
+            raise ContractError(
+                f"input {info.name!r} has a fixed batch of {info.shape[0]}; export it with a variable batch"
+            )
     kind, encoder, planes = _kind(session, kind_name)
     if kind_name is None:
         notes.append(f"a network of the kind {kind.name}, by its shapes: {_shapes(session)}")

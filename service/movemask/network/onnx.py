@@ -47,7 +47,7 @@ def provider_named(name: str) -> Provider:
     if provider.value not in available:
         raise SettingsError(
             f"MOVEMASK_PROVIDER: {name!r} needs {provider.value}, and this onnxruntime has "
-            f"{', '.join(available)}; install onnxruntime-gpu in place of onnxruntime"
+            f"{', '.join(available)}; install onnxruntime-gpu instead of onnxruntime"
         )
     return provider
 

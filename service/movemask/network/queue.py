@@ -351,13 +351,13 @@ class Queue:
         # Of what other processes have waiting, small ones here do not suffer: they keep this one's part of the eighth.
         kept = entry.small and self._fair.small + size <= spare // self._tally.processes
         if self._tally.total(WAITING) + size > room and not kept:
-            limit = f"the queue takes {room}"
+            limit = f"the queue has room for {room}"
         elif self._max_seconds is not None and seconds > self._max_seconds:
             limit = f"{size} more would be answered in {seconds:.1f} s, later than {self._max_seconds:g} s"
         else:
             return
         raise Overloaded(
-            f"{waiting} positions wait for model {self.name} already; {limit}",
+            f"{waiting} positions are already waiting for model {self.name}; {limit}",
             retry_after=max(1, round(self._fair.work * at_a_time)),
         )
 
@@ -370,7 +370,7 @@ class Queue:
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in self._threads):
-            log.error("the network of model %s does not return; it is left behind", self.name)
+            log.error("a run of model %s does not return; the service stops without it", self.name)
 
     def _work(self) -> None:
         while True:
@@ -389,7 +389,7 @@ class Queue:
                 try:
                     self._follow_up(done)
                 except Exception:  # a bug; the answers are out, and the thread goes on
-                    log.exception("what follows the answers of model %s failed", self.name)
+                    log.exception("work after the answers of model %s failed", self.name)
             elif not parts and self._closing:
                 return
             with self._wake:

@@ -57,7 +57,7 @@ class Registry:
         """The entry of that name, the default's if None; raises UnknownModel."""
         wanted = self.default if name is None else name
         if wanted not in self._entries:
-            raise UnknownModel(f"model: no model {wanted!r}; there are {', '.join(self._entries)}")
+            raise UnknownModel(f"model: no model {wanted!r}; available: {', '.join(self._entries)}")
         return self._entries[wanted]
 
     def get(self, name: str | None) -> Model:
@@ -121,5 +121,5 @@ def _first_served(entries: Mapping[str, Entry], preferred: frozenset[str]) -> st
     served = [name for name, entry in entries.items() if entry.served] or list(entries)
     default = next((name for name in served if name in preferred), served[0])
     if len(entries) > 1:
-        log.info("%s is the default of %s; MOVEMASK_DEFAULT_MODEL names another", default, ", ".join(entries))
+        log.info("%s is the default of %s; set MOVEMASK_DEFAULT_MODEL to change it", default, ", ".join(entries))
     return default

@@ -84,7 +84,7 @@ class Trial:
             try:
                 found, _ = process.communicate(timeout=self._seconds)
             except subprocess.TimeoutExpired:
-                raise ModelError(f"its check has not ended after {self._seconds:g} s") from None
+                raise ModelError(f"its check did not finish within {self._seconds:g} s") from None
             finally:  # a signal may end this process here
                 process.kill()
         if process.returncode:

@@ -168,9 +168,14 @@ class Database:
                     with suppress(FileNotFoundError):
                         os.rename(f"{self._file}{ending}", f"{aside}{ending}")
             except OSError as failure:
-                log.error("%s is damaged, and cannot be set aside: %s", self.shown, failure.strerror)
+                log.error("%s is damaged, and cannot be renamed: %s", self.shown, failure.strerror)
             else:
-                log.error("%s was damaged: %s; it is now %s, and a new one begins", self.shown, error.__cause__, aside)
+                log.error(
+                    "%s was damaged: %s; it was renamed to %s, and a new one was created",
+                    self.shown,
+                    error.__cause__,
+                    aside,
+                )
 
     def _prepared(self) -> sa.Engine:
         """The engine, once the tables are up to date. Raises StoreError for tables that cannot be migrated."""

@@ -42,13 +42,13 @@ def version_of(connection: sa.Connection, shown: str) -> int | None:
     number = int(str(version)) if str(version).isdecimal() else 0
     if number > VERSION:
         raise StoreError(
-            f"{shown} has tables of version {number}, this movemask of {VERSION}: a newer one migrated them. Start "
-            "that, or restore a backup from before (docs/operations.md#upgrades-backup-and-restore)"
+            f"{shown} has tables of version {number}, but this movemask uses {VERSION}. Start the newer movemask that "
+            "migrated them, or restore an older backup (docs/operations.md#upgrades-backup-and-restore)"
         )
     if number < FIRST:
         raise StoreError(
-            f"{shown} has tables of version {version}, this movemask of {VERSION}, and migrates those of {FIRST} and "
-            "later: name another database, or move this one away; the figures then start anew"
+            f"{shown} has tables of version {version}, and this movemask can migrate only those of {FIRST} and "
+            "later. Name another database, or move this one away; the figures then start from zero"
         )
     return number
 
@@ -77,13 +77,13 @@ def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callab
     if is_current(connection, shown):  # another process was first
         return None
     aside = copied_aside(version) if version < VERSION else None
-    copy = f"; a copy from before is at {aside}" if aside else ""
+    copy = f"; a copy made before the migration is at {aside}" if aside else ""
     try:
         _upgrade(connection)
     except Exception as error:
         reason = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
         raise StoreError(
-            f"{shown} cannot be migrated from version {version} to {VERSION}: {reason}; it is as it was{copy}"
+            f"{shown} cannot be migrated from version {version} to {VERSION}: {reason}; it is unchanged{copy}"
         ) from error
     return f"migrated from version {version} to {VERSION}{copy}" if version < VERSION else None
 

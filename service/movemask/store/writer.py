@@ -274,7 +274,7 @@ def delete(
         ids = [number for number, name in known.items() if model in (None, name)]
         if model is not None and not ids:
             names = ", ".join(sorted(set(known.values()))) or "none"
-            raise StoreError(f"the audit has no model {model!r}; there are {names}")
+            raise StoreError(f"the audit has no model {model!r}; available: {names}")
         counts: dict[str, int] = {}
         for table in (POSITION, WORST, CELL) if figures else (POSITION, WORST):
             chosen: list[sa.ColumnElement[bool]] = [table.c.model.in_(ids)]

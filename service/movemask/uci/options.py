@@ -76,7 +76,7 @@ class Options:
             raise ValueError(f"setoption: no option {name[:40]!r}")
         try:
             if option.name == "model" and self.models and value not in self.models:
-                raise ValueError(f"no model {value[:60]!r}; there are {', '.join(self.models)}")
+                raise ValueError(f"no model {value[:60]!r}; available: {', '.join(self.models)}")
             read = _book(value) if option.name == "book" else _read(option, value)
         except ValueError as error:
             raise ValueError(f"setoption: {name}: {error}") from None
@@ -163,5 +163,5 @@ def _book(path: str) -> str:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path[:200]}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not entries:
-        raise ValueError(f"{path[:200]}: holds no moves")
+        raise ValueError(f"{path[:200]}: contains no moves")
     return path

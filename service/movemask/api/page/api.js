@@ -47,7 +47,7 @@ export async function call(path, body, accept) {
   const json = parsed(text);
   if (response.ok && json !== undefined) return json;
   // A proxy in front may answer with a page of its own.
-  const problem = json ?? { title: `Status ${response.status}`, detail: "It came without an explanation." };
+  const problem = json ?? { title: `Status ${response.status}`, detail: "The service gave no reason." };
   throw new Problem(response.status, problem, Number(response.headers.get("Retry-After")) || undefined);
 }
 

@@ -73,7 +73,7 @@ function figures(models) {
     .map((name) => paragraph("quiet", `${name} was trained with the mask: its raw means nothing.`));
   byId("figures").replaceChildren(...(names.length
     ? [table("Leakage by model", ["figure", ...names], rows), ...masked]
-    : [element("p", {}, "Nothing has been asked yet. ", element("a", { href: "#play" }, "Play a move"), " and come back.")]));
+    : [element("p", {}, "No positions yet. ", element("a", { href: "#play" }, "Play a move"), " and come back here.")]));
 }
 
 /** Whether a model's figures are normal, and the three that say it. */
@@ -93,7 +93,7 @@ const share = (kind) => (kind.count ? percent(kind.flips / kind.count) : "–");
 /** What is not normal of a model's figures, by docs/leakage.md. */
 function judged({ kinds: { raw, served }, trained_with_mask: masked }) {
   const found = [];
-  if (served.max > 0) found.push("Not normal: an answer held illegal moves. Report this bug.");
+  if (served.max > 0) found.push("Not normal: an answer had illegal moves and was withheld. Report this bug.");
   if (!masked && raw.count >= 20 && raw.flips / raw.count > FLIPS) {
     found.push("Not normal: an illegal move comes first in many positions. Run movemask models check --diagnose.");
   }
@@ -176,7 +176,7 @@ async function models() {
 /** The state of the service in one line. Where keys are set, only some see more than the last write. */
 async function standing({ freshness }) {
   const { waiting, audit } = await call("readyz");
-  const parts = [`last write ${new Date(1000 * freshness.as_of).toLocaleTimeString()}`, `read again every ${EVERY / 1000} s`];
+  const parts = [`last write ${new Date(1000 * freshness.as_of).toLocaleTimeString()}`, `refreshed every ${EVERY / 1000} s`];
   if (audit) {
     const lost = audit.dropped ? `, ${audit.dropped} lost` : "";
     parts.unshift(`queue: ${counted(waiting, "position")}`, `${counted(audit.waiting, "record")} waiting${lost}`);

@@ -49,6 +49,6 @@ function sentence(score, report) {
 function told(scores, reports) {
   const rare = reports.filter((report) => report.probability < RARE).length;
   const last = scores.findLast((score) => score !== undefined);
-  const chances = last === undefined ? "" : ` White's expected score at last: ${percent(last)}.`;
-  return `Win chance of White and surprise of ${reports.length} moves, ${rare} of them under 5 %.${chances}`;
+  const chances = last === undefined ? "" : ` White's final expected score: ${percent(last)}.`;
+  return `White's chances and the surprise of ${reports.length} moves, ${rare} of them under 5 %.${chances}`;
 }

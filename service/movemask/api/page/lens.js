@@ -15,7 +15,7 @@ export const CAUSES = {
   enemy_piece: "the piece is the opponent's",
   wrong_geometry: "the piece does not move like that",
   blocked: "the way is blocked",
-  own_piece_on_target: "an own piece stands there",
+  own_piece_on_target: "a piece of the same side is there",
   leaves_king_in_check: "it leaves the king in check",
   castling_right: "the right to castle is gone",
   castling_path: "the castling path is occupied or attacked",
@@ -52,7 +52,7 @@ function card(answer, flip, withBoard) {
   const { raw, multiplied, trained_with_mask: masked } = answer.leakage;
   const parts = [element("h3", {}, name), ...sentences(answer)];
   if (withBoard) parts.push(picture(answer.fen, { flip, arrows: lensArrows(answer, false), label: `${name}: ${describe(answer)}` }));
-  if (masked) parts.push(element("p", { className: "quiet" }, "It was trained with the mask, so what it gives to illegal moves without one means nothing."));
+  if (masked) parts.push(element("p", { className: "quiet" }, "This network was trained with the mask, so its figures without the mask mean nothing."));
   parts.push(comparison(answer, raw, multiplied), illegalList(answer));
   return element("article", { "aria-label": name }, ...parts);
 }
@@ -61,11 +61,11 @@ function card(answer, flip, withBoard) {
 function sentences(answer) {
   const { raw, multiplied } = answer.leakage;
   const heaviest = answer.illegal.moves[0];
-  const worst = heaviest ? `, most of all ${written(heaviest.uci)} with ${percent(heaviest.probability)} (${CAUSES[heaviest.cause] ?? heaviest.cause})` : "";
+  const worst = heaviest ? `. The likeliest of them is ${written(heaviest.uci)}, with ${percent(heaviest.probability)} (${CAUSES[heaviest.cause] ?? heaviest.cause})` : "";
   const first = raw === null
-    ? "Without the mask this network's softmax does not exist here, because the score of an illegal move is not a finite number."
-    : `Without the mask ${percent(raw)} of the probability goes to moves that cannot be played${worst}.`;
-  const second = `The right policy gives them nothing; scores multiplied by the mask, a mistake that others shipped, would give them ${percent(multiplied)}, spread evenly.`;
+    ? "Without the mask the softmax is undefined here, because the network's score for an illegal move is not a finite number."
+    : `Without the mask, ${percent(raw)} of the probability goes to illegal moves${worst}.`;
+  const second = `The correct policy gives them nothing. Multiplying the scores by the mask, a mistake that has been shipped, would give them ${percent(multiplied)}, spread evenly.`;
   return [element("p", { className: "sentence" }, first), element("p", { className: "sentence" }, second)];
 }
 
@@ -80,8 +80,8 @@ function comparison(answer, raw, multiplied) {
   if (answer.moves.length > LEGAL) rows.push(row(`${answer.moves.length - LEGAL} others`, rest));
   rows.push(element("tr", { className: "illegal" }, element("th", { scope: "row" }, "illegal"), cell(0, "illegal"), cell(raw, "illegal"), cell(multiplied, "illegal")));
   return element("table", { className: "comparison" },
-    element("caption", { className: "spoken" }, "The right policy, softmax without a mask, and softmax of scores multiplied by the mask"),
-    element("thead", {}, element("tr", {}, element("td"), ...["Right", "No mask (raw)", "Multiplied"].map((head) => element("th", { scope: "col" }, head)))),
+    element("caption", { className: "spoken" }, "The correct policy, softmax without a mask, and softmax of scores multiplied by the mask"),
+    element("thead", {}, element("tr", {}, element("td"), ...["Correct", "No mask (raw)", "Multiplied"].map((head) => element("th", { scope: "col" }, head)))),
     element("tbody", {}, ...rows));
 }
 

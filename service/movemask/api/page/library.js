@@ -11,7 +11,7 @@ import { wrong } from "./words.js";
 const SHOWN = 200; // rows at first, and with each press for more
 const WAIT = 5; // s until a service that does not answer is asked again
 const OWN_FAULT = [413, 422, 500]; // statuses that say that a game cannot be read: it is too long, say
-const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Evaluations", "Most telling move"];
+const HEADS = ["Players", "Result", "Date", "Event", "Opening", "Evaluations", "Key move"];
 const EVALUATIONS = HEADS.indexOf("Evaluations");
 
 let entries; // the games in the order of their addition: what is kept of each, and its cells
@@ -133,7 +133,7 @@ const reason = (detail) => detail?.replace(/^pgn: (game 1: )?/, "");
 /** Waits, if the service is to be asked again; or else stops, and tells why. */
 async function held(error) {
   const wait = error instanceof Gone ? WAIT : error.retryAfter;
-  waiting = wrong(error) + (wait ? ` Trying again in ${wait} s.` : " Press Continue when that is put right.");
+  waiting = wrong(error) + (wait ? ` Trying again in ${wait} s.` : " Press Continue to try again.");
   if (!wait) {
     stopping = true;
     tell(error);
@@ -153,8 +153,8 @@ async function save(games) {
 }
 
 function refuse(error) {
-  const why = error?.name === "QuotaExceededError" ? "its space for this page is full" : error?.message ?? error;
-  refused = `The browser does not keep these games (${why}). They are lost when this page is closed or loaded again.`;
+  const why = error?.name === "QuotaExceededError" ? "its storage for this page is full" : error?.message ?? error;
+  refused = `The browser cannot store these games (${why}). They will be lost when you close or reload this page.`;
 }
 
 async function clear() {

@@ -128,7 +128,7 @@ function show(answer) {
   const ahead = board.takePremove();
   const made = ahead && answer.moves.find(({ uci }) => uci === ahead || uci === `${ahead}q`);
   if (made) play(made.uci);
-  else if (ahead) byId("said").append(" The move that you made ahead is not legal here.");
+  else if (ahead) byId("said").append(" Your premove is not legal here.");
 }
 
 /** The players, their clocks, and how the game against the network stands. */

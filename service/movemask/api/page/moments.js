@@ -21,5 +21,5 @@ export function showMoments(root, { review, loaded, at, goTo }) {
 
 /** That a PGN has no evaluations, what that means, and what writes them. */
 export const unevaluated = (which) => element("p", { className: "quiet" },
-  `${which} no evaluations ([%eval]): moments go by the network's forecasts, without traps and gems. `,
-  element("code", {}, "movemask annotate --engine stockfish"), " writes them.");
+  `${which} no evaluations ([%eval]), so the moments come from the network's forecasts and there are no traps or gems. `,
+  element("code", {}, "movemask annotate --engine stockfish"), " adds evaluations.");

@@ -47,7 +47,7 @@ function material(fen, side) {
   const more = (kind) => (counts[own + kind] ?? 0) - (counts[other + kind] ?? 0);
   const pieces = Object.keys(WORTH).flatMap((kind) => Array(Math.max(0, more(kind))).fill(other + kind));
   const points = Object.entries(WORTH).reduce((sum, [kind, worth]) => sum + worth * more(kind), 0);
-  const label = pieces.length ? `ahead by ${points} points of material` : "";
+  const label = pieces.length ? `ahead by ${points} in material` : "";
   return element("span", { className: "material", ...(points > 0 ? { role: "img", "aria-label": label } : { "aria-hidden": "true" }) },
     ...pieces.map((piece) => drawing(piece)), points > 0 ? `+${points}` : "");
 }

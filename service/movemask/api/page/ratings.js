@@ -11,12 +11,12 @@ const SHOWN = 6;
 /** Asks for the sweep of the position and shows it; `current` says whether it is still wanted. */
 export async function showRatings(answer, models, current) {
   const chart = byId("chart");
-  if (!answer.moves.length) return clearRatings("The game is over: there is no move to compare.");
+  if (!answer.moves.length) return clearRatings("The game is over, so there is no move to compare.");
   const chosen = models.find((model) => model.name === answer.model.name);
   const others = comparable(models, chosen);
   const byModel = !takesRatings(chosen);
   const drawn = byModel ? chosen : inFloats(models, chosen);
-  const why = `Drawn by ${drawn.name}, the same network in floats: 8-bit integers make the lines jagged.`;
+  const why = `Drawn with ${drawn.name}, the same network in floats, because 8-bit integers make the lines jagged.`;
   byId("drawn").textContent = drawn === chosen ? "" : why;
   if (byModel && others.length < 2) {
     return clearRatings(`${chosen.name} plays at one rating only. Add networks of other ratings to the models folder to compare them here.`);
@@ -43,7 +43,7 @@ export async function showRatings(answer, models, current) {
     xs, names,
     series: shown.map((move) => ({ name: move.san, values: move.probabilities, emphasis: move === playedMove })),
     marks: [byModel ? { at: others.indexOf(chosen.name), name: "the chosen network" }
-      : { at: Math.min(Math.max(elo(answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "the rating chosen above" }],
+      : { at: Math.min(Math.max(elo(answer.turn)[side], xs[0]), xs[xs.length - 1]), name: "your chosen rating" }],
     axis: byModel ? "network" : `rating of ${who}`,
     label: `Probability of ${shown.map((move) => move.san).join(", ")} by ${byModel ? "network" : `rating of ${who}`}`,
   });
@@ -56,12 +56,12 @@ export async function showRatings(answer, models, current) {
 export const takesRatings = (model) => Boolean(model?.contract?.inputs.elo_self || model?.contract?.inputs.elo_opponent);
 
 function surprise(next, answer, sweep, playedMove, names) {
-  if (!next || !playedMove) return `The likeliest move is ${answer.moves[0].san}, at ${percent(answer.moves[0].probability)}.`;
+  if (!next || !playedMove) return `The likeliest move is ${answer.moves[0].san}, with ${percent(answer.moves[0].probability)}.`;
   const move = answer.moves.find((one) => one.uci === next.uci);
   const rank = answer.moves.indexOf(move) + 1;
   const nats = -Math.log(move.probability);
   const best = names[playedMove.probabilities.indexOf(Math.max(...playedMove.probabilities))];
-  return `${move.san} was played: choice ${rank} of ${answer.moves.length}, at ${percent(move.probability)}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
+  return `${move.san} was played: choice ${rank} of ${answer.moves.length}, with ${percent(move.probability)}, a surprise of ${nats.toFixed(2)} nats. It is likeliest at ${best}.`;
 }
 
 /** The network of which this is a quantised copy, by its card; or itself. */

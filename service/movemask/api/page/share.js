@@ -81,7 +81,7 @@ function older(text) {
   field.select();
   const done = document.execCommand("copy");
   field.remove();
-  if (!done) throw new Error("The browser does not let this page copy.");
+  if (!done) throw new Error("The browser does not allow this page to copy.");
 }
 
 function save(name, type, text) {

@@ -33,5 +33,5 @@ export function wrong(error) {
   if (/^pgn: (there is no game|game \d+: no moves$)/.test(message)) return "This is not a PGN: no moves found.";
   if (message.startsWith("pgn: ")) return `This PGN cannot be read: ${message.slice(5)}`;
   if (message.startsWith("fen: ")) return `This FEN cannot be read: ${message.slice(5)}`;
-  return `${title ?? "This page failed"}: ${message}`;
+  return `${title ?? "Error in this page"}: ${message}`;
 }

@@ -147,7 +147,7 @@ async def worst(
     ranks highest. `since` and `until` apply to the worst positions that are kept, not to every position."""
     if kind not in RANKED:
         why = {SERVED: ", it is always 0", UNNORMALISED: ", it equals raw"}.get(kind, "")
-        raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; there are {', '.join(RANKED)}")
+        raise UnknownKind(f"kind: {kind!r} cannot be ranked{why}; available: {', '.join(RANKED)}")
 
     def read() -> dict[str, Any]:
         return {"positions": [_position_out(one) for one in services.figures.worst(kind, limit, *which)]}
@@ -169,7 +169,10 @@ async def positions(
     services: AppServices,
     which: Which,
     limit: Annotated[
-        int | None, Query(ge=1, le=_MOST, description="Most positions; in JSON 100, and 1,000 at most.")
+        int | None,
+        Query(
+            ge=1, le=_MOST, description="Most positions to return; in JSON the default is 100 and the maximum 1,000."
+        ),
     ] = None,
     cursor: Annotated[str | None, Query(pattern="^[0-9]{1,18}$", description="`next` from the previous page.")] = None,
     format: Annotated[Literal["json", "ndjson", "csv"] | None, Query(description="Overrides `Accept`.")] = None,
@@ -320,7 +323,7 @@ def _verdict(request: AuditIn) -> dict[str, Any]:
         found = audited_policy(position, request.policy, castling=castling, least=least, named=named)
     else:
         if request.vocabulary not in vocabulary_names():
-            raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; there are {', '.join(vocabulary_names())}")
+            raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}")
         logits = [-math.inf if number is None else number for number in request.logits or []]
         kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
         slots = vocabulary(request.vocabulary)

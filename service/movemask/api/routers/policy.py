@@ -101,7 +101,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     plies = sum(len(position.moves) for position in request.positions if isinstance(position, PositionIn))
     if plies > MAX_PLIES:
         raise LimitExceeded(
-            f"positions: {plies} moves in all, at most {MAX_PLIES} are taken in one request; "
+            f"positions: {plies} moves in all; at most {MAX_PLIES} are allowed in one request; "
             "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)

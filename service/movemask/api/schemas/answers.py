@@ -165,7 +165,9 @@ class MoveChosenOut(PointOut, Where):
     move: MoveOut | None = Field(description="The move to play; null if there is no legal move.")
     method: Literal["greedy", "sample"] = Field(description="How it was chosen.")
     seed: int | None = Field(None, description="The seed that `sample` used. No unit.")
-    seconds: float | None = Field(None, description="Only with `clock`: seconds that a human would think, by a rule.")
+    seconds: float | None = Field(
+        None, description="Only with `clock`: seconds that a human would think, by a rule of thumb."
+    )
 
 
 class BatchOut(BaseModel):
@@ -190,7 +192,7 @@ class SweepOut(Where):
 
 
 class MadeOut(BaseModel):
-    """How often a move is made at one rating of both players."""
+    """How often players make a move if both have this rating."""
 
     rating: float = Field(description="In Elo points.")
     probability: float = Field(description="Probability of the move, 0 to 1.")
@@ -215,13 +217,15 @@ class PlayedOut(BaseModel):
         description="`mistake`: loses 0.1 or more; `trap`: a mistake with a probability of 0.5 or more; `gem`: a move "
         "with a probability of at most 0.05 that loses at most 0.02, while both sides still expect at least 0.1.",
     )
-    by_rating: list[MadeOut] | None = Field(None, description="For the 20 worst mistakes: how often each is made.")
+    by_rating: list[MadeOut] | None = Field(
+        None, description="For the 20 worst mistakes: how often players of each rating make it."
+    )
 
 
 class NodeOut(BaseModel):
     """A move of a game or of a variation; the first node of a tree stands for the start and has only a comment."""
 
-    parent: int | None = Field(None, description="Number of the node before, from 0; the first child is the main line.")
+    parent: int | None = Field(None, description="Number of the parent node, from 0; the first child is the main line.")
     uci: str | None = Field(None, description="The move in UCI.")
     san: str | None = Field(None, description="The move in SAN.")
     nags: list[int] | None = Field(None, description="Glyphs, such as 4 for `??`.")
@@ -241,15 +245,15 @@ class SideOut(BaseModel):
 
 
 class MomentOut(BaseModel):
-    """A telling move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
+    """A key move, judged by the evaluations in the PGN, or else by the network's forecasts. `trap` and `gem`
     are as a move's `mark`; a `mistake` loses 0.1 or more, and is `missed` where another move has a probability of 0.5
     or more; `surprise` is a move of at most 0.05 that raises the forecast by 0.1 or more."""
 
     ply: int = Field(description="Number of the move in the game, in plies from 1.")
-    kind: Literal["trap", "missed", "mistake", "gem", "surprise"] = Field(description="What makes it telling.")
+    kind: Literal["trap", "missed", "mistake", "gem", "surprise"] = Field(description="Why it is a key move.")
     change: float = Field(description="Change of the mover's expected score, -1 to 1.")
     best: str | None = Field(description="The likely move that was `missed`, in UCI; else null.")
-    text: str = Field(description="All of it in words.")
+    text: str = Field(description="The moment in a sentence.")
 
 
 class GameOut(BaseModel):
@@ -261,8 +265,10 @@ class GameOut(BaseModel):
     elo: dict[str, float] | None = Field(None, description="Ratings that the network used, by side, in Elo points.")
     white: SideOut | None = Field(description="White's moves; null if there are none.")
     black: SideOut | None = Field(description="Black's moves; null if there are none.")
-    opening: Opening | None = Field(description="Of its last named position; null in Chess960, or from a FEN.")
-    moments: list[MomentOut] = Field(description="At most five telling moves, the most telling first.")
+    opening: Opening | None = Field(
+        description="By the last position in lichess's list; null in Chess960, or from a FEN."
+    )
+    moments: list[MomentOut] = Field(description="At most five key moves, the most important first.")
     moves: list[PlayedOut] = Field(description="The moves, in order.")
     tree: list[NodeOut] | None = Field(None, description="On request: moves, variations and comments, parents first.")
 
@@ -270,7 +276,7 @@ class GameOut(BaseModel):
 class GamesOut(BaseModel):
     """Reports on the games of a PGN."""
 
-    model: ModelOut = Field(description="The network that judged.")
+    model: ModelOut = Field(description="The network that was used.")
     temperature: float | None = Field(description="What the logits were divided by; null if no game could be judged.")
     games: list[GameOut | ErrorOut] = Field(description="One for each game, in order.")
 
@@ -287,7 +293,7 @@ class TopOut(BaseModel):
     """The most probable move."""
 
     uci: str = Field(description="The move in UCI.")
-    legal: bool = Field(description="Whether it can be played.")
+    legal: bool = Field(description="Whether the move is legal.")
 
 
 class PatternOut(BaseModel):

@@ -12,8 +12,8 @@ from movemask.api.schemas.answers import FigureOut, IllegalMoveOut, TrainedWithM
 class FreshnessOut(BaseModel):
     """How recent the figures are: they are as of the last write."""
 
-    as_of: float = Field(description="Answers before this time are counted, of all workers; in seconds since 1970.")
-    waiting: int = Field(description="Number of audit records that are not written yet, of all workers.")
+    as_of: float = Field(description="All workers' answers before this time are counted; in seconds since 1970.")
+    waiting: int = Field(description="Number of audit records that are not written yet, in all workers.")
     as_of_utc: str = Field(description="`as_of` in RFC 3339.")
 
 
@@ -136,13 +136,13 @@ class CheckStepOut(BaseModel):
 
 
 class ModelEntryOut(BaseModel):
-    """A model of the folders. `failure` says why it is not served."""
+    """A model in the models folders. `failure` says why it is not served."""
 
     name: str = Field(description="Its name in requests.")
     default: bool = Field(description="Whether it answers requests that name no model.")
     served: bool = Field(description="Whether it answers requests.")
     failure: str | None = Field(None, description="Why it is not served.")
-    rejected: str | None = Field(None, description="Why changed files were not taken over.")
+    rejected: str | None = Field(None, description="Why changed files were rejected.")
     digest: str | None = Field(None, description="SHA-256 of the network's file.")
     contract: dict[str, dict[str, Any] | None] | None = Field(
         None, description="The sections of its TOML (docs/models.md), `[contract]` as `terms`; left out if unreadable."
@@ -168,7 +168,7 @@ class AliveOut(BaseModel):
 class AuditStateOut(BaseModel):
     """The state of the audit. Answers do not depend on it."""
 
-    waiting: int = Field(description="Number of audit records that are not written yet, of all workers.")
+    waiting: int = Field(description="Number of audit records that are not written yet, in all workers.")
     dropped: int = Field(description="Number of audit records that the answering worker lost.")
     failure: str | None = Field(description="Set while the answering worker cannot write records; the log says why.")
 
@@ -179,7 +179,7 @@ class ReadyOut(BaseModel):
     status: Literal["ready"] = Field(description="Always `ready`; otherwise the response is a problem.")
     models: dict[str, str] | None = Field(None, description="By name: `served` or `failed its check`.")
     audit: AuditStateOut | None = Field(None, description="State of the audit.")
-    waiting: int | None = Field(None, description="Number of positions waiting for a network, of all workers.")
+    waiting: int | None = Field(None, description="Number of positions waiting for a network, in all workers.")
 
 
 class VersionOut(BaseModel):

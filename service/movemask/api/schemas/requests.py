@@ -38,7 +38,7 @@ def counted(field: str, unit: str, most: Callable[[Settings], int]) -> BeforeVal
 
     def within(value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, list) and info.context is not None and len(value) > (limit := most(info.context)):
-            raise LimitExceeded(f"{field}: {len(value)} {unit}, at most {limit} are taken")
+            raise LimitExceeded(f"{field}: {len(value)} {unit}; at most {limit} are allowed")
         return value
 
     return BeforeValidator(within)
@@ -108,9 +108,13 @@ class RuleIn(In):
     )
     normalizer: NormalizerName | None = Field(None, description="Turns logits into probabilities; by default softmax.")
     alpha: float | None = Field(None, ge=1, le=2, description="For `entmax`: 1 is softmax, 2 is sparsemax. No unit.")
-    top_k: int | None = Field(None, ge=1, description="Keep this number of most probable moves.")
-    top_p: float | None = Field(None, gt=0, le=1, description="Keep the fewest moves that reach this sum, 0 to 1.")
-    min_p: float | None = Field(None, ge=0, le=1, description="Keep moves with this share of the best one's, 0 to 1.")
+    top_k: int | None = Field(None, ge=1, description="Number of most probable moves to keep.")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="Keep the fewest moves whose probabilities reach this sum, 0 to 1."
+    )
+    min_p: float | None = Field(
+        None, ge=0, le=1, description="Keep moves with at least this share of the best move's probability, 0 to 1."
+    )
 
 
 class PlacedIn(In):
@@ -154,7 +158,7 @@ class PolicyIn(OneIn):
         _EMPTY,
         fail_fast=True,
         max_length=16,
-        description="As in a batch; `forecast` as well, which runs the network on three more positions.",
+        description="As in a batch, and `forecast`, which runs the network on three more positions.",
     )
 
 
@@ -176,7 +180,7 @@ class MoveIn(OneIn):
     @model_validator(mode="after")
     def _seed_is_for_sample(self) -> Self:
         if self.seed is not None and self.method != "sample":
-            raise problems.invalid_field("seed", f"goes with method 'sample', not with {self.method!r}")
+            raise problems.invalid_field("seed", f"needs method 'sample', not {self.method!r}")
         return self
 
 
@@ -205,7 +209,7 @@ class BatchIn(RuleIn):
 
 
 class GamesIn(In):
-    """A request to judge the moves of games."""
+    """A request to analyse games."""
 
     pgn: str = Field(
         max_length=MAX_PGN,
@@ -248,9 +252,9 @@ class SweepIn(PositionIn):
         if self.models is not None:
             for name in ("model", "ratings", "vary"):
                 if getattr(self, name) is not None:
-                    raise problems.invalid_field(name, "goes without models, which take the place of ratings")
+                    raise problems.invalid_field(name, "cannot be combined with models, which replace the ratings")
         if self.vary in (None, "both") and self.elo is not None and self.models is None:
-            fault = "gives the rating that stays; it goes with vary 'self' or 'opponent', or with models"
+            fault = "is the rating that stays the same, so it needs vary 'self' or 'opponent', or models"
             raise problems.invalid_field("elo", fault)
         return self
 
@@ -263,7 +267,9 @@ class AuditIn(PlacedIn):
     """Numbers for one position: exactly one of `logits`, `probabilities` and `policy`."""
 
     chess960: bool = Field(False, description="Read the FEN as Chess960.")
-    vocabulary: str | None = Field(None, max_length=40, description="Which slots `logits` or `probabilities` are for.")
+    vocabulary: str | None = Field(
+        None, max_length=40, description="What each slot of `logits` or `probabilities` stands for."
+    )
     logits: Annotated[list[Number] | None, _numbers("logits")] = Field(
         None, fail_fast=True, description="`[A]`, in nats; null stands for -infinity."
     )
@@ -286,9 +292,13 @@ class AuditIn(PlacedIn):
             fault = f"give exactly one of logits, probabilities and policy, not {' and '.join(forms) or 'none'}"
             raise problems.invalid_field(forms[-1] if forms else "body", fault)
         if (self.vocabulary is None) != (forms == ["policy"]):
-            raise problems.invalid_field("vocabulary", "goes with logits and probabilities, and is needed there")
+            raise problems.invalid_field(
+                "vocabulary", "is required with logits or probabilities, and not allowed with policy"
+            )
         if self.castling is not None and forms != ["policy"]:
-            raise problems.invalid_field("castling", "goes with policy; a vocabulary has its own form")
+            raise problems.invalid_field(
+                "castling", "is allowed only with policy, because a vocabulary has its own form"
+            )
         return self
 
 
