@@ -4,9 +4,12 @@ import { element, percent, svg } from "./dom.js";
 
 const HEIGHT = 300;
 const TOP = 12, BOTTOM = 34;
-const LETTER = 7.5; // widest, of names at the ends of lines and of labels
 const ASIDE = 0.35; // of the width, for names at the ends; longer ones stand below
 export const COLOURS = 7; // .series-0 to .series-6 in style.css
+
+const pen = document.createElement("canvas").getContext("2d");
+pen.font = `600 12px ${getComputedStyle(document.body).fontFamily}`; // the widest text of a chart: names at the lines' ends
+const widest = (texts) => Math.max(...texts.map((text) => pen.measureText(text).width));
 
 /**
  * Draws `series`, each with a name and a value (0 to 1, or null) for every x.
@@ -17,8 +20,8 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
   const width = Math.min(720, Math.max(320, root.clientWidth || 640)); // so that letters keep their size
   const steps = [0, 1, 2, 3, 4].map((step) => (top * step) / 4);
   const labelOf = (value) => `${Number((100 * value).toPrecision(3))}\u00a0%`;
-  const left = 10 + LETTER * Math.max(...steps.map((value) => labelOf(value).length));
-  const aside = 16 + LETTER * Math.max(...series.map((one) => one.name.length));
+  const left = 10 + widest(steps.map(labelOf));
+  const aside = 10 + widest(series.map((one) => one.name));
   const below = aside > ASIDE * width;
   const right = below ? 32 : aside;
   const [low, high] = [xs[0], xs[xs.length - 1]];
@@ -30,7 +33,7 @@ export function lineChart(root, { xs, names = xs.map(String), series, marks = []
     picture.append(svg("path", { class: "grid", d: `M${left},${y(value)}H${width - right}` }),
       svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, labelOf(value)));
   }
-  const room = 10 + LETTER * Math.max(...names.map((name) => name.length));
+  const room = 10 + widest(names);
   const every = Math.max(1, Math.ceil((xs.length * room) / (width - left - right)));
   xs.forEach((value, index) => {
     if (index % every) return;
