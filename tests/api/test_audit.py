@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from movemask.board.position import Position
-from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.leakage.patterns import names_of_slots
 from tests.api.asking import asked
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from movemask.board.boards import BIT
 from movemask.board.moves import legal_moves, moves_of
 from movemask.board.position import Position, boards_of
-from movemask.encoding.forms import Castling
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidAudit
 from movemask.leakage.causes import CAUSES, Cause, Written, causes_of
 from movemask.leakage.explain import IllegalMass, explained

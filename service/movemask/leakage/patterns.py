@@ -10,8 +10,7 @@ import numpy as np
 
 from movemask.board.moves import legal_moves, moves_of, uci_of
 from movemask.board.position import Position, boards_of
-from movemask.encoding.forms import Castling
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.leakage.causes import Written
 from movemask.numeric.ragged import Float
 

@@ -37,8 +37,8 @@ from movemask.api.state import AppServices, Services
 from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
-from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Castling
 from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.foreign import audited_policy, audited_slots
