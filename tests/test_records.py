@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.kinds import MEASURED, Plan
-from movemask.records import DIMENSIONS, Audited, AuditTable, groups
+from movemask.records import DIMENSIONS, AuditBatch, AuditTable, groups
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
 from tests.networks import fake_model
@@ -36,7 +36,7 @@ BOARDS = boards()
 MODELS = {name: fake_model(name, words=name) for name in WORDS}
 
 
-def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED) -> Audited:
+def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED) -> AuditBatch:
     words, rng = vocabulary(name), np.random.default_rng(seed)
     logits = (rng.normal(size=(len(places), len(words))) * 3).astype(np.float32)
     made = audited([Position(BOARDS[place]) for place in places], words, logits, kinds=kinds, least=1e-3)
@@ -70,7 +70,7 @@ def test_batches_put_together_give_the_positions_of_each_alone(
         batch(places, seed + number, name, MEASURED if every else FEW)
         for number, (places, name, every) in enumerate(parts)
     ]
-    joined = Audited.joined(made)
+    joined = AuditBatch.joined(made)
     assert len(joined) == len({(name, every) for _, name, every in parts})
     assert sum(map(len, joined)) == sum(map(len, made))
     assert together([part.table() for part in joined]) == together([part.table() for part in made])
@@ -95,8 +95,8 @@ def test_networks_and_kinds_are_not_mixed() -> None:
         batch([0, 1], 1, kinds=FEW),
         batch([0, 1], 1, "lc0-1858"),
     ]
-    assert [len(part) for part in Audited.joined([one, *others, one])] == [4, 2, 2, 2]
-    assert Audited.joined([]) == []
+    assert [len(part) for part in AuditBatch.joined([one, *others, one])] == [4, 2, 2, 2]
+    assert AuditBatch.joined([]) == []
 
 
 def test_a_table_tells_its_positions_as_python_chess_sees_them() -> None:
