@@ -42,8 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Boards, unpacked
-from movemask.board.played_game import SamePosition
-from movemask.board.position import Position
+from movemask.board.position import Position, SamePosition
 from movemask.encoding import lc0, movemask_planes
 from movemask.encoding.lc0 import HistoryFill, castling, pieces, seen_now
 from movemask.errors import ContractError
