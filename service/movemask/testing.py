@@ -16,8 +16,7 @@ from movemask.board.position import Position
 from movemask.encoding import vocabularies
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
-from movemask.leakage.foreign import GIVEN, Verdict, audited_policy, audited_slots
-from movemask.leakage.patterns import Pattern
+from movemask.leakage.foreign import GIVEN, Pattern, Verdict, audited_policy, audited_slots
 
 Policy = Callable[[str], Any] | Mapping[str, Any]
 
