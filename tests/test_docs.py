@@ -28,8 +28,7 @@ from movemask.encoding.variations import variation_names
 from movemask.encoding.vocabularies import vocabulary_names
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
-from movemask.models.held_out import CALIBRATION, JUDGED
-from movemask.models.judging import FIGURES
+from movemask.models.judging import CALIBRATION, FIGURES, JUDGED
 from movemask.network.contract import Contract, read_contract
 from movemask.settings import PREFIX, Settings, shipped_models
 from movemask.uci.options import Options, Strengths
