@@ -27,9 +27,8 @@ from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
-from movemask.games.moments import unclear
-from movemask.games.reports import GameReport, foreseen, report_games
-from movemask.games.sweep import FIRST, LAST, STEP, Series, Vary, elos_of, sweep
+from movemask.games.reports import GameReport, foreseen, report_games, unclear
+from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
 
 log = logging.getLogger(__name__)
@@ -117,7 +116,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     summary="One position at many ratings, or with many models",
     response_model=SweepOut,
     limits=sweep_limits,
-    positions=lambda request: len(request.ratings or request.models or range(FIRST, LAST + 1, STEP)),
+    positions=lambda request: len(request.ratings or request.models or RATINGS),
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
     """How the move probabilities of one position change with the rating of one or both players.
