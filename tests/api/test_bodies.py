@@ -13,8 +13,7 @@ from fastapi import Request, Response
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, field_validator
 
-from movemask.api.bodies import BodyLimits
-from movemask.api.routes import Router
+from movemask.api.routes import BodyLimits, Router
 from movemask.api.state import AppServices
 
 JSON = {"Content-Type": "application/json"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.admission import POLICIES, headers, see_through
+from movemask.api.admission import POLICIES, security_headers, see_through
 from movemask.api.server import serve
 from movemask.errors import SettingsError
 from movemask.settings import Settings
@@ -45,7 +45,7 @@ def test_every_answer_has_the_headers(client: TestClient, method: str, path: str
 
 
 def test_the_pages_load_what_their_policy_allows(client: TestClient) -> None:
-    assert (b"strict-transport-security", b"max-age=31536000") in headers("/", "https")
+    assert (b"strict-transport-security", b"max-age=31536000") in security_headers("/", "https")
     for path in POLICIES:
         page = client.get(path)
         assert page.status_code == 200

@@ -21,17 +21,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.bodies import audit_limits
 from movemask.api.context import context_of
-from movemask.api.routes import Router
+from movemask.api.routes import Router, audit_limits
 from movemask.api.schemas.answers import VerdictOut
-from movemask.api.schemas.reports import (
-    AuditedOut,
-    HistoryOut,
-    LeakageFiguresOut,
-    PositionsOut,
-    WorstOut,
-)
+from movemask.api.schemas.reports import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.requests import AuditIn
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import causes_out
