@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.planted_mistakes import BATCH, planted_contracts
-from movemask.board.position import Position
 from movemask.errors import MovemaskError
 from movemask.models.diagnosis import Probe, probes
 from movemask.network.model import Model
@@ -59,11 +58,7 @@ def told(name: str, right: Sequence[Float], wrong: Sequence[Float]) -> None:
 
 def main() -> None:
     """A table for each network."""
-    some = [
-        Probe(p.group, Position(p.position.board.copy(stack=False)), p.played, p.elo, p.result)
-        for p in probes()
-        if p.group in ("general", "castling", "promotion", "clock", "en_passant")
-    ]
+    some = [p.bare for p in probes() if p.group in ("general", "castling", "promotion", "clock", "en_passant")]
     for name in sys.argv[2:]:
         right = open_model(Path(sys.argv[1]) / f"{name}.toml", threads=1)
         rows = list(policies_of(right, some))

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from movemask.board.position import Position
 from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names
 from movemask.encoding.vocabularies import vocabulary
@@ -185,11 +184,7 @@ def main() -> None:
     folder, name, *wanted = Path(sys.argv[1]), *sys.argv[2:]
     right = open_model(folder / f"{name}.toml", threads=1)
     found = diagnose(right)
-    general = [
-        Probe(p.group, Position(p.position.board.copy(stack=False)), p.played, p.elo, p.result)
-        for p in probes()
-        if p.group in ("general", "castling", "promotion", "clock", "en_passant")
-    ][::4]
+    general = [p.bare for p in probes() if p.group in ("general", "castling", "promotion", "clock", "en_passant")][::4]
     print(f"# Planted mistakes: {name}\n")
     command = " ".join(("python -m benchmarks.planted_mistakes MODELS_FOLDER", name, *wanted))
     print(f"Made by `{command}`, each mistake alone.\n")

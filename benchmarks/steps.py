@@ -29,7 +29,7 @@ from movemask.network.registry import load_registry
 from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float
 from movemask.pipeline import Answer, Pipeline, Query
-from movemask.records import Audited
+from movemask.records import AuditBatch
 from movemask.settings import shipped_models
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
@@ -99,7 +99,7 @@ def _steps(model: Model, fens: Sequence[str], size: int) -> tuple[Costs, Costs]:
         "all kinds": _timed(lambda: [_measured(model, *one, KINDS) for one in unmasked]),
         "heavy slots": _timed(lambda: [one.heavy(plan.least) for one in weighed]),
         "table with causes (the recorder's thread)": _timed(lambda: [part.table() for part in audited]),
-        "table of many batches together": _timed(lambda: [part.table() for part in Audited.joined(audited)]),
+        "table of many batches together": _timed(lambda: [part.table() for part in AuditBatch.joined(audited)]),
         "recorded: table, metrics, cells and rows in SQLite (CPU time)": _recorded(audited),
     }
     return before, after
@@ -132,16 +132,16 @@ class _Kept:
     """In the place of the recorder: keeps what it is handed."""
 
     def __init__(self) -> None:
-        self.audited: list[Audited] = []
+        self.audited: list[AuditBatch] = []
 
     def expect(self, positions: int) -> int:
         return 0
 
-    def audit(self, audited: Sequence[Audited], tickets: Sequence[int]) -> None:
+    def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
         self.audited += audited
 
 
-def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[Audited]]:
+def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer], list[AuditBatch]]:
     """What the pipeline answers to each batch, and what it hands to the recorder."""
     kept = _Kept()
     pipeline = Pipeline(model, kept, max_batch=max(SIZES), max_waiting=max(SIZES))
@@ -156,7 +156,7 @@ def _answered(model: Model, texts: Sequence[Sequence[str]]) -> tuple[list[Answer
     return answers, kept.audited
 
 
-def _recorded(audited: Sequence[Audited]) -> float:
+def _recorded(audited: Sequence[AuditBatch]) -> float:
     """CPU time of the process from what the pipeline hands over to what is written, in microseconds a position."""
     with TemporaryDirectory() as folder:
         store = Store(f"sqlite:///{folder}/audit.db", keep_seconds=1e12, keep_positions=10**6)

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 
 import movemask
 from movemask import logs
-from movemask.api import bodies, keys
+from movemask.api import keys, routes
 from movemask.api.schemas.requests import MAX_PGN
 from movemask.board import pgn, position
 from movemask.errors import InvalidParameter
@@ -34,7 +34,6 @@ OWN = {
     "bulk/read.py",
     "bulk/report.py",
     "bulk/run.py",
-    "bulk/samples.py",
     "bulk/summary.py",
     "cli/models.py",
     "cli/options.py",
@@ -102,8 +101,8 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "api/keys.py _TOKEN": (keys._TOKEN.fullmatch, [full("a"), full("é")]),
     "api/keys.py _NAME": (keys._NAME.fullmatch, [full("a")]),
     "api/keys.py _LINE": (keys._LINE.fullmatch, [full("a"), full("a "), "a" + full(" ")]),
-    "api/bodies.py _TOKEN": (
-        lambda text: sum(1 for _ in bodies._TOKEN.finditer(text.encode())),
+    "api/routes.py _TOKEN": (
+        lambda text: sum(1 for _ in routes._TOKEN.finditer(text.encode())),
         [full('"'), '"' + full("\\"), full('"a'), full("["), full('\\"')],
     ),
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),

@@ -21,7 +21,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import MEASURED, Plan
 from movemask.pipeline import Answer, Pipeline, Query
-from movemask.records import DIMENSIONS, Audited, AuditTable, groups
+from movemask.records import DIMENSIONS, AuditBatch, AuditTable, groups
 from movemask.store.writer import Store
 from tests.ground_truth import perft, tricky
 from tests.leakage.batches import audited
@@ -43,7 +43,7 @@ BOARDS = boards()
 MODELS = {name: fake_model(name, words=name) for name in WORDS}
 
 
-def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED) -> Audited:
+def batch(places: Sequence[int], seed: int, name: str = "movemask-1880", kinds: Sequence[str] = MEASURED) -> AuditBatch:
     words, rng = vocabulary(name), np.random.default_rng(seed)
     logits = (rng.normal(size=(len(places), len(words))) * 3).astype(np.float32)
     made = audited([Position(BOARDS[place]) for place in places], words, logits, kinds=kinds, least=1e-3)
@@ -75,7 +75,7 @@ def test_joined_batches_have_the_positions_of_each(parts: list[tuple[list[int], 
         batch(places, seed + number, name, MEASURED if every else FEW)
         for number, (places, name, every) in enumerate(parts)
     ]
-    whole = Audited.joined(made)
+    whole = AuditBatch.joined(made)
     assert len(whole) == len({(name, every) for _, name, every in parts})
     assert sum(map(len, whole)) == sum(map(len, made))
     assert together([part.table() for part in whole]) == together([part.table() for part in made])

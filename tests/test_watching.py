@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from movemask.api.keys import Scope, new_key
+from movemask.api.keys import KeyScope, new_key
 from movemask.api.telemetry import Metrics
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -71,7 +71,7 @@ def test_every_query_of_the_dashboard_returns_data_and_the_rules_are_loaded(tmp_
     write_fake(tmp_path / "m", "plain")
     write_fake(tmp_path / "m", "masked", trained_with_mask=True)
     port = free_port()
-    keys = new_key("asks", [Scope.POLICY])[1], new_key("scrapes", [Scope.METRICS])[1]
+    keys = new_key("asks", [KeyScope.POLICY])[1], new_key("scrapes", [KeyScope.METRICS])[1]
     settings = ("--audit-share", "1", "--api-keys", f"{keys[0]}:policy,{keys[1]}:metrics")
     with prometheus(tmp_path, port, keys[1]) as watching, served(tmp_path / "m", *settings, port=port):
         for answered in (8, 16):  # a rate needs two scrapes

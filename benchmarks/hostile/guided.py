@@ -23,7 +23,7 @@ from benchmarks.hostile.trial import Trial
 _MODULES = (
     *("chess", "chess.pgn", "json.decoder", "tomllib._parser"),
     *("movemask.board.position", "movemask.board.moves", "movemask.board.pgn"),
-    *("movemask.network.contract", "movemask.api.bodies"),
+    *("movemask.network.contract", "movemask.api.routes"),
     *("movemask.api.schemas.requests",),
 )
 
@@ -94,9 +94,9 @@ def _contract() -> Callable[[bytes], None]:
 
 
 def _body() -> Callable[[bytes], None]:
-    from movemask.api.bodies import parsed
     from movemask.api.problems import ProblemError
     from movemask.api.routers import leakage, policy
+    from movemask.api.routes import parsed
     from movemask.errors import MovemaskError
     from movemask.settings import Settings
 

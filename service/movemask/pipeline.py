@@ -30,7 +30,7 @@ from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
 from movemask.normalisation import Normalisation, Policies, Value, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
-from movemask.records import Audited
+from movemask.records import AuditBatch
 from movemask.tally import Tally
 
 R = TypeVar("R")
@@ -300,7 +300,7 @@ class Audit(Protocol):
     def expect(self, positions: int) -> int:
         """Called before so many answers go out; returns a ticket for `audit`."""
 
-    def audit(self, audited: Sequence[Audited], tickets: Sequence[int]) -> None:
+    def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int]) -> None:
         """Takes batches, none if they could not be made, and their tickets; returns at once."""
 
 
@@ -392,7 +392,7 @@ class Pipeline:
 
     def _follow_up(self, done: Sequence[AnsweredBatch]) -> None:
         """What is left to do once the replies are out: metrics, and the audit, many batches at once."""
-        audited: list[Audited] = []
+        audited: list[AuditBatch] = []
         try:
             self._on_answered(self.model.name, done)
             if self._audit is None:
@@ -406,7 +406,7 @@ class Pipeline:
             if self._audit is not None:
                 self._audit.audit(audited, [batch.ticket for batch in done])
 
-    def _audited(self, kinds: Sequence[str], done: Sequence[AnsweredBatch]) -> Audited:
+    def _audited(self, kinds: Sequence[str], done: Sequence[AnsweredBatch]) -> AuditBatch:
         """What the audit needs of batches. All that needs logits is computed here, the rest by the recorder."""
         model, evaluated = self.model, [one.evaluated for one in done if one.evaluated is not None]
         batch = Batch.joined([one.batch for one in evaluated])
@@ -416,7 +416,7 @@ class Pipeline:
             of_row = {answer.row: answer for answer in one.answers if answer.evaluated is not None}
             rows += map(of_row.get, range(len(one.evaluated.batch) if one.evaluated is not None else 0))
         elos = [None if answer is None else answer.query.elo for answer in rows]
-        audited = Audited(
+        audited = AuditBatch(
             model=model,
             times=np.repeat([one.time for one in done], [len(one.batch) for one in evaluated]),
             elos=np.array([np.nan if elo is None else elo.self for elo in elos]),

@@ -103,7 +103,7 @@ class AuditTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditBatch:
     """Answered positions of one network, before their illegal mass is explained: a few hundred bytes each, no logits.
 
     times, elos : as in AuditTable
@@ -140,7 +140,7 @@ class Audited:
             batch.counts,
         )
 
-    def rows(self, keep: Index) -> Audited:
+    def rows(self, keep: Index) -> AuditBatch:
         """Those of the positions `keep`, which are in rising order."""
         place = np.full(len(self), -1, dtype=np.intp)
         place[keep] = np.arange(len(keep))
@@ -155,15 +155,15 @@ class Audited:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Audited]) -> list[Audited]:
+    def joined(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
         """Parts of the same network and kinds, concatenated: a table is made faster from few large batches."""
-        groups: dict[Hashable, list[Audited]] = defaultdict(list)
+        groups: dict[Hashable, list[AuditBatch]] = defaultdict(list)
         for part in parts:
             groups[id(part.model), tuple(part.measured)].append(part)
         return [group[0] if len(group) == 1 else cls._joined(group) for group in groups.values()]
 
     @classmethod
-    def _joined(cls, parts: Sequence[Audited]) -> Audited:
+    def _joined(cls, parts: Sequence[AuditBatch]) -> AuditBatch:
         starts = np.cumsum([0, *map(len, parts[:-1])])
         return replace(
             parts[0],

@@ -14,11 +14,9 @@ import numpy as np
 from movemask.board.moves import has_legal_move
 from movemask.board.position import Position
 from movemask.encoding import vocabularies
-from movemask.encoding.forms import Castling
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
-from movemask.leakage.foreign import GIVEN, Verdict, audited_policy, audited_slots
-from movemask.leakage.patterns import Pattern
+from movemask.leakage.foreign import GIVEN, Pattern, Verdict, audited_policy, audited_slots
 
 Policy = Callable[[str], Any] | Mapping[str, Any]
 

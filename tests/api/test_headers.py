@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.api.admission import headers as headers_of
-from movemask.api.admission import see_through
+from movemask.api.admission import security_headers, see_through
 from movemask.api.server import serve
 from movemask.errors import SettingsError
 from movemask.settings import Settings
@@ -78,7 +77,7 @@ def test_the_client_is_whom_the_outermost_trusted_proxy_saw(proxies: int, forwar
     if proxies:
         see_through(scope, proxies)
     assert (scope["client"][0], scope["scheme"]) == (seen, "https" if proxies else "http")
-    assert (b"strict-transport-security", b"max-age=31536000") in headers_of("/", "https")
+    assert (b"strict-transport-security", b"max-age=31536000") in security_headers("/", "https")
 
 
 @pytest.fixture

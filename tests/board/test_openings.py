@@ -10,7 +10,7 @@ import chess.pgn
 import pytest
 
 from movemask.board.openings import opening_of
-from movemask.board.played_game import PlayedGame
+from movemask.board.position import PlayedGame
 from tests.conftest import ROOT
 
 #: Rows of lichess's list: all of them where it is at hand.

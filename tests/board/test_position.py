@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from movemask.board.pgn import read_games
-from movemask.board.played_game import PlayedGame, SamePosition
-from movemask.board.position import Position
+from movemask.board.position import PlayedGame, Position, SamePosition
 from movemask.errors import InvalidFen, InvalidPosition
 from tests.ground_truth import tricky
 

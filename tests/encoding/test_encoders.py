@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from movemask.board.played_game import PlayedGame
-from movemask.board.position import Position, boards_of
+from movemask.board.position import PlayedGame, Position, boards_of
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
 from movemask.encoding.movemask_planes import encode_18
 from tests.ground_truth import perft, pgx_positions, tricky

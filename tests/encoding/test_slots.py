@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from movemask.board.boards import Boards
 from movemask.board.moves import code_of, legal_moves
 from movemask.board.position import Position, boards_of
-from movemask.encoding.forms import Castling
 from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import MoveOutsideVocabulary, UnsupportedVariant
 from tests.ground_truth import played, suite, tricky
 

@@ -6,9 +6,8 @@ import chess
 import pytest
 
 from movemask.board.position import Position
-from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import ContractError, MoveOutsideVocabulary, UnsupportedVariant
 from tests.ground_truth import lc0_slots, maia2_moves, perft, pgx_positions, suite, tricky
 

@@ -19,7 +19,7 @@ from movemask.api.writing import game_out, policy_out, sweep_out
 from movemask.board.pgn import Game, read_trees
 from movemask.client.local import Network
 from movemask.errors import InvalidPgn
-from movemask.games import annotation, moments
+from movemask.games import annotation, reports
 from movemask.games.annotation import Annotated, annotate
 from movemask.games.reports import GameReport, reports_of
 from movemask.games.sweep import Series, sweep
@@ -152,7 +152,7 @@ def test_a_glyph_follows_its_threshold_and_leaves_those_that_are_there(
     assert "; ?! at most 2% and the expected score falls by 0.1; " in usual.comment
     monkeypatch.setattr(annotation, "RARE", 1.0)
     monkeypatch.setattr(annotation, "FALL", 0.0)
-    monkeypatch.setattr(moments, "FEW_FIND", 1.0)
+    monkeypatch.setattr(reports, "FEW_FIND", 1.0)
     everything = games_of(run("annotate", file).stdout)[0]
     marked = [node.nags for node in everything.mainline()]
     assert marked[2] == {chess.pgn.NAG_DUBIOUS_MOVE}  # its own

@@ -17,7 +17,7 @@ import chess.pgn
 import pytest
 from fastapi.testclient import TestClient
 
-from movemask.games import evaluations
+from movemask.games import annotation
 from tests.api.asking import asked
 from tests.conftest import ROOT
 from tests.processes import environment, run
@@ -183,7 +183,7 @@ def test_any_uci_engine_will_do(file: Path) -> None:
 def test_what_is_no_uci_engine_is_told_in_one_line_and_costs_nothing(
     command: str, why: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluations, "_STARTS_WITHIN", 2)
+    monkeypatch.setattr(annotation, "_STARTS_WITHIN", 2)
     out = file.parent / "out.pgn"
     out.write_text("of another day")
     result = run("annotate", file, "--out", out, "--engine", command)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
-from movemask.models import held_out, judging
-from movemask.models.held_out import Played, Sets, sets
-from movemask.models.judging import FIGURES, Judgement, Mean, Speed, differences, judged
+from movemask.models import judging
+from movemask.models.diagnosis import Played
+from movemask.models.judging import FIGURES, Judgement, Mean, Sets, Speed, differences, judged, sets
 from movemask.models.quantising import Quantised, weights_for
 from movemask.network.model import Model
 from tests.ground_truth import random_game
@@ -213,7 +213,7 @@ def test_too_few_positions_are_refused_by_their_source(tmp_path: Path) -> None:
 def test_the_probes_are_taken_without_files() -> None:
     found = sets(fake_model(), [])
     assert len(found.judged) > 1500
-    assert len(found.calibration) >= held_out.LEAST_CALIBRATION
+    assert len(found.calibration) >= judging.LEAST_CALIBRATION
     assert found.source == "the shipped probes (probes.jsonl.gz)"
 
 

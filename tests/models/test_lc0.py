@@ -17,9 +17,8 @@ from movemask.encoding import lc0 as lc0_planes
 from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.vocabularies import vocabulary
 from movemask.errors import WeightsError
-from movemask.models import lc0_weights
-from movemask.models.lc0_graph import POLICY, VALUE, WDL, graph
-from movemask.models.lc0_weights import read_network
+from movemask.models import lc0
+from movemask.models.lc0 import POLICY, VALUE, WDL, graph, read_network
 from movemask.network.onnx import OnnxSession
 from tests.conftest import ROOT
 from tests.weight_files import Made, message, number
@@ -175,7 +174,7 @@ def test_a_truncated_download_says_to_fetch_it_again(tmp_path: Path) -> None:
 
 
 def test_a_decompression_bomb_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lc0_weights, "LARGEST", 1 << 22)
+    monkeypatch.setattr(lc0, "LARGEST", 1 << 22)
     file = tmp_path / "bomb.pb.gz"
     file.write_bytes(gzip.compress(bytes(1 << 26)))
     assert file.stat().st_size < 1 << 17

@@ -13,10 +13,9 @@ import pytest
 from click.testing import Result
 from onnx import helper, numpy_helper
 
-from movemask.models import held_out, judging, quantising
-from movemask.models.held_out import Sets, sets
-from movemask.models.integers import quantise
-from movemask.models.judging import batches_of
+from movemask.models import judging, quantising
+from movemask.models.judging import Sets, batches_of, sets
+from movemask.models.quantising import quantise
 from movemask.network.contract import read_contract
 from movemask.network.model import Array, Model
 from movemask.network.onnx import OnnxSession
@@ -36,7 +35,7 @@ def _fewer_positions() -> object:
     """Enough for what is tested here; the real numbers are for real networks."""
     with pytest.MonkeyPatch.context() as patch:
         for name, number in (("CALIBRATION", 64), ("JUDGED", 256)):
-            patch.setattr(held_out, name, number)
+            patch.setattr(judging, name, number)
         patch.setattr(quantising, "SWEPT", 5)
         patch.setattr(judging, "_ROUNDS", 5)
         yield
@@ -310,7 +309,7 @@ def test_maia_is_within_the_limits_by_the_shipped_probes(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, wanted in (("CALIBRATION", 512), ("JUDGED", 65536)):
-        monkeypatch.setattr(held_out, number, wanted)
+        monkeypatch.setattr(judging, number, wanted)
     assert run_command("models", "import", MAIA / f"{name}.pb.gz", "--models-dir", tmp_path).exit_code == 0
     model = open_model(tmp_path / f"{name}.toml", 1)
     result = quantising.quantised(model, tmp_path / f"{name}.onnx", sets(model, []), 8, lambda _: None)

@@ -19,7 +19,7 @@ from movemask.encoding.vocabularies import vocabulary
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import Explained
 from movemask.leakage.measure import Figure, Measured
-from movemask.records import Audited, AuditTable
+from movemask.records import AuditBatch, AuditTable
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
 from tests.leakage import batches
@@ -136,7 +136,7 @@ def numbered(number: int) -> str:
     return f"{chess.STARTING_FEN[:-1]}{number}"
 
 
-def audited(numbers: Sequence[int], *, model: str = "net", raw: float = 0.1, at: float | None = None) -> Audited:
+def audited(numbers: Sequence[int], *, model: str = "net", raw: float = 0.1, at: float | None = None) -> AuditBatch:
     """An answered batch of the start position at these move numbers, all with the same leakage."""
     boards = [chess.Board() for _ in numbers]
     for board, number in zip(boards, numbers, strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from movemask.errors import StoreError
-from movemask.records import Audited, AuditTable
+from movemask.records import AuditBatch, AuditTable
 from movemask.store.reader import Figures
 from movemask.store.writer import Store
 from tests.processes import until
@@ -59,7 +59,7 @@ def test_closing_on_a_broken_database_says_what_was_lost(
     assert "1 audit records were not written" in caplog.text
 
 
-def with_bad(made: Audited, bad: Sequence[int], kind: str) -> Audited:
+def with_bad(made: AuditBatch, bad: Sequence[int], kind: str) -> AuditBatch:
     """A batch with positions that some part of the way to the database refuses."""
     rows = np.zeros(len(made), dtype=np.bool_)
     rows[list(bad)] = True

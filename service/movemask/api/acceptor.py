@@ -30,7 +30,7 @@ TOLD = struct.Struct("<I")
 DRAINING = 0
 
 #: Why a connection is refused, by the number that a worker is sent; 0 for one that is served.
-SERVED, TOO_MANY, TOO_MANY_OF_ADDRESS = range(3)
+SERVE, TOO_MANY, TOO_MANY_OF_ADDRESS = range(3)
 
 #: Seconds without a sign of life after which a worker is passed over, if another gives signs.
 _SILENT = 2.0
@@ -173,7 +173,7 @@ class Acceptor:
 
     def _hand_over(self, connection: socket.socket, address: str) -> bool:
         """To the worker with the fewest connections of those that give signs of life; False if none takes it now."""
-        verdict = SERVED
+        verdict = SERVE
         if self._open >= self._most:
             verdict = TOO_MANY
         elif self._most_of_address is not None and self._addresses[address] >= self._most_of_address:

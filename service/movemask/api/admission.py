@@ -16,9 +16,8 @@ from functools import lru_cache, partial
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.context import PROBES, RequestContext, context_of
-from movemask.api.keys import Keys
-from movemask.api.keys import Scope as KeyScope
+from movemask.api.context import POLLED, RequestContext, context_of
+from movemask.api.keys import Keys, KeyScope
 from movemask.api.problems import ProblemError
 from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError, Overloaded, RateLimited
@@ -35,7 +34,7 @@ _UNCOUNTED = 4096
 _IN_FLIGHT = 64 << 20
 
 #: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
-_FREE = PROBES | {"/"}
+_FREE = POLLED | {"/"}
 _FREE_FILES = "/page/"
 
 #: Clients that are remembered before those with a full bucket are forgotten.
@@ -223,7 +222,7 @@ class BytesInFlight:
 
 
 @lru_cache(maxsize=256)
-def headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
+def security_headers(path: str, scheme: str) -> list[tuple[bytes, bytes]]:
     """The security headers of an answer; an answer's own header of the same name wins."""
     pages = (policy for page, policy in POLICIES.items() if path == page or path.startswith(page + "/"))
     found = [*_ALWAYS, (b"content-security-policy", next(pages, _NOTHING).encode())]
@@ -283,7 +282,7 @@ class AdmissionControl:
         if self._proxies:
             see_through(scope, self._proxies)
         context, path = context_of(scope), scope["path"]
-        security = headers(path, scope["scheme"])
+        security = security_headers(path, scope["scheme"])
         limited = False
 
         async def counted() -> Message:
@@ -322,7 +321,7 @@ class AdmissionControl:
                     context.take(1)
             if path == "/mcp":  # only its tool's request has positions in flight
                 self._rate.release(context)
-            if path not in PROBES:
+            if path not in POLLED:
                 self._in_flight.make_room(context)
         except MovemaskError as error:
             await problems.answer_to(error, self._metrics.problem)(scope, receive, send_in_pieces)

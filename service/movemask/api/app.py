@@ -21,10 +21,9 @@ from starlette.types import ASGIApp
 from movemask import __version__
 from movemask.api import problems
 from movemask.api.admission import AdmissionControl
-from movemask.api.bodies import Bounded, mcp_limits
 from movemask.api.keys import Keys
 from movemask.api.routers import leakage, operations, page, policy
-from movemask.api.routes import BEARER, COMPRESSED, Posts, known_parameters, operation_id
+from movemask.api.routes import BEARER, COMPRESSED, Bounded, Posts, known_parameters, mcp_limits, operation_id
 from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
@@ -107,7 +106,7 @@ def create_app(
     if settings.page:
         app.include_router(page.router)
     app.openapi = partial(_openapi, app, keyed=keys is not None)  # type: ignore[method-assign]
-    problems.install(app, metrics.problem)
+    problems.install_handlers(app, metrics.problem)
     app.add_exception_handler(ClientDisconnect, _client_gone)
     tracer = get_tracer("movemask", __version__, tracer_provider)
 

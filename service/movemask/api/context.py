@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
-from movemask.api import keys
+from movemask.api.keys import KeyScope
 from movemask.pipeline import Caller
 
 T = TypeVar("T")
 
 #: Paths polled every few seconds: logged at debug unless they fail, and answered however much is in flight.
-PROBES = {"/livez", "/readyz", "/metrics"}
+POLLED = {"/livez", "/readyz", "/metrics"}
 
 #: Where the context is in the scope.
 CONTEXT = "movemask"
@@ -37,7 +37,7 @@ class RequestContext(Caller):
 
     id: str
     key: str | None = None
-    scopes: frozenset[keys.Scope] = frozenset(keys.Scope)
+    scopes: frozenset[KeyScope] = frozenset(KeyScope)
     taken: int = 0
     take: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0

@@ -21,12 +21,10 @@ from enum import Enum
 from pathlib import Path
 
 from movemask.errors import KeysError, SettingsError
-from movemask.network.files import open_regular
+from movemask.network.files import read_regular
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
-
-PREFIX = "mm_"
 
 #: Seconds between looks at the file.
 _LOOK_SECONDS = 1.0
@@ -37,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+sha256:([0-9a-f]{64})")
 
 
-class Scope(Enum):
+class KeyScope(Enum):
     """What a key may do."""
 
     POLICY = "policy"  # ask for policies, moves, games and audits of one's own numbers
@@ -52,12 +50,12 @@ class Key:
 
     name: str
     digest: bytes
-    scopes: frozenset[Scope]
+    scopes: frozenset[KeyScope]
 
     @property
     def line(self) -> str:
         """Its line of the file."""
-        scopes = ",".join(scope.value for scope in Scope if scope in self.scopes)
+        scopes = ",".join(scope.value for scope in KeyScope if scope in self.scopes)
         return f"{self.name} {scopes} sha256:{self.digest.hex()}"
 
 
@@ -122,11 +120,11 @@ class Keys:
         return changed
 
 
-def new_key(name: str, scopes: Iterable[Scope]) -> tuple[Key, str]:
+def new_key(name: str, scopes: Iterable[KeyScope]) -> tuple[Key, str]:
     """A new random key, and its text, which is not kept anywhere. Raises KeysError for a name that cannot be one."""
     if not _NAME.fullmatch(name):
         raise KeysError(f"name: {name!r} must be up to 64 letters, digits and . _ @ -")
-    text = PREFIX + secrets.token_urlsafe(32)
+    text = f"mm_{secrets.token_urlsafe(32)}"
     return Key(name, hashlib.sha256(text.encode()).digest(), frozenset(scopes)), text
 
 
@@ -157,8 +155,7 @@ def write_keys(file: Path, keys: Sequence[Key]) -> None:
 
 def _content(file: Path) -> bytes:
     try:
-        with open_regular(file) as stream:
-            content = stream.read(_MOST_BYTES + 1)
+        content = read_regular(file, _MOST_BYTES)
     except OSError as error:
         raise KeysError(f"{file}: cannot be read: {error.strerror}") from None
     if len(content) > _MOST_BYTES:
@@ -189,13 +186,13 @@ def _given_keys(text: str) -> tuple[Key, ...]:
         token, colon, names = entry.partition(":")
         if not _TOKEN.fullmatch(token):
             raise KeysError(f"key {number}: must be 20 to 512 letters, digits and . _ ~ + / = -")
-        scopes = _scopes(names.split("+"), f"key {number}") if colon else frozenset(Scope)
+        scopes = _scopes(names.split("+"), f"key {number}") if colon else frozenset(KeyScope)
         keys.append(Key(f"env-{number}", hashlib.sha256(token.encode()).digest(), scopes))
     return _distinct(keys)
 
 
-def _scopes(names: Sequence[str], place: str) -> frozenset[Scope]:
-    known = {scope.value: scope for scope in Scope}
+def _scopes(names: Sequence[str], place: str) -> frozenset[KeyScope]:
+    known = {scope.value: scope for scope in KeyScope}
     if unknown := [name for name in names if name not in known]:
         raise KeysError(f"{place}: there is no scope {unknown[0][:20]!r}; available: {', '.join(known)}")
     return frozenset(known[name] for name in names)

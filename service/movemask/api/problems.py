@@ -127,7 +127,7 @@ def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespons
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
 
 
-def install(app: FastAPI, count: Callable[[Problem], None]) -> None:
+def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
     """Installs handlers that answer every error, FastAPI's own included, with a problem; calls `count` with each."""
 
     async def expected(http: Request, error: Exception) -> JSONResponse:

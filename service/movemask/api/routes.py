@@ -1,14 +1,21 @@
-"""How routes are declared: `Router`, and `PostRoute`, which FastAPI only documents.
+"""How routes are declared, and how bodies are read: `Router`, and `PostRoute`, which FastAPI only documents.
 
 A small request comes to its endpoint and back in a fraction of the CPU time that a plain route of FastAPI's takes
-(`python -m benchmarks.routing`). Large bodies are parsed off the event loop.
+(`python -m benchmarks.routing`). Sizes are counted before a body is parsed, so that a hostile one is refused first. It
+is parsed and validated once, off the event loop if it is large.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from itertools import islice
 from typing import Any, TypeVar, cast, get_type_hints
 
 from anyio import to_thread
@@ -16,18 +23,18 @@ from fastapi import APIRouter, FastAPI, Request, Response, Security, params
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Match
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask.api import problems
-from movemask.api.bodies import SMALL, BodyLimits, parsed, read_body
 from movemask.api.context import context_of
-from movemask.api.problems import shown
+from movemask.api.problems import ProblemError, shown
+from movemask.api.schemas.requests import MAX_PGN, MAX_SLOTS
 from movemask.api.state import Services
-from movemask.errors import InvalidParameter
+from movemask.errors import InvalidParameter, LimitExceeded
 from movemask.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -73,6 +80,166 @@ async def known_parameters(http: Request) -> None:
             raise InvalidParameter(f"{name}: is given {names.count(name)} times; give it once")
 
 
+M = TypeVar("M", bound=BaseModel)
+
+#: Largest body, in bytes, that is parsed on the event loop, in a fraction of a millisecond.
+SMALL_BODY = 8_192
+
+#: Moves of all positions of a batch; they are played one by one, about 20 µs each.
+MAX_PLIES = 65_536
+
+_FIELDS = 4_096  # bytes of all fields except lists, with room to spare
+_MOVE = 32  # bytes of a UCI move, quotes, separator and indentation
+_NUMBER = 48  # bytes of a float64 in full, with its move as key, quotes, separator and indentation
+_NAME = 256  # bytes of a model's name, or of a rating
+_ESCAPED = 6  # bytes of a character as \uXXXX
+_VALUES = 64  # values, containers and fields of one request or position, with room to spare
+
+#: A string, or what is counted outside strings. In linear time: a string that does not end goes to the body's end.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,{\[]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """The most that a body may hold: bytes, values (counted by commas, which are bytes too), containers (counted by
+    brackets) and fields of one object."""
+
+    size: int
+    values: int | None = None
+    containers: int = _VALUES
+    fields: int = _VALUES
+
+
+def position_limits(settings: Settings) -> BodyLimits:
+    """Limits for one position."""
+    return BodyLimits(_FIELDS + _MOVE * settings.max_moves)
+
+
+def batch_limits(settings: Settings) -> BodyLimits:
+    """Limits for a batch of positions."""
+    most = 1 + settings.max_positions
+    values = most * _VALUES
+    return BodyLimits(most * position_limits(settings).size, values + MAX_PLIES, containers=values)
+
+
+def sweep_limits(settings: Settings) -> BodyLimits:
+    """Limits for one position and its ratings or models."""
+    return BodyLimits(position_limits(settings).size + _NAME * settings.max_positions)
+
+
+def games_limits(settings: Settings) -> BodyLimits:
+    """Limits for a PGN with every character escaped."""
+    return BodyLimits(_FIELDS + _ESCAPED * MAX_PGN, values=_VALUES)
+
+
+def audit_limits(settings: Settings) -> BodyLimits:
+    """Limits for a number per slot."""
+    return BodyLimits(position_limits(settings).size + _NUMBER * MAX_SLOTS, fields=MAX_SLOTS)
+
+
+def mcp_limits(settings: Settings) -> BodyLimits:
+    """Limits for a call of any tool."""
+    values = MAX_SLOTS + settings.max_moves + settings.max_positions + _VALUES
+    return BodyLimits(_FIELDS + max(games_limits(settings).size, audit_limits(settings).size), values, fields=MAX_SLOTS)
+
+
+class Bounded:
+    """An ASGI app that gets bodies within `limits` alone, as `PostRoute`'s endpoints do."""
+
+    def __init__(self, app: ASGIApp, limits: Callable[[Settings], BodyLimits]) -> None:
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        services: Services = scope["app"].state.services
+        limits = self._limits(services.settings)
+        body = await read_body(Request(scope, receive), limits, services.settings)
+        await to_thread.run_sync(_decoded, body, limits, limiter=services.parsing)
+        messages: list[Message] = [{"type": "http.request", "body": body}]
+
+        async def read() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, read, send)
+
+
+async def read_body(http: Request, limits: BodyLimits, settings: Settings) -> bytes:
+    """The body. Raises ProblemError for one that is not sent as JSON (415) or is larger than its route's limit (413),
+    of which no more is read."""
+    limit = min(limits.size, settings.max_body_bytes)
+    media_type = http.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if (coding := http.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        fault = f"Content-Encoding is {shown(coding)!r}; send the body as it is"
+        raise ProblemError("unsupported-media-type", fault)
+    length = http.headers.get("content-length", "")
+    if length.isdigit() and int(length) > limit:
+        raise _too_large(f"{length} bytes", limit, settings)
+    main, _, kind = media_type.partition("/")
+    if main != "application" or not (kind == "json" or kind.endswith("+json")):
+        fault = f"is {media_type!r}" if media_type else "is missing"
+        fault = f"Content-Type {fault}; send the body with Content-Type: application/json"
+        raise ProblemError("unsupported-media-type", fault)
+    parts, size = [], 0
+    async for part in http.stream():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise _too_large(f"over {limit} bytes", limit, settings)
+    return b"".join(parts)
+
+
+def _too_large(size: str, limit: int, settings: Settings) -> ProblemError:
+    why = "MOVEMASK_MAX_BODY_BYTES" if limit == settings.max_body_bytes else "what a request of this route can need"
+    return ProblemError("body-too-large", f"body: {size}; at most {limit} are allowed ({why})")
+
+
+def parsed(body: bytes, model: type[M], limits: BodyLimits, settings: Settings) -> M:
+    """The validated body. Raises ProblemError for invalid JSON or a body that does not fit the model, LimitExceeded
+    for too many items. Only the first error of each list is reported."""
+    try:
+        return model.model_validate(_decoded(body, limits), context=settings)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False)
+        raise problems.invalid_request(details) from None
+
+
+def _count(body: bytes, characters: bytes, what: str, most: int) -> None:
+    """Raises LimitExceeded for more than so many of these characters, which do not count within strings."""
+    count = sum(map(body.count, characters))
+    if count > most and b"\0" not in body:  # not UTF-16 or UTF-32, whose strings end elsewhere
+        outside = (token for token in _TOKEN.finditer(body) if body[token.start()] in characters)
+        count = sum(1 for _ in islice(outside, most + 1))
+    if count > most:
+        raise LimitExceeded(f"body: more than {most} {what}; send fewer at once")
+
+
+def _decoded(body: bytes, limits: BodyLimits) -> Any:
+    """The JSON of a body; raises ProblemError, and LimitExceeded before it is read if it holds too much."""
+    _count(body, b",", "values", limits.size if limits.values is None else limits.values)
+    _count(body, b"{[", "objects and arrays", limits.containers)
+    if not body:
+        raise problems.invalid_field("body", "is missing")
+    try:
+        return json.loads(body, object_pairs_hook=partial(_object, limits.fields))
+    except json.JSONDecodeError as error:
+        fault = f"{error.msg} at character {error.pos}"
+    except RecursionError:
+        fault = "nested too deeply"
+    except ValueError:  # not text, or a number of thousands of digits
+        fault = "is not text, or holds a number of more than 4,300 digits"
+    raise ProblemError("malformed-json", f"body: {fault}")
+
+
+def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object with at most `most` fields. A repeated field is `REPEATED`, since either value might be meant."""
+    if len(pairs) > most:
+        raise LimitExceeded(f"body: an object of {len(pairs)} fields; at most {most} are allowed")
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        fields |= {name: problems.REPEATED for name, count in counts.items() if count > 1}
+    return fields
+
+
 class PostRoute(APIRoute):
     """A POST route that reads and validates its own body and calls its endpoint: none of FastAPI's machinery runs.
 
@@ -114,7 +281,7 @@ class PostRoute(APIRoute):
         settings = services.settings
         limits = self._limits(settings)
         body = await read_body(http, limits, settings)
-        if len(body) <= SMALL:
+        if len(body) <= SMALL_BODY:
             request = parsed(body, self._body, limits, settings)
         else:
             request = await to_thread.run_sync(parsed, body, self._body, limits, settings, limiter=services.parsing)

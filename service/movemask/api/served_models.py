@@ -83,11 +83,11 @@ class Serving:
     def lease(self, name: str | None) -> Iterator[Pipeline]:
         """The pipeline of a served model, kept alive until the lease ends. Raises UnknownModel or ModelUnavailable."""
         with self._lock:
-            entry = self.registry.entry(name)
-            if not entry.served:
-                raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
-            loaded = self._models.get(entry.name)
+            loaded = self._models.get(self.registry.default if name is None else name)
             if loaded is None:
+                entry = self.registry.entry(name)
+                if not entry.served:
+                    raise ModelUnavailable(f"model {entry.name!r} failed its check and is not served: {entry.failure}")
                 raise ShuttingDown("the service is stopping", retry_after=5)
             loaded.users += 1
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -64,10 +64,6 @@ class Services:
                 reasons.append(f"the default model {default.name!r} failed its check: {default.failure}")
         return reasons + self.serving.faults()
 
-    def pipeline(self, model: str | None) -> AbstractContextManager[Pipeline]:
-        """The pipeline of a model, which stays loaded meanwhile. Raises UnknownModel or ModelUnavailable."""
-        return self.serving.lease(model)
-
     async def read(self, read: Callable[[], T]) -> T:
         """The result of `read`, called on a thread that reads the audit; raises Overloaded if too much is read."""
         under_way = self.reading.borrowed_tokens + self.reading.statistics().tasks_waiting
@@ -102,12 +98,7 @@ def running_services(
         keep_positions=settings.audit_keep_positions,
         positions=settings.audit_positions == "on",
     )
-    recorder = Recorder(
-        store,
-        on_waiting=metrics.audit_waits,
-        on_table=metrics.audited,
-        tally=tally,
-    )
+    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.audited, tally=tally)
     cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
     serving: Serving | None = None
 

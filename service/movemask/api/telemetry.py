@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from movemask import logs
 from movemask.api import problems
-from movemask.api.context import CONTEXT, PROBES, RequestContext
+from movemask.api.context import CONTEXT, POLLED, RequestContext
 from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
 from movemask.network.queue import Submission
@@ -220,7 +220,7 @@ class RequestLog:
         finally:
             route, seconds = _route(scope), time.perf_counter() - started
             self._metrics.answered_request(route, method, status, seconds)
-            probe = route in PROBES and status < 400
+            probe = route in POLLED and status < 400
             logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
 
     def _record(self, runs: Sequence[tuple[str, int, Submission]]) -> None:

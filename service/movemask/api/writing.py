@@ -13,8 +13,7 @@ from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Position
-from movemask.games.moments import moments_of
-from movemask.games.reports import GameReport, MoveReport
+from movemask.games.reports import GameReport, MoveReport, moments_of
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
 from movemask.normalisation import Normalizer

@@ -14,7 +14,7 @@ from typing import Annotated
 import chess
 from pydantic import Field
 
-from movemask.board.played_game import PlayedGame
+from movemask.board.position import PlayedGame
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from typing import Protocol, TextIO, cast
 import chess
 import chess.pgn
 
-from movemask.board.played_game import PlayedGame
-from movemask.board.position import Elo, Position, check_counters, check_length, status_names
+from movemask.board.position import Elo, PlayedGame, Position, check_counters, check_length, status_names
 from movemask.errors import InvalidPgn, LimitExceeded, MovemaskError
 
 

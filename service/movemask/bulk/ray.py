@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from movemask.bulk.files import Folder
-from movemask.bulk.read import Chunk
+from movemask.bulk.read import Choice, Chunk
 from movemask.bulk.run import Job, PartDone, leave_out, make_part
-from movemask.bulk.samples import Choice
 from movemask.errors import AuditError
 from movemask.network.contract import read_contract
 from movemask.network.model import Model

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from movemask import __version__
 from movemask.board.position import board_of
+from movemask.bulk.read import Skipped
 from movemask.bulk.run import Job
-from movemask.bulk.samples import Skipped
 from movemask.bulk.summary import SHOWN, ModelSummary, Threshold
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from movemask.board.boards import PHASES, phases_of
 from movemask.board.moves import uci_of
-from movemask.bulk.samples import Choice, Sample, Skipped
+from movemask.bulk.read import Choice, Sample, Skipped
 from movemask.leakage.causes import CAUSES, Cause
 from movemask.leakage.explain import explained
 from movemask.leakage.kinds import SERVED

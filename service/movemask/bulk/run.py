@@ -25,9 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from movemask.bulk.files import Folder
-from movemask.bulk.read import Chunk, ChunkKey, Form, read
+from movemask.bulk.read import EXAMPLES, Choice, Chunk, ChunkKey, Form, Skipped, read, samples
 from movemask.bulk.rows import rows, schema
-from movemask.bulk.samples import EXAMPLES, Choice, Skipped, samples
 from movemask.errors import AuditError, SourceError
 from movemask.network.model import Model
 from movemask.network.registry import open_model

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from movemask.board.pgn import Lines
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
 from movemask.errors import MovemaskError
-from movemask.games.annotation import annotated
-from movemask.games.evaluations import evaluator
+from movemask.games.annotation import annotated, evaluator
 from movemask.normalisation import CALIBRATED
 from movemask.pipeline import Pipeline
 from movemask.settings import Settings

@@ -100,9 +100,8 @@ def audit(
     from movemask.board.position import Elo
     from movemask.bulk import run as running
     from movemask.bulk.files import Folder, is_uri
-    from movemask.bulk.read import STDIN, check, total_bytes
+    from movemask.bulk.read import STDIN, Choice, check, total_bytes
     from movemask.bulk.report import page
-    from movemask.bulk.samples import Choice
     from movemask.bulk.summary import Threshold, summarised
 
     chosen = _kinds(kinds)

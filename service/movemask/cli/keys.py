@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from movemask.api.keys import Key, Scope, new_key, read_keys, write_keys
+from movemask.api.keys import Key, KeyScope, new_key, read_keys, write_keys
 from movemask.errors import KeysError, SettingsError
 from movemask.settings import Settings
 
-_SCOPES = tuple(scope.value for scope in Scope)
+_SCOPES = tuple(scope.value for scope in KeyScope)
 
 
 def _file_option(command: Callable[..., None]) -> Callable[..., None]:
@@ -47,7 +47,7 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
     known = read_keys(file) if file.exists() else ()
     if name in {key.name for key in known}:
         raise KeysError(f"{file}: there is a key named {name}; delete it first, or choose another name")
-    key, text = new_key(name, map(Scope, scopes))
+    key, text = new_key(name, map(KeyScope, scopes))
     write_keys(file, [*known, key])
     click.echo(
         f"{key.name} ({', '.join(scopes)}) was added to {file}; this is the key, which is not shown again:", err=True
@@ -60,7 +60,7 @@ def make_key(name: str, scopes: tuple[str, ...], file: Path | None) -> None:
 def list_keys(file: Path | None) -> None:
     """List the names and scopes of the keys."""
     for key in read_keys(_chosen(file)):
-        click.echo(f"{key.name:<24} {' '.join(scope for scope in _SCOPES if Scope(scope) in key.scopes)}")
+        click.echo(f"{key.name:<24} {' '.join(scope for scope in _SCOPES if KeyScope(scope) in key.scopes)}")
 
 
 @keys.command("delete")

@@ -161,7 +161,7 @@ def quantize_model(
     settle it. It also says whether the rounding is visible when policies are compared along the ratings.
     """
     require("import", "movemask models quantize")
-    from movemask.models import held_out, installation, quantising
+    from movemask.models import installation, judging, quantising
 
     folder, target = _place(new_name or f"{name}-int8", replace, settings, "--as")
     contract = _contract(name, settings)
@@ -175,7 +175,7 @@ def quantize_model(
         network, table = found
     else:
         click.echo(why)
-        known = held_out.sets(model, files)
+        known = judging.sets(model, files)
         show_skipped(known.skipped.reasons, known.skipped.examples)
         file = network_file(contract, model.contract)
         result = quantising.quantised(model, file, known, weight_bits, partial(click.echo, err=True), last)

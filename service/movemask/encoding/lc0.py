@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import Bits, Boards, mirrored, unpacked
-from movemask.board.played_game import SamePosition
-from movemask.board.position import Position
+from movemask.board.position import Position, SamePosition
 
 PLANES = 112
 BLOCKS = 8

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from movemask.board.boards import Boards
 from movemask.board.position import Position
 from movemask.encoding.encoders import PlaneEncoder
-from movemask.encoding.forms import Castling, Flip
-from movemask.encoding.vocabulary import SlotMove, Vocabulary
+from movemask.encoding.vocabulary import Castling, Flip, SlotMove, Vocabulary
 from movemask.errors import ContractError
 
 Planes = NDArray[Any]

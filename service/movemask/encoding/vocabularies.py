@@ -7,8 +7,7 @@ from functools import cache
 
 import chess
 
-from movemask.encoding.forms import Castling, Flip
-from movemask.encoding.vocabulary import SlotMove, Vocabulary
+from movemask.encoding.vocabulary import Castling, Flip, SlotMove, Vocabulary
 from movemask.errors import ContractError
 
 

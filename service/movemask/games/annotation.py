@@ -1,19 +1,26 @@
-"""Writes what a network finds of games into their PGN: comments, glyphs and a summary; all that was there stays."""
+"""Writes what a network finds of games into their PGN: comments, glyphs and a summary; all that was there stays.
+
+`evaluator` has a UCI engine write `[%eval]` where a game has none, so that its moves get their marks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import shlex
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 
+import chess.engine
 import chess.pgn
 
+from movemask.board.moves import has_legal_move
 from movemask.board.openings import opening_of
 from movemask.board.pgn import Game, Lines, read_trees
-from movemask.errors import MovemaskError
-from movemask.games.moments import forecast_change, moments_of, percent, unclear
+from movemask.errors import EngineFailed, MovemaskError
 from movemask.games.reports import (
     FEW_FIND,
     HOLDS,
@@ -22,8 +29,12 @@ from movemask.games.reports import (
     GameReport,
     MoveReport,
     SideReport,
+    forecast_change,
     foreseen,
+    moments_of,
+    percent,
     reports_of,
+    unclear,
 )
 from movemask.pipeline import Caller, Pipeline
 
@@ -153,3 +164,47 @@ def _dubious(move: MoveReport, following: MoveReport | None) -> bool:
 
 def _summary(side: SideReport) -> str:
     return f"{side.moves} moves, mean surprise {side.cross_entropy:.2f}, first choice {100 * side.top1:.0f} %"
+
+
+#: Seconds in which an engine has to say that it is one.
+_STARTS_WITHIN = 30
+
+
+@asynccontextmanager
+async def evaluator(
+    command: str, nodes: int, show: Callable[[str], object]
+) -> AsyncIterator[Callable[[Game], Awaitable[Game]]]:
+    """Starts the UCI engine of a command; yields what evaluates the positions of a game, in its tree, that have no
+    evaluation, by so many nodes each. `show` gets the progress. Raises EngineFailed."""
+    try:
+        words = [command] if shutil.which(command) else shlex.split(command) or [""]
+        transport, engine = await chess.engine.UciProtocol.popen(words)
+    except (OSError, ValueError) as error:
+        raise EngineFailed(f"--engine {command}: {error}") from None
+    number, where = count(1), "at its start"
+
+    async def evaluate(game: Game) -> Game:
+        nonlocal where
+        assert game.tree is not None
+        board = game.tree.board()
+        for node in [game.tree, *game.tree.mainline()]:
+            if node.move:
+                board.push(node.move)
+            if node.eval() is None and has_legal_move(board):
+                where = f"at {board.fen()!r}"
+                info = await engine.analyse(board, chess.engine.Limit(nodes=nodes), game=game)
+                node.set_eval(info.get("score"))
+                show(f"{next(number):,} positions evaluated")
+        show(f"{'':40}\r")  # the game may be written to the same terminal
+        return game.evaluated(game.tree)
+
+    try:
+        await asyncio.wait_for(engine.initialize(), _STARTS_WITHIN)
+        yield evaluate
+    except (TimeoutError, chess.engine.EngineError) as error:
+        show("\n")
+        why = str(error) or f"no `uciok` in {_STARTS_WITHIN} seconds, so it is no UCI engine"
+        raise EngineFailed(f"--engine {command}: {where}: {why}") from None
+    finally:
+        transport.close()
+        await engine.returncode  # or else it may outlive the event loop

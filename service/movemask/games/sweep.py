@@ -21,9 +21,8 @@ from movemask.pipeline import Answer, Caller, Pipeline, Query, evaluate_position
 
 R = TypeVar("R")
 
-#: First, last and step of the ratings of a sweep that names none, as far as the network knows them.
-FIRST, LAST, STEP = 800, 2500, 100
-RATINGS = range(FIRST, LAST + 1, STEP)
+#: The ratings of a sweep that names none, as far as the network knows them.
+RATINGS = range(800, 2501, 100)
 
 
 class Vary(Enum):
@@ -44,9 +43,9 @@ class Series:
 
 def usual_ratings(contract: Contract) -> list[float]:
     """Every hundred from 800 to 2500, as far as the network's range goes."""
-    first, last = max(FIRST, contract.elo.minimum), min(LAST, contract.elo.maximum)
-    inner = np.arange(-(-first // STEP) * STEP, last + 1, STEP).tolist()
-    return sorted({float(first), *inner, float(last)}) if first <= last else [float(contract.elo.default)]
+    first, last = max(RATINGS[0], contract.elo.minimum), min(RATINGS[-1], contract.elo.maximum)
+    inner = [rating for rating in RATINGS if first < rating < last]
+    return sorted({float(first), *map(float, inner), float(last)}) if first <= last else [float(contract.elo.default)]
 
 
 def elos_of(name: str, contract: Contract, ratings: Sequence[float] | None, vary: Vary, fixed: Elo | None) -> list[Elo]:

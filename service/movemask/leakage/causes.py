@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from movemask.board.boards import BETWEEN, BISHOP_LINES, BIT, KING, KNIGHT, PAWN_UP, ROOK_LINES, Bits, Boards, Squares
-from movemask.encoding import forms
-from movemask.encoding.forms import Castling
-from movemask.encoding.vocabulary import Vocabulary
+from movemask.encoding.vocabulary import Castling, Vocabulary, castling_forms, codes_of_written, promotes
 
 
 class Cause(Enum):
@@ -72,7 +70,7 @@ class Written:
         self.black = boards.black[rows]
         self.occupied: Bits = self.ours | self.theirs
         self.is_pawn = self.pawns & self.source_bit != 0
-        self.castles, self.may_castle = forms.castling_forms(source, target, rows, boards, takes_rook)
+        self.castles, self.may_castle = castling_forms(source, target, rows, boards, takes_rook)
 
     @classmethod
     def of_slots(cls, boards: Boards, rows: Squares, slots: Squares, vocabulary: Vocabulary) -> Written:
@@ -87,7 +85,7 @@ class Written:
 
         Castling keeps the squares of its slot: in a vocabulary that writes e1h1, e1g1 is another slot.
         """
-        return forms.codes_of_written(self.source, self.target, self.promotion, self.rows, self._boards, bare_promotion)
+        return codes_of_written(self.source, self.target, self.promotion, self.rows, self._boards, bare_promotion)
 
 
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
@@ -130,7 +128,7 @@ def _index(cause: Cause) -> int:
 def _possible(source: Squares, target: Squares, promotion: Squares) -> NDArray[np.bool_]:
     """Whether any piece of either side could make the move in any position."""
     reached = (ROOK_LINES[source] | BISHOP_LINES[source] | KNIGHT[source]) & BIT[target] != 0
-    return np.asarray(reached & ((promotion == 0) | forms.promotes(source, target)))
+    return np.asarray(reached & ((promotion == 0) | promotes(source, target)))
 
 
 def _piece_obstacle(written: Written) -> Squares:

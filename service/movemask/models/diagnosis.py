@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Self
 
 import chess
 import numpy as np
@@ -33,25 +33,40 @@ import numpy as np
 from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
 from movemask.models.alternatives import Alternative, alternatives
-from movemask.network.model import Model
-from movemask.normalisation import Normalisation
+from movemask.network.model import Batch, Model
 from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax
-from movemask.pipeline import evaluate, evaluate_positions
+from movemask.pipeline import evaluate_positions
 
 FILE = "probes.jsonl.gz"
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
-    """A position with its history, how often each move was played in it, and how the game ended for the mover."""
+class Played:
+    """A position, and how often each move was played there, if that is known."""
+
+    position: Position
+    elo: Elo | None
+    played: Mapping[chess.Move, int]
+
+    @property
+    def bare(self) -> Self:
+        """The same without the game that led to it."""
+        return replace(self, position=Position(self.position.board.copy(stack=False)))
+
+    @property
+    def key(self) -> str:
+        """The same for positions that differ in their counters alone."""
+        return " ".join(self.position.fen.split()[:4])
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(Played):
+    """A position of a `group`, with its history, and how the game ended for the mover: 0 win, 1 draw, 2 loss."""
 
     group: str
-    position: Position
-    played: Mapping[chess.Move, int]
-    elo: Elo | None
-    result: int | None  # 0 win, 1 draw, 2 loss
+    result: int | None
 
     @property
     def tags(self) -> frozenset[str]:
@@ -81,7 +96,7 @@ def commonest(count: int) -> list[Position]:
 def _probe(row: dict[str, Any]) -> Probe:
     played = {chess.Move.from_uci(uci): count for uci, count in row["played"].items()}
     elo = Elo(*map(float, row["elo"])) if row.get("elo") else None
-    return Probe(row["group"], Position.read(row["fen"], row["moves"]), played, elo, row.get("result"))
+    return Probe(Position.read(row["fen"], row["moves"]), elo, played, row["group"], row.get("result"))
 
 
 CLEAR = 5.0  # standard errors
@@ -184,7 +199,7 @@ def diagnose(model: Model, progress: Callable[[str], None] | None = None) -> Dia
         report(alternative.name)
         chosen = [i for i, tags_of_probe in enumerate(tags) if alternative.shows_in in (None, *tags_of_probe)]
         for rows in (chosen[:: -(-len(chosen) // _FEW)], chosen):
-            some = [_bare(every[i]) if alternative.bare else every[i] for i in rows]
+            some = [every[i].bare if alternative.bare else every[i] for i in rows]
             base = _evidence(model, some) if alternative.bare else declared[rows]
             found = _finding(model, alternative, some, base)
             if found.z <= -CLEAR or found.positions == len(chosen):
@@ -275,21 +290,25 @@ def _perplexity(logs: Float) -> float:
     return float(np.exp(-logs.mean()))
 
 
+def shares(batch: Batch, known: Sequence[Played]) -> Float:
+    """Of each legal move float64 `[N]`, the share of players who chose it; 0 where it is not known what was played."""
+    found = np.zeros(len(batch.codes))
+    for row, one in enumerate(known):
+        for move, count in one.played.items():
+            found[batch.indptr[row] + batch.place_of(row, move)] = count / sum(one.played.values())
+    return found
+
+
 def _evidence(model: Model, some: Sequence[Probe]) -> Float:
     """The evidence `[P, 4]` of these probes. Raises the model's error for the first probe that it rejects."""
     parts = []
     for start in range(0, len(some), _BATCH):
         chunk = some[start : start + _BATCH]
-        batch = model.whole_batch([probe.position for probe in chunk], [probe.elo for probe in chunk])
-        evaluated = evaluate(model, batch, [Normalisation()] * len(batch))
-        for error in evaluated.unusable.values():
-            raise error
-        shares = np.zeros(len(batch.codes))  # of the players who chose each legal move
-        for row, probe in enumerate(chunk):
-            for move, count in probe.played.items():
-                shares[int(batch.indptr[row]) + batch.place_of(row, move)] = count / sum(probe.played.values())
+        evaluated = evaluate_positions(model, [probe.position for probe in chunk], [probe.elo for probe in chunk])
+        batch = evaluated.batch
         logs = np.maximum(log_softmax(evaluated.unmasked.legal, batch.indptr), np.log(_LEAST))
-        moves = np.where([bool(probe.played) for probe in chunk], row_sum(shares * logs, batch.indptr), np.nan)
+        known = [bool(probe.played) for probe in chunk]
+        moves = np.where(known, row_sum(shares(batch, chunk) * logs, batch.indptr), np.nan)
         ended = np.array([np.nan if probe.result is None else probe.result for probe in chunk])
         leaked = np.log(np.maximum(evaluated.raw, _LEAST))
         parts.append(np.stack([leaked, moves, _results(evaluated.value, ended), -np.log(batch.counts)], axis=1))
@@ -305,10 +324,6 @@ def _results(value: Float | None, results: Float) -> Float:
     known = np.isfinite(results)
     picked = value[np.arange(len(value)), np.where(known, results, 0).astype(np.intp)]
     return np.where(known, np.log(np.maximum(picked, _LEAST)), np.nan)
-
-
-def _bare(probe: Probe) -> Probe:
-    return replace(probe, position=Position(probe.position.board.copy(stack=False)))
 
 
 def _by_kind(tags: Sequence[frozenset[str]], evidence: Float, model: Model) -> Iterator[KindFigures]:

@@ -26,8 +26,7 @@ from onnx.external_data_helper import ExternalDataInfo, load_external_data_for_t
 
 from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelError, MovemaskError
-from movemask.models.lc0_graph import PLANES, POLICY, VALUE, WDL, graph
-from movemask.models.lc0_weights import read_network
+from movemask.models.lc0 import PLANES, POLICY, VALUE, WDL, graph, read_network
 from movemask.network.check import CHECK_FENS
 from movemask.network.contract import Contract
 from movemask.network.files import LARGEST, read_onnx, refuse_external

@@ -1,14 +1,22 @@
-"""How far a quantised network is from its original, also along the ratings; what chance explains; how fast it is."""
+"""How far a quantised network is from its original, also along the ratings; what chance explains; how fast it is.
+
+A network is judged on positions that it was not calibrated on: `sets`, of different games.
+"""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
 
 import numpy as np
 
-from movemask.models.held_out import Played
+from movemask.bulk.read import Choice, Skipped, check, read, samples
+from movemask.errors import SourceError
+from movemask.models.diagnosis import FILE, Played, probes, shares
 from movemask.network.check import expected_score
 from movemask.network.model import Array, Batch, Model, Outputs, Session
 from movemask.normalisation import Normalisation
@@ -16,6 +24,89 @@ from movemask.numeric.distributions import kl_divergence
 from movemask.numeric.ragged import Float, padded, row_max, row_sum
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import Evaluated, evaluate
+
+#: Positions wanted of each set. No more are judged than it takes to decide.
+CALIBRATION, JUDGED = 512, 65536
+#: Fewest positions that are calibrated and judged with.
+LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
+
+_GAMES = 4000  # read at most
+_PER_GAME = 32  # plies kept of a game while the files are read
+_EVERY = 5  # of so many games or lines, one is calibrated on
+_TRIED = 256  # positions that are tried with the network's vocabulary
+_SEED = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """The two sets, what they come from (so many `games` or lines), and what was left out."""
+
+    calibration: Sequence[Played]
+    judged: Sequence[Played]
+    source: str
+    games: int
+    skipped: Skipped = field(default_factory=Skipped)
+
+
+def sets(model: Model, files: Sequence[str]) -> Sets:
+    """The sets from files of games or positions (as `movemask audit` reads them), or from the shipped probes.
+
+    Raises SourceError for a file that cannot be read, or if there are too few positions that the network can read.
+    """
+    skipped = Skipped()
+    if files:
+        groups, source = _of_files(files, skipped), ", ".join(Path(name).name for name in files)
+    else:
+        groups, source = [[probe] for probe in probes()], f"the shipped probes ({FILE})"
+    random.Random(_SEED).shuffle(groups)
+    seen: set[str] = set()
+    calibration = _distinct(model, _drawn(groups[::_EVERY]), CALIBRATION, seen)
+    judged = _distinct(model, _drawn([group for i, group in enumerate(groups) if i % _EVERY]), JUDGED, seen)
+    for aim, found, least in (("calibrate on", calibration, LEAST_CALIBRATION), ("judge by", judged, LEAST_JUDGED)):
+        if len(found) < least:
+            few = f"{source}: {len(found)} positions to {aim} are too few, at least {least} are needed"
+            raise SourceError(f"{few}; give more games or positions")
+    return Sets(calibration, judged, source, len(groups), skipped)
+
+
+def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
+    """The positions of each game, or of each line."""
+    check(list(files), None)
+    rng = random.Random(_SEED)
+    games: dict[tuple[str, int], list[Played]] = {}
+    for chunk in chain.from_iterable(read(index, name, None) for index, name in enumerate(files)):
+        found: dict[tuple[str, int], list[Played]] = {}
+        for sample in samples(chunk, Choice(), skipped):
+            played = {} if sample.played is None else {sample.played: 1}
+            known = Played(sample.position, sample.elo, played)
+            found.setdefault((sample.source, sample.item), []).append(known)
+        for game, plies in found.items():
+            games[game] = rng.sample(plies, min(_PER_GAME, len(plies)))
+        if sum(map(len, games.values())) >= _PER_GAME * _GAMES:
+            break
+    return list(games.values())
+
+
+def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
+    """The first ply of every game, then the second and so on: few of many games before many of a few."""
+    for number in range(_PER_GAME):
+        for game in games:
+            if number < len(game):
+                yield game[number]
+
+
+def _distinct(model: Model, found: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
+    """Up to `wanted` positions that the network can read and that were not `seen`; these are added to it."""
+    kept: list[Played] = []
+    fresh = iter(found)
+    while len(kept) < wanted and (part := list(islice(fresh, _TRIED))):
+        part = list({known.key: known for known in reversed(part) if known.key not in seen}.values())[::-1]
+        batch, refused = model.batch([known.position for known in part], [known.elo for known in part])
+        readable = [known for row, known in enumerate(part) if row not in refused and batch.counts[row]]
+        kept += readable[: wanted - len(kept)]
+        seen.update(known.key for known in kept[-len(readable) :])
+    return kept
+
 
 #: The original's first move leads clearly if it is this far ahead of the second, in probability.
 CLEAR_LEAD = 0.1
@@ -106,10 +197,7 @@ def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence
     lead = ordered[:, -1] - (ordered[:, -2] if ordered.shape[1] > 1 else 0.0)
     first, its_first = (padded(each, indptr, -1.0).argmax(axis=1) + indptr[:-1] for each in (p, q))
     flips = (first != its_first).astype(np.float64)
-    played = np.zeros(len(p))
-    for row, position in enumerate(known):
-        for move, count in position.played.items():
-            played[indptr[row] + batch.place_of(row, move)] = count / sum(position.played.values())
+    played = shares(batch, known)
     has = row_sum(played, indptr) > 0
     lost = row_sum(played * np.log(np.maximum(p, _TINIEST) / np.maximum(q, _TINIEST)), indptr)
     valued = [each for each in (one, other) if each.value is not None]

@@ -84,6 +84,6 @@ class CachedModel(Model):
 def key_of(batch: Batch, row: int, model: Model) -> Hashable:
     """Everything the network's output depends on: the FEN with counters, and ratings and history if it takes them."""
     position = batch.positions[row]
-    elo = tuple(batch.elo[row].tolist()) if model.contract.takes_elo else None
+    elo = tuple(batch.elo[row].tolist()) if model.takes_elo else None
     history = position.history_key if model.encoder.uses_history else b""
     return position.fen, position.chess960, elo, history

@@ -18,7 +18,7 @@ from movemask.encoding.lc0 import HistoryFill
 from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.errors import ContractError
-from movemask.network.files import open_regular
+from movemask.network.files import read_regular
 
 #: Bytes of a contract with its card, and tables and arrays within one another; generous.
 _LARGEST = 131_072
@@ -201,8 +201,7 @@ class Contract(_Section):
 def read_contract(file: Path) -> Contract:
     """The contract in a TOML file; raises ContractError that names the file and the key."""
     try:
-        with open_regular(file) as stream:
-            text = stream.read(_LARGEST + 1)
+        text = read_regular(file, _LARGEST)
         if len(text) > _LARGEST:
             raise ContractError(f"{file.name}: larger than {_LARGEST} bytes, too large for a contract")
         table = tomllib.loads(text.decode())

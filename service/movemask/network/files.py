@@ -13,7 +13,6 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from movemask.errors import ContractError, SettingsError
 
@@ -84,23 +83,22 @@ class ModelFolders:
             raise SettingsError(f"MOVEMASK_MODELS_DIR: {str(folder)!r} cannot be read: {error.strerror}") from None
 
 
-def open_regular(file: Path) -> BinaryIO:
-    """A file opened for reading. Raises OSError, also for a pipe or a device, which could block or have no end."""
+def read_regular(file: Path, most: int) -> bytes:
+    """The bytes of a file, or if it has more than `most`, one more than these. Raises OSError, also for a pipe or a
+    device, which could block or have no end."""
     if not stat.S_ISREG(os.stat(file).st_mode):  # opening alone can do something to a device
         raise OSError(errno.EINVAL, "is not a regular file", str(file))
-    stream = os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb")
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced meanwhile
-        stream.close()
-        raise OSError(errno.EINVAL, "is not a regular file", str(file))
-    return stream
+    with os.fdopen(os.open(file, os.O_RDONLY | _FLAGS), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # it was replaced meanwhile
+            raise OSError(errno.EINVAL, "is not a regular file", str(file))
+        return stream.read(most + 1)
 
 
 def read_onnx(file: Path, *, external: bool = False) -> bytes:
     """The bytes of an ONNX file; raises ContractError if it cannot be read, or is none or, unless they are allowed, has
     external weights."""
     try:
-        with open_regular(file) as stream:
-            network = stream.read(LARGEST + 1)
+        network = read_regular(file, LARGEST)
     except OSError as error:
         raise ContractError(f"{file.name}: {error.strerror}") from None
     if len(network) > LARGEST:

@@ -159,6 +159,10 @@ class Model:
     def vocabulary(self) -> Vocabulary:
         return varied_vocabulary(vocabulary(self.contract.terms.vocabulary), self.contract.terms.variations)
 
+    @cached_property
+    def takes_elo(self) -> bool:
+        return self.contract.takes_elo
+
     @property
     def trained_with_mask(self) -> bool:
         return self.contract.terms.trained_with_mask
@@ -176,7 +180,7 @@ class Model:
         names = []
         if position.has_history and not self.encoder.uses_history:
             names.append("history")
-        if elo is not None and not self.contract.takes_elo:
+        if elo is not None and not self.takes_elo:
             names.append("elo")
         return tuple(names)
 
@@ -211,7 +215,7 @@ class Model:
 
     def _elo(self, elos: Sequence[Elo | None]) -> Float:
         """The ratings `[B, 2]` for the network, clamped to its range; NaN if it takes none."""
-        if not self.contract.takes_elo:
+        if not self.takes_elo:
             return np.full((len(elos), 2), np.nan)
         known = self.contract.elo
         ratings = [(known.default,) * 2 if elo is None else (elo.self, elo.opponent) for elo in elos]

@@ -448,7 +448,7 @@ class Queue:
             able = max(1, self._able())
             room = min(
                 self._max_batch, -(-self._fair.work // able)
-            )  # split evenly among the threads that may take some
+            )  # an even split among the threads that may take some
             self._idle -= 1
             parts = self._taken(room)
             self._busy += bool(parts)

@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 )
 
 from movemask.errors import StoreError, StoreUnreachable
-from movemask.store.migration import bring_up_to_date, is_current, version_of
+from movemask.store.tables import bring_up_to_date, is_current, version_of
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from itertools import count, islice
 import numpy as np
 
 from movemask.errors import StoreError
-from movemask.records import Audited, AuditTable
+from movemask.records import AuditBatch, AuditTable
 from movemask.store.writer import Store
 from movemask.tally import SINCE, UNWRITTEN, Tally
 
@@ -68,7 +68,7 @@ class Recorder:
         self._wake = threading.Condition()
         self._tickets = count()
         self._expected: dict[int, tuple[float, int]] = {}  # by ticket: since when, and how many positions
-        self._audited: list[Audited] = []  # tables are still to be made of these
+        self._audited: list[AuditBatch] = []  # tables are still to be made of these
         self._tables: deque[AuditTable] = deque()  # not written yet, in order of time
         self._unwritten = 0  # positions in both
         self._closing = False
@@ -107,7 +107,7 @@ class Recorder:
             self._count()
             return ticket
 
-    def audit(self, audited: Sequence[Audited], tickets: Sequence[int] = ()) -> None:
+    def audit(self, audited: Sequence[AuditBatch], tickets: Sequence[int] = ()) -> None:
         """Accepts answered batches to write. Returns at once.
 
         What was announced under `tickets` and is missing is dropped; so is everything without room for it."""
@@ -171,7 +171,7 @@ class Recorder:
         with self._wake:
             gathered = list(self._audited)
         tables: list[AuditTable] = []
-        for batch in Audited.joined(gathered):
+        for batch in AuditBatch.joined(gathered):
             for start in range(0, len(batch), _PER_WRITE):
                 tables += _tables(batch.rows(np.arange(start, min(start + _PER_WRITE, len(batch)))))
         for table in tables:
@@ -241,7 +241,7 @@ class Recorder:
             self.failure = None
 
 
-def _tables(batch: Audited) -> list[AuditTable]:
+def _tables(batch: AuditBatch) -> list[AuditTable]:
     """The table of a batch; without the positions that none can be made of."""
     try:
         return [batch.table()]

@@ -1,10 +1,18 @@
-"""The tables of the store."""
+"""The tables of the store, their version, and the way from an older one to this movemask's, by Alembic.
+
+A revision is a file of `migrations/versions`, named for the version that it leads to. Alembic is imported only where
+there is something to migrate, since that takes a quarter of a second and 11 MB.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+
+from movemask.errors import StoreError
 
 #: The version of these tables. A change here is a new one, and takes a revision in `migrations/versions` that makes
 #: it to a database of the one before.
@@ -81,3 +89,88 @@ WORST = sa.Table(
     sa.PrimaryKeyConstraint("model", "kind", "fen"),
     sa.Index("worst_value", "model", "kind", "value"),
 )
+
+
+#: The first version that is a revision; the movemask of its time kept it in SCHEMA_VERSION, without Alembic.
+FIRST = 3
+
+_LOCK = 0x6D6F7665  # PostgreSQL's advisory lock: one process at a time makes or migrates the tables
+
+_ALEMBIC = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),  # as Alembic makes it
+)
+
+
+def version_of(connection: sa.Connection, shown: str) -> int | None:
+    """The version of the tables, None if there are none. `shown` names the database in errors.
+
+    Raises StoreError, with what to do, for one that cannot be migrated to VERSION.
+    """
+    tables = set(sa.inspect(connection).get_table_names())
+    if not tables & {*METADATA.tables, _ALEMBIC.name}:
+        return None
+    version = None
+    for column in (SCHEMA_VERSION.c.version, _ALEMBIC.c.version_num):  # the last that is there counts
+        if column.table.name in tables:
+            version = connection.execute(sa.select(sa.func.max(column))).scalar()
+    number = int(str(version)) if str(version).isdecimal() else 0
+    if number > VERSION:
+        raise StoreError(
+            f"{shown} has tables of version {number}, but this movemask uses {VERSION}. Start the newer movemask that "
+            "migrated them, or restore an older backup (docs/operations.md#upgrades-backup-and-restore)"
+        )
+    if number < FIRST:
+        raise StoreError(
+            f"{shown} has tables of version {version}, and this movemask can migrate only those of {FIRST} and "
+            "later. Name another database, or move this one away; the figures then start from zero"
+        )
+    return number
+
+
+def is_current(connection: sa.Connection, shown: str) -> bool:
+    """Whether there is nothing to do: the tables are of VERSION, and Alembic knows it. Raises StoreError as above."""
+    return version_of(connection, shown) == VERSION and sa.inspect(connection).has_table(_ALEMBIC.name)
+
+
+def bring_up_to_date(connection: sa.Connection, shown: str, copied_aside: Callable[[int], Path | None]) -> str | None:
+    """Makes the tables, or migrates existing ones, in this transaction; says what was migrated.
+
+    `copied_aside` copies the database before it is migrated, and says where. Raises StoreError.
+    """
+    if connection.dialect.name == "postgresql":
+        for limit in ("lock_timeout", "statement_timeout"):  # a migration takes its time, and others wait for it
+            connection.exec_driver_sql(f"SET LOCAL {limit} = 0")
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    version = version_of(connection, shown)
+    if version is None:
+        METADATA.create_all(connection)
+        _ALEMBIC.create(connection)
+        connection.execute(sa.insert(SCHEMA_VERSION).values(version=FIRST))
+        connection.execute(sa.insert(_ALEMBIC).values(version_num=str(VERSION)))
+        return None
+    if is_current(connection, shown):  # another process was first
+        return None
+    aside = copied_aside(version) if version < VERSION else None
+    copy = f"; a copy made before the migration is at {aside}" if aside else ""
+    try:
+        _upgrade(connection)
+    except Exception as error:
+        reason = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
+        raise StoreError(
+            f"{shown} cannot be migrated from version {version} to {VERSION}: {reason}; it is unchanged{copy}"
+        ) from error
+    return f"migrated from version {version} to {VERSION}{copy}" if version < VERSION else None
+
+
+def _upgrade(connection: sa.Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", "movemask.store:migrations")
+    if not sa.inspect(connection).has_table(_ALEMBIC.name):
+        command.stamp(config, str(FIRST))
+    command.upgrade(config, "head")

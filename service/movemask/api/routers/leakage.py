@@ -21,24 +21,17 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.bodies import audit_limits
 from movemask.api.context import context_of
-from movemask.api.routes import Router
+from movemask.api.routes import Router, audit_limits
 from movemask.api.schemas.answers import VerdictOut
-from movemask.api.schemas.reports import (
-    AuditedOut,
-    HistoryOut,
-    LeakageFiguresOut,
-    PositionsOut,
-    WorstOut,
-)
+from movemask.api.schemas.reports import AuditedOut, HistoryOut, LeakageFiguresOut, PositionsOut, WorstOut
 from movemask.api.schemas.requests import AuditIn
 from movemask.api.state import AppServices, Services
 from movemask.api.writing import causes_out
 from movemask.board.moves import legal_moves
 from movemask.board.position import Position
-from movemask.encoding.forms import Castling
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import Castling
 from movemask.errors import InvalidAudit, InvalidParameter, UnknownKind
 from movemask.leakage.causes import Cause
 from movemask.leakage.foreign import audited_policy, audited_slots

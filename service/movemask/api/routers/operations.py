@@ -12,17 +12,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from movemask import __version__
 from movemask.api import problems
 from movemask.api.context import context_of
-from movemask.api.keys import Scope
+from movemask.api.keys import KeyScope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
 from movemask.api.routes import Router
-from movemask.api.schemas.reports import (
-    AliveOut,
-    AuditStateOut,
-    ModelEntryOut,
-    ModelsOut,
-    ReadyOut,
-    VersionOut,
-)
+from movemask.api.schemas.reports import AliveOut, AuditStateOut, ModelEntryOut, ModelsOut, ReadyOut, VersionOut
 from movemask.api.state import AppServices, Services
 from movemask.network.registry import Entry
 from movemask.tally import WAITING
@@ -48,7 +41,7 @@ async def livez() -> AliveOut:
 async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     """Returns 200 if positions can be answered now, otherwise 503, with the state of the audit. A failing audit does
     not make the service unready. If API keys are set, details need a key with the scope `metrics`."""
-    reasons, detailed = services.unready(), Scope.METRICS in context_of(http.scope).scopes
+    reasons, detailed = services.unready(), KeyScope.METRICS in context_of(http.scope).scopes
     if reasons:
         detail = "; ".join(reasons) if detailed else "the default model cannot answer"
         return problems.response(problems.problem("not-ready", detail))
@@ -100,7 +93,7 @@ async def model(
     leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
     entry = services.serving.registry.entry(name)
     out = _entry_out(entry, services)
-    if Scope.AUDIT in context_of(http.scope).scopes:
+    if KeyScope.AUDIT in context_of(http.scope).scopes:
         out["freshness"] = freshness_out(services)
         for figures in await services.read(lambda: services.figures.models(entry.name)):
             out["leakage"] = model_figures_out(figures)

@@ -16,9 +16,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from movemask.api import problems
-from movemask.api.bodies import MAX_PLIES, batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.context import RequestContext, context_of, while_connected
-from movemask.api.routes import Router
+from movemask.api.routes import MAX_PLIES, Router, batch_limits, games_limits, position_limits, sweep_limits
 from movemask.api.schemas.answers import BatchOut, GamesOut, Include, MoveChosenOut, PolicyOut, Problem, SweepOut
 from movemask.api.schemas.requests import BatchIn, GamesIn, MoveIn, OneIn, PolicyIn, PositionIn, SweepIn, query_of
 from movemask.api.state import AppServices, Services
@@ -27,9 +26,8 @@ from movemask.board.position import Position
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.games.annotation import annotated
 from movemask.games.forecast import LOOKED_AT, Outlook, forecasts
-from movemask.games.moments import unclear
-from movemask.games.reports import GameReport, foreseen, report_games
-from movemask.games.sweep import FIRST, LAST, STEP, Series, Vary, elos_of, sweep
+from movemask.games.reports import GameReport, foreseen, report_games, unclear
+from movemask.games.sweep import RATINGS, Series, Vary, elos_of, sweep
 from movemask.pipeline import Answer, Pipeline, Query
 
 log = logging.getLogger(__name__)
@@ -69,7 +67,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     if len(include) == len(request.include):
         return await _answer(request, http, services, lambda answer: orjson.dumps(policy_out(answer, include)))
     query = query_of(request)
-    with services.pipeline(request.model) as pipeline:
+    with services.serving.lease(request.model) as pipeline:
         work = _with_forecast(query, include, pipeline, context_of(http.scope))
         return Response(await while_connected(http.scope, work), media_type=JSON)
 
@@ -105,7 +103,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)
-    with services.pipeline(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
+    with services.serving.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
         if NDJSON in http.headers.get("accept", ""):
             return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
         results = await while_connected(http.scope, _results(request, request.positions, pipeline, services, context))
@@ -117,7 +115,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
     summary="One position at many ratings, or with many models",
     response_model=SweepOut,
     limits=sweep_limits,
-    positions=lambda request: len(request.ratings or request.models or range(FIRST, LAST + 1, STEP)),
+    positions=lambda request: len(request.ratings or request.models or RATINGS),
 )
 async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -> Response:
     """How the move probabilities of one position change with the rating of one or both players.
@@ -130,7 +128,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     with ExitStack() as stack:
         parts = []
         for name in [request.model] if request.models is None else request.models:
-            pipeline = stack.enter_context(services.pipeline(name))
+            pipeline = stack.enter_context(services.serving.lease(name))
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
@@ -168,7 +166,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     """
     limit = services.settings.max_positions
     context = context_of(http.scope)
-    with services.pipeline(request.model) as pipeline:
+    with services.serving.lease(request.model) as pipeline:
         if PGN in http.headers.get("accept", ""):
             work = _annotated(pipeline, request, services, context)
             return Response(await while_connected(http.scope, work), media_type=PGN)
@@ -227,7 +225,7 @@ def _reports(found: list[GameReport | MovemaskError], pipeline: Pipeline, servic
 
 
 async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
-    with services.pipeline(request.model) as pipeline:
+    with services.serving.lease(request.model) as pipeline:
         for start in range(0, len(request.positions), _STREAMED_TOGETHER):
             part = request.positions[start : start + _STREAMED_TOGETHER]
             try:
@@ -266,7 +264,7 @@ def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | Mo
 async def _answer(request: OneIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
     """The response to one position; raises its error."""
     query = query_of(request)
-    with services.pipeline(request.model) as pipeline:
+    with services.serving.lease(request.model) as pipeline:
         work = pipeline.answer([query], write, context_of(http.scope))
         (outcome,) = await while_connected(http.scope, work)
     if isinstance(outcome, MovemaskError):
