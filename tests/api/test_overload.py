@@ -118,7 +118,7 @@ async def test_a_full_queue_is_a_503_with_retry_after_and_the_rest_is_answered(s
         rest = [asyncio.create_task(web.post("/v1/policy", json={"moves": ["e2e4"]})) for _ in range(2)]
         await queued(app, 2)
         answer = await web.post("/v1/policy", json={"moves": []})
-        refused(answer, 503, "overloaded", "the queue takes 2")
+        refused(answer, 503, "overloaded", "the queue has room for 2")
         assert int(answer.headers["Retry-After"]) >= 1
         gate.open.set()
         for answer in await asyncio.gather(first, *rest):
