@@ -179,14 +179,12 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     assert refused.output == "Error: endless is not added: its check has not ended after 2 s\n"
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
     write_judge(tmp_path / "good.onnx")
-    added = run("models", "add", tmp_path / "good.onnx", "--licence", "MIT", "--models-dir", folder)
+    good = ("models", "add", tmp_path / "good.onnx", "--contract", "maia2", "--licence", "MIT", "--models-dir", folder)
+    added = run(*good)
     assert added.exit_code == 0, added.output
     assert "good is added" in added.output
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "0")
-    assert (
-        run("models", "add", tmp_path / "good.onnx", "--licence", "MIT", "--replace", "--models-dir", folder).output
-        == added.output
-    )
+    assert run(*good, "--replace").output == added.output
     (tmp_path / "text.onnx").write_text("text")
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
     refused = run("models", "add", tmp_path / "text.onnx", "--models-dir", folder)

@@ -48,7 +48,7 @@ def test_the_least_recently_used_is_forgotten_and_the_bound_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("planes", "sees_history"), [("lc0-112", True), ("movemask-18", False), ("movemask-tokens-99", True)]
+    ("planes", "sees_history"), [("lc0-112", True), ("maia2-18", False), ("movemask-tokens-99", True)]
 )
 def test_positions_are_told_apart_by_what_the_network_sees(planes: str, sees_history: bool) -> None:
     model = fake_model(planes=planes, words="lc0-1858")

@@ -35,10 +35,11 @@ def test_a_value_in_the_other_order_is_caught(tmp_path: Path) -> None:
 
 
 def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
-    entry = judged(tmp_path, for_white=True)
+    toml = ONNX_TOML.replace("maia2-18", "lc0-112")
+    entry = judged(tmp_path, toml, for_white=True)
     assert entry.failure is not None
     assert "with Black to move, won positions score 0.00 and lost ones 1.00" in entry.failure
-    right = judged(tmp_path, ONNX_TOML + 'point_of_view = "white"\n', for_white=True)
+    right = judged(tmp_path, toml + 'point_of_view = "white"\n', for_white=True)
     assert right.model is not None
 
 

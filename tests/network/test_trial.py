@@ -19,7 +19,7 @@ from tests.processes import call, served, stopped, until
 
 
 def write_steps(file: Path, nodes: list[onnx.NodeProto], **constants: ArrayLike) -> None:
-    """A network for movemask-18: the nodes make `spoilt` of `flat`, and random weights make logits of that."""
+    """A network for maia2-18: the nodes make `spoilt` of `flat`, and random weights make logits of that."""
     weight = np.random.default_rng(4).normal(size=(18 * 64, 1880)).astype(np.float32)
     steps = [helper.make_node("Flatten", ["planes"], ["flat"]), *nodes]
     steps.append(helper.make_node("MatMul", ["spoilt", "weight"], ["logits"]))
@@ -102,7 +102,7 @@ def test_a_network_that_came_through_is_known_and_not_tried_again(
     assert Trial(60).failed(tmp_path / "good.toml") is None
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
     assert Trial(60).failed(tmp_path / "good.toml") is None
-    write_judge(tmp_path / "good.onnx", for_white=True)
+    write_judge(tmp_path / "good.onnx", inverted=True)
     with pytest.raises(FileNotFoundError):
         Trial(60).failed(tmp_path / "good.toml")
 

@@ -17,10 +17,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.boards import unpacked
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import plane_encoder
-from movemask.encoding.movemask_planes import encode_18
+from movemask.encoding.movemask_planes import bitboards
 from movemask.encoding.vocabularies import vocabulary
 from tests.ground_truth import DATA, random_game
 from training import dataset
@@ -51,8 +50,8 @@ def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> 
         board = chess.Board()
         for ply, move in enumerate(moves):
             row, position = rows[number, ply], Position(board.copy(stack=False))
-            planes = encode_18([position], boards_of([position]))[0, :15]
-            assert np.array_equal(unpacked(found.bitboards[row]), planes), board.fen()
+            expected = bitboards([position], boards_of([position]))[0]
+            assert np.array_equal(found.bitboards[row], expected), board.fen()
             assert found.black[row] == (board.turn == chess.BLACK)
             assert slots.move(int(found.slot[row]), board) == move
             board.push(move)

@@ -63,8 +63,6 @@ _ENCODERS: dict[str, PlaneEncoder] = {
         PlaneEncoder("maia2-18", (published.MAIA2_PLANES, 8, 8), False, published.encode_maia2),
         PlaneEncoder("maia3-tokens-12", (64, published.PIECES), False, published.encode_maia3),
         PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(published.encode_maia3_history)),
-        PlaneEncoder("movemask-18", (movemask_planes.LAST_MOVES, 8, 8), False, movemask_planes.encode_18),
-        PlaneEncoder("movemask-24", (movemask_planes.PLANES, 8, 8), True, movemask_planes.encode_24),
         PlaneEncoder("movemask-tokens-99", (64, movemask_planes.TOKENS), True, movemask_planes.encode_tokens),
         PlaneEncoder("pgx-119", (8, 8, published.PGX_PLANES), True, _each(published.encode_pgx)),
     )
