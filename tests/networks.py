@@ -136,10 +136,9 @@ def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | N
     return model.whole_batch(positions, elos)
 
 
-def write_onnx(file: Path, *, fixed_batch: int | None = None, poison: float = 0, values: int = 3) -> None:
-    """A random linear network for maia2-18 with a value of so many numbers; `poison` is added to every logit."""
-    outputs = [Tensor("logits", (1880,)), Tensor("value", (values,))]
-    write_named(file, [Tensor("planes", (18, 8, 8))], outputs, batch=fixed_batch or "batch", poison=poison)
+def write_onnx(file: Path, *, values: int = 3) -> None:
+    """A random linear network for maia2-18 with a value of so many numbers."""
+    write_named(file, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,)), Tensor("value", (values,))])
 
 
 def write_net(folder: Path, name: str = "net", toml: str = ONNX_TOML, **arguments: Any) -> Path:
@@ -171,8 +170,6 @@ def write_named(
     outputs: Sequence[Tensor],
     *,
     softmaxed: str = "",
-    batch: int | str = "batch",
-    poison: float = 0,
 ) -> None:
     """A random linear network with these inputs and outputs; the output named `softmaxed` holds probabilities."""
     rng = np.random.default_rng(1)
@@ -190,14 +187,14 @@ def write_named(
     nodes.append(helper.make_node("Sum", parts, ["hidden"]))
     for tensor in outputs:
         size = math.prod(tensor.shape)
-        constants[f"{tensor.name}/weight"] = (rng.normal(size=(8, size)) + poison).astype(np.float32)
+        constants[f"{tensor.name}/weight"] = rng.normal(size=(8, size)).astype(np.float32)
         wide = tensor.name if tensor.shape and tensor.name != softmaxed else f"{tensor.name}/wide"
         nodes.append(helper.make_node("MatMul", ["hidden", f"{tensor.name}/weight"], [wide]))
         if tensor.name == softmaxed:
             nodes.append(helper.make_node("Softmax", [wide], [tensor.name], axis=1))
         elif not tensor.shape:
             nodes.append(helper.make_node("Squeeze", [wide, "axis"], [tensor.name]))
-    write_graph(file, nodes, inputs, outputs, constants, batch)
+    write_graph(file, nodes, inputs, outputs, constants)
 
 
 def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, faults: Sequence[str] = ()) -> None:
@@ -265,11 +262,10 @@ def write_graph(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     constants: Mapping[str, ArrayLike],
-    batch: int | str = "batch",
 ) -> None:
     """An ONNX file of these nodes and constants."""
-    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], [batch, *t.shape]) for t in inputs]
-    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, [batch, *t.shape]) for t in outputs]
+    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], ["batch", *t.shape]) for t in inputs]
+    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, ["batch", *t.shape]) for t in outputs]
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     graph = helper.make_graph(list(nodes), "made", taken, given, tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -17,21 +16,9 @@ from movemask.errors import ContractError, ModelUnavailable, SettingsError, Unkn
 from movemask.network.contract import read_contract
 from movemask.network.registry import load_entry, load_registry
 from tests.conftest import ROOT
-from tests.networks import NO_VALUE, ONNX_TOML, batch_of, fake_model, rated_model, write_fake, write_net
+from tests.networks import ONNX_TOML, batch_of, fake_model, rated_model, write_fake, write_net
 
 ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
-
-
-def test_an_onnx_network_is_served_with_its_digest(models: Path) -> None:
-    entry = load_entry(models / "net.toml", threads=1)
-    assert entry.failure is None
-    assert entry.model is not None
-    digest = hashlib.sha256((models / "net.onnx").read_bytes()).hexdigest()
-    assert entry.model.digest == f"sha256:{digest}"
-    outputs = entry.model.run(batch_of(entry.model, [Position.read()] * 3))
-    assert outputs.logits.shape == (3, 1880)
-    assert outputs.value is not None
-    np.testing.assert_allclose(outputs.value.sum(axis=1), 1)
 
 
 def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: Path) -> None:
@@ -92,23 +79,6 @@ def test_a_file_that_is_not_onnx_or_not_text(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ContractError, match=r"net\.toml: not TOML: it is not UTF-8 text"):
         read_contract(file)
-
-
-def test_a_network_with_a_fixed_batch_or_without_finite_logits_is_not_served(tmp_path: Path) -> None:
-    fixed = write_net(tmp_path, "fixed", fixed_batch=2)
-    poisoned = write_net(tmp_path, "poisoned", NO_VALUE, poison=float("nan"))
-    assert "has a fixed batch of 2" in str(load_entry(fixed, 1).failure)
-    assert "the logits of legal moves are not finite in 'rnbqkbnr/" in str(load_entry(poisoned, 1).failure)
-
-
-def test_a_network_whose_batch_is_fixed_at_1_answers_as_one_whose_batch_is_free(tmp_path: Path) -> None:
-    positions = [Position.read(moves=moves) for moves in ((), ("e2e4",), ("d2d4", "d7d5"))]
-    logits = []
-    for batch in (1, None):
-        model = load_entry(write_net(tmp_path, fixed_batch=batch), 1).model
-        assert model is not None
-        logits.append(model.run(model.whole_batch(positions, [None] * 3)).logits)
-    np.testing.assert_allclose(logits[0], logits[1], rtol=1e-5, atol=1e-5)
 
 
 def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
