@@ -153,9 +153,3 @@ def test_alphazero_planes_are_pgxs_own_over_its_games() -> None:
 def test_fen_tokens_are_the_characters_of_the_fen(fen: str, text: str) -> None:
     tokens = plane_encoder("fen-77").encode(Position.read(fen))
     assert "".join("0123456789abcdefghpnrkqPBNRQKw."[token] for token in tokens) == text
-
-
-def test_fen_tokens_name_en_passant_only_where_it_can_be_taken() -> None:
-    encode = plane_encoder("fen-77").encode
-    given, without = "4k3/8/8/8/4P3/8/8/4K3 b - e3 0 1", "4k3/8/8/8/4P3/8/8/4K3 b - - 0 1"
-    assert np.array_equal(encode(Position.read(given)), encode(Position.read(without)))

@@ -47,10 +47,7 @@ def test_planes_change_where_they_should_and_nowhere_else(name: str, encoder: st
     different = {plane for plane in range(len(usual)) if not np.array_equal(usual[plane], varied[plane])}
     assert different
     assert different <= changed
-
-
-def test_clock_scales() -> None:
-    assert planes("clock_scale")[1][109, 0, 0] == pytest.approx(0.30)
+    assert name != "clock_scale" or varied[109, 0, 0] == pytest.approx(0.30)
 
 
 def test_black_seen_unmirrored_and_turned_around() -> None:
