@@ -78,6 +78,13 @@ def test_comments_and_marks_are_no_moves(text: str) -> None:
     assert shapes(text) == [3]
 
 
+def test_a_draw_as_people_write_it_is_the_games_result_but_not_in_a_comment() -> None:
+    for end, result in (("\u00bd-\u00bd", "1/2-1/2"), ("{\u00bd-\u00bd} *", "*")):
+        (game,) = read(f"1. e4 {end}")
+        assert isinstance(game, Game)
+        assert game.headers["Result"] == result
+
+
 @pytest.mark.parametrize(
     ("game", "begin"),
     [

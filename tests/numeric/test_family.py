@@ -236,20 +236,6 @@ class TestEntmax:
         with pytest.raises(ValueError, match="alpha: "):
             entmax.entmax(np.zeros(2), [0, 2], alpha)
 
-    @pytest.mark.peer
-    def test_against_the_entmax_package(self) -> None:
-        torch = pytest.importorskip("torch", reason="torch is not installed: the entmax package cannot be compared")
-        package = pytest.importorskip("entmax", reason="the entmax package is not installed")
-        rng = np.random.default_rng(5)
-        z = rng.normal(size=(200, 31)) * 3
-        indptr = np.arange(0, z.size + 1, 31)
-        for ours, theirs in (
-            (entmax.sparsemax(z.ravel(), indptr), package.sparsemax(torch.tensor(z))),
-            (entmax.entmax15(z.ravel(), indptr), package.entmax15(torch.tensor(z))),
-            (entmax.entmax(z.ravel(), indptr, 1.3), package.entmax_bisect(torch.tensor(z), 1.3)),
-        ):
-            np.testing.assert_allclose(ours.reshape(z.shape), theirs.numpy(), atol=1e-9)
-
 
 class TestMasking:
     """Three ways to the same, and where two of them fail."""
