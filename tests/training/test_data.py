@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from movemask.encoding.vocabularies import vocabulary
 from tests.ground_truth import DATA, random_game
 from training import dataset
 from training.config import Data, load_run
-from training.data import PROGRESS, make_shards, split_of
+from training.data import PROGRESS, make_shards
 from training.games import Game, Unwanted, parse, records
 from training.legal import board_of, legal_mask
 from training.replay import replay
@@ -163,12 +162,6 @@ def test_shards_of_other_games_are_not_mixed_in(tmp_path: Path) -> None:
     other = data_of(tmp_path, csv_file(tmp_path, [row(i) for i in range(9)], "other.csv.zst"))
     with pytest.raises(SystemExit, match="name another"):
         make_shards(other)
-
-
-def test_the_split_is_decided_by_the_moves_and_about_two_in_a_hundred() -> None:
-    shares = Counter(split_of(f"e2e4 {i}") for i in range(20_000))
-    assert 300 < shares["test"] < 500
-    assert 300 < shares["validation"] < 500
 
 
 def pgn(number: int, **headers: str) -> str:

@@ -25,7 +25,7 @@ from training.losses import outcome_loss, played_loss, rules_loss, taught_loss
 from training.maia3 import Teacher
 from training.network import PRODUCTS, Network
 from training.onnx_file import feeds_of, write
-from training.rounding import Range, held_ranges, hold, products, ranges
+from training.rounding import held_ranges, hold, products, ranges
 from training.shards import read_shard
 
 SMALL = config.Network(width=32, layers=2, heads=2, hidden=48)
@@ -117,16 +117,6 @@ def test_the_ratings_and_the_game_reach_the_policy_and_the_value(run: Run) -> No
         ):
             for mine, other in zip(answers, changed, strict=True):
                 assert not torch.allclose(mine, other)
-
-
-def test_a_cooled_network_gives_its_logits_divided_and_the_same_value(run: Run) -> None:
-    network, batch = trained(), batch_of(run, 4)
-    with torch.no_grad():
-        logits, value = network(*batch.inputs())
-        network.cool(1.25)
-        cooled, same = network(*batch.inputs())
-    torch.testing.assert_close(cooled, logits / 1.25, rtol=1e-4, atol=1e-4)
-    assert torch.equal(same, value)
 
 
 def test_a_checkpoint_cut_off_leaves_the_one_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,15 +213,6 @@ def test_a_run_trained_with_rounding_goes_on_with_the_same_ranges(run: Run) -> N
     for name, one in first["ranges"].items():
         torch.testing.assert_close(second["ranges"][name]["spread"], one["spread"], rtol=0, atol=0)
         assert second["ranges"][name]["high"] == one["high"]
-
-
-def test_integers_hold_nought_exactly_and_the_whole_range() -> None:
-    for low, high in ((-3.0, 5.0), (0.0, 12.0), (0.5, 2.0), (-2.0, -1.0), (0.0, 0.0)):
-        step, zero = Range(torch.ones(1), low, high).scale()
-        assert 0 <= zero <= 255
-        for value in (0.0, min(low, 0.0), max(high, 0.0)):
-            rounded = np.clip(round(value / step) + int(zero), 0, 255)
-            assert (rounded - int(zero)) * step == pytest.approx(value, abs=0 if value == 0 else float(step))
 
 
 def test_an_exported_network_is_one_that_the_service_serves(run: Run, tmp_path: Path) -> None:
