@@ -7,6 +7,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -59,8 +60,9 @@ def gate() -> Iterator[Gate]:
 
 @pytest.fixture
 def queue(gate: Gate, request: pytest.FixtureRequest) -> Iterator[Queue]:
-    """A queue of one thread, unless a test says how many."""
-    made = Queue("gated", gate, gate.follow_up, threads=getattr(request, "param", 1), max_batch=8, max_waiting=16)
+    """A queue of one thread, unless a test says otherwise."""
+    options = {"threads": 1, "max_batch": 8, "max_waiting": 16, **getattr(request, "param", {})}
+    made = Queue("gated", gate, gate.follow_up, **options)
     yield made
     gate.open.set()
     made.close()
@@ -121,7 +123,7 @@ async def test_what_waits_in_another_process_does_not_turn_small_submissions_awa
         other.close()
 
 
-@pytest.mark.parametrize("queue", [2], indirect=True)
+@pytest.mark.parametrize("queue", [{"threads": 2}], indirect=True)
 async def test_idle_threads_split_what_waits_evenly(gate: Gate, queue: Queue) -> None:
     asked = asyncio.create_task(ask(queue, range(10)))
     await begun(gate)
@@ -286,25 +288,22 @@ def test_long_games_give_others_no_longer_waits_than_as_many_positions_would() -
     assert fair.work == 0
 
 
-def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None:
+async def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None:
     answered_on: list[str] = []
+    followed: list[str] = []
+    here = threading.current_thread().name
 
     def quick(items: Sequence[Any], _: Sequence[float]) -> tuple[list[Any], list[Any]]:
         answered_on.append(threading.current_thread().name)
         return list(items), list(items)
 
-    followed: list[str] = []
-
     def follow(done: Sequence[Any]) -> None:
         followed.extend([threading.current_thread().name] * len(done))
 
-    queue = Queue("quick", quick, follow, threads=2, max_batch=8, max_waiting=100)
-
-    async def story() -> None:
+    with closing(Queue("quick", quick, follow, threads=2, max_batch=8, max_waiting=100)) as queue:
         for _ in range(3):
             await ask(queue, [1])
             await asyncio.to_thread(until, lambda: len(followed) == len(answered_on), "it is followed up")
-        here = threading.current_thread().name
         assert answered_on[0].startswith("network-"), "how long it takes is not known yet"
         assert answered_on[1:] == [here, here]
         await asyncio.gather(*(ask(queue, [number]) for number in range(6)))
@@ -313,50 +312,29 @@ def test_what_comes_alone_to_a_quick_network_is_answered_where_it_came() -> None
         assert answered_on[-1].startswith("network-"), "many would hold everyone up"
         assert here not in followed
 
-    try:
-        asyncio.run(story())
-    finally:
-        queue.close()
+
+async def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate: Gate, queue: Queue) -> None:
+    task = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    await asyncio.to_thread(queue.close)
+    task.cancel()
 
 
-def test_a_network_that_never_returns_does_not_keep_the_queue_from_closing(gate: Gate) -> None:
-    queue = Queue("hung", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10)
-
-    async def story() -> None:
-        task = asyncio.create_task(ask(queue, [1]))
-        await begun(gate)
-        await asyncio.to_thread(queue.close)
-        task.cancel()
-
-    try:
-        asyncio.run(story())
-    finally:
-        gate.open.set()
-
-
-def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate) -> None:
-    queue = Queue("slow", gate, gate.follow_up, threads=1, max_batch=8, max_waiting=10_000, max_seconds=10)
-
-    async def story() -> None:
-        first = asyncio.create_task(ask(queue, [1]))
-        await begun(gate)
-        await asyncio.sleep(0.02)  # a position takes that long
-        gate.open.set()
-        await first
-        gate.open.clear()
-        running = asyncio.create_task(ask(queue, [1]))
-        await begun(gate)
-        held = asyncio.create_task(ask(queue, range(9)))
-        await waiting(queue, 9)
-        with pytest.raises(Overloaded, match=r"9 positions wait for .*; 5000 more would be answered in"):
-            await ask(queue, range(5000))
-        short = asyncio.create_task(ask(queue, [1]))
-        await waiting(queue, 10)
-        gate.open.set()
-        await asyncio.gather(running, held, short)
-
-    try:
-        asyncio.run(story())
-    finally:
-        gate.open.set()
-        queue.close()
+@pytest.mark.parametrize("queue", [{"max_waiting": 10_000, "max_seconds": 10}], indirect=True)
+async def test_what_would_be_answered_too_late_is_refused_at_once(gate: Gate, queue: Queue) -> None:
+    first = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    await asyncio.sleep(0.02)  # a position takes that long
+    gate.open.set()
+    await first
+    gate.open.clear()
+    running = asyncio.create_task(ask(queue, [1]))
+    await begun(gate)
+    held = asyncio.create_task(ask(queue, range(9)))
+    await waiting(queue, 9)
+    with pytest.raises(Overloaded, match=r"9 positions wait for .*; 5000 more would be answered in"):
+        await ask(queue, range(5000))
+    short = asyncio.create_task(ask(queue, [1]))
+    await waiting(queue, 10)
+    gate.open.set()
+    await asyncio.gather(running, held, short)

@@ -8,15 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
 from movemask.network.contract import read_contract
 from movemask.network.registry import load_entry, load_registry
 from tests.conftest import ROOT
-from tests.networks import ONNX_TOML, batch_of, fake_model, rated_model, write_fake, write_net
+from tests.networks import ONNX_TOML, write_fake, write_net
 
 ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
 
@@ -101,17 +99,3 @@ def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_
     write_fake(tmp_path, "good")
     with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; there are good"):
         load_registry(tmp_path, "x", 1)
-
-
-def test_elo_is_asked_defaulted_clamped_or_ignored() -> None:
-    rated = rated_model()
-    start = Position.read()
-    given = batch_of(rated, [start, start], [None, Elo(100, 3000)]).elo
-    assert given.tolist() == [[1400, 1400], [800, 2400]]
-    assert rated.ignored(Position.read(), Elo(1, 1)) == ()
-    one, other = rated.run(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
-    assert not np.array_equal(one, other)
-    unrated = fake_model()
-    assert np.isnan(batch_of(unrated, [start], [Elo(1500, 1500)]).elo).all()
-    assert unrated.ignored(Position.read(moves=["e2e4"]), Elo(1, 1)) == ("history", "elo")
-    assert fake_model(planes="lc0-112").ignored(Position.read(moves=["e2e4"]), None) == ()

@@ -110,6 +110,7 @@ def test_jacobians(alpha: float) -> None:
     policy = dense.masked_entmax(LOGITS, MASK, alpha)
     jacobian, by_product = dense.entmax_jacobian(policy, alpha), dense.entmax_jvp(policy, VECTORS, alpha)
     np.testing.assert_allclose(np.einsum("bij,bj->bi", jacobian, VECTORS), by_product, atol=1e-14)
+    np.testing.assert_allclose(by_product[MASK], gradients.entmax_jvp(policy[MASK], INDPTR, V, alpha), atol=1e-14)
     assert not jacobian[~MASK].any()  # no slope of an illegal slot, and none by its logit
     assert not jacobian.transpose(0, 2, 1)[~MASK].any()
     if alpha == 1.0:
