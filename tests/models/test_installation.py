@@ -143,7 +143,7 @@ def test_a_network_that_never_ends_is_refused_after_the_limit_and_a_good_one_is_
     before = contents(folder)
     write_loop(tmp_path / "endless.onnx")
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "2")
-    refused = run("models", "add", tmp_path / "endless.onnx", "--models-dir", folder)
+    refused = run("models", "add", tmp_path / "endless.onnx", "--contract", "maia2", "--models-dir", folder)
     assert (refused.exit_code, contents(folder)) == (1, before)
     assert refused.output == "Error: endless is not added: its check has not ended after 2 s\n"
     monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", "600")
