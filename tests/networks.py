@@ -23,7 +23,7 @@ from movemask.pipeline import Pipeline
 
 ONNX_TOML = """
 [contract]
-planes = "movemask-18"
+planes = "maia2-18"
 vocabulary = "movemask-1880"
 trained_with_mask = false
 
@@ -44,7 +44,7 @@ def write_fake(
     folder: Path,
     name: str = "fake",
     *,
-    planes: str = "movemask-18",
+    planes: str = "maia2-18",
     vocabulary: str = "movemask-1880",
     elo: bool = False,
     trained_with_mask: bool = False,
@@ -56,14 +56,14 @@ def write_fake(
     ratings = [Tensor("elo_self"), Tensor("elo_opponent")] if elo else []
     logits = Tensor("logits", (len(vocabularies.vocabulary(vocabulary)),))
     write_named(folder / f"{name}.onnx", [Tensor("planes", encoder.shape, encoder.dtype), *ratings], [logits])
-    text = NO_VALUE.replace('"movemask-18"', f'"{planes}"').replace('"movemask-1880"', f'"{vocabulary}"')
+    text = NO_VALUE.replace('"maia2-18"', f'"{planes}"').replace('"movemask-1880"', f'"{vocabulary}"')
     text = text.replace("false", str(trained_with_mask).lower())
     inputs = "".join(f'{tensor.name} = "{tensor.name}"\n' for tensor in ratings)
     file.write_text(text.replace("[outputs]", f"{inputs}[outputs]"))
     return file
 
 
-def contract(planes: str = "movemask-18", words: str = "movemask-1880", **sections: Any) -> Contract:
+def contract(planes: str = "maia2-18", words: str = "movemask-1880", **sections: Any) -> Contract:
     """A contract with the usual names."""
     return Contract.model_validate(
         {
@@ -136,10 +136,9 @@ def batch_of(model: Model, positions: Sequence[Position], elos: Sequence[Elo | N
     return model.whole_batch(positions, elos)
 
 
-def write_onnx(file: Path, *, fixed_batch: int | None = None, poison: float = 0, values: int = 3) -> None:
-    """A random linear network for movemask-18 with a value of so many numbers; `poison` is added to every logit."""
-    outputs = [Tensor("logits", (1880,)), Tensor("value", (values,))]
-    write_named(file, [Tensor("planes", (18, 8, 8))], outputs, batch=fixed_batch or "batch", poison=poison)
+def write_onnx(file: Path, *, values: int = 3) -> None:
+    """A random linear network for maia2-18 with a value of so many numbers."""
+    write_named(file, [Tensor("planes", (18, 8, 8))], [Tensor("logits", (1880,)), Tensor("value", (values,))])
 
 
 def write_net(folder: Path, name: str = "net", toml: str = ONNX_TOML, **arguments: Any) -> Path:
@@ -161,8 +160,8 @@ class Tensor:
 
 _DTYPES = {"float32": TensorProto.FLOAT, "int32": TensorProto.INT32, "int64": TensorProto.INT64}
 
-#: For each plane of movemask-18 what a piece on it is worth to the side to move.
-MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0, 0, 0, 0, 0, 0, 0], dtype=np.float32)
+#: For each of the first twelve planes what a piece on it is worth to the side to move.
+MATERIAL = np.array([1, 3, 3, 5, 9, 0, -1, -3, -3, -5, -9, 0], dtype=np.float32)
 
 
 def write_named(
@@ -171,8 +170,6 @@ def write_named(
     outputs: Sequence[Tensor],
     *,
     softmaxed: str = "",
-    batch: int | str = "batch",
-    poison: float = 0,
 ) -> None:
     """A random linear network with these inputs and outputs; the output named `softmaxed` holds probabilities."""
     rng = np.random.default_rng(1)
@@ -190,28 +187,34 @@ def write_named(
     nodes.append(helper.make_node("Sum", parts, ["hidden"]))
     for tensor in outputs:
         size = math.prod(tensor.shape)
-        constants[f"{tensor.name}/weight"] = (rng.normal(size=(8, size)) + poison).astype(np.float32)
+        constants[f"{tensor.name}/weight"] = rng.normal(size=(8, size)).astype(np.float32)
         wide = tensor.name if tensor.shape and tensor.name != softmaxed else f"{tensor.name}/wide"
         nodes.append(helper.make_node("MatMul", ["hidden", f"{tensor.name}/weight"], [wide]))
         if tensor.name == softmaxed:
             nodes.append(helper.make_node("Softmax", [wide], [tensor.name], axis=1))
         elif not tensor.shape:
             nodes.append(helper.make_node("Squeeze", [wide, "axis"], [tensor.name]))
-    write_graph(file, nodes, inputs, outputs, constants, batch)
+    write_graph(file, nodes, inputs, outputs, constants)
 
 
 def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, faults: Sequence[str] = ()) -> None:
-    """A network for movemask-18 whose value counts material: win, draw, loss logits in `value`.
+    """A network for maia2-18 whose value counts material: win, draw, loss logits in `value`.
 
-    `inverted` gives loss, draw, win; `for_white` tells White's outcome instead of the mover's. `faults`: `blind` gives
-    every position the same logits, `moody` other ones each time, `crowded` ones that depend on the rest of the batch.
+    `inverted` gives loss, draw, win; `for_white` tells White's outcome instead of the mover's, and reads lc0-112, which
+    says who moves. `faults`: `blind` gives every position the same logits, `moody` other ones each time, `crowded` ones
+    that depend on the rest of the batch.
     """
     rng = np.random.default_rng(2)
+    planes = 112 if for_white else 18
+    worth, black = np.zeros((2, planes, 64), dtype=np.float32)
+    worth[:12] = MATERIAL[:, None] / 2
+    black[108:109] = 1 / 64  # of lc0-112 alone
     spread = np.array([[-1, 0, 1]] if inverted else [[1, 0, -1]], dtype=np.float32)
     constants: dict[str, ArrayLike] = {
-        "weight": rng.normal(size=(18 * 64, 1880)).astype(np.float32) * (0 if "blind" in faults else 0.1),
-        "worth": np.repeat(MATERIAL, 64)[:, None] * 0.5,
-        "black": np.repeat(np.eye(18, dtype=np.float32)[16], 64)[:, None] / 64,
+        "weight": rng.normal(size=(planes * 64, 8)).astype(np.float32) * (0 if "blind" in faults else 0.1),
+        "slots": rng.normal(size=(8, 1880)).astype(np.float32),
+        "worth": worth.reshape(-1, 1),
+        "black": black.reshape(-1, 1),
         "spread": spread,
         "minus_two": np.float32(-2),
         "one": np.float32(1),
@@ -219,7 +222,8 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
     }
     steps = [
         "flat = Flatten(planes)",
-        "plain = MatMul(flat, weight)",
+        "hidden = MatMul(flat, weight)",
+        "plain = MatMul(hidden, slots)",
         "balance = MatMul(flat, worth)",
         "is_black = MatMul(flat, black)",
         "turned = Mul(is_black, minus_two)",
@@ -234,11 +238,11 @@ def write_judge(file: Path, *, inverted: bool = False, for_white: bool = False, 
     else:
         steps += ["logits = Identity(plain)"]
     outputs = [Tensor("logits", (1880,)), Tensor("value", (3,))]
-    write_graph(file, [*map(parser.parse_node, steps)], [Tensor("planes", (18, 8, 8))], outputs, constants)
+    write_graph(file, [*map(parser.parse_node, steps)], [Tensor("planes", (planes, 8, 8))], outputs, constants)
 
 
 def write_loop(file: Path, rounds: int = 2**63 - 1) -> None:
-    """A network for movemask-18 that loops so often in each run; by default it never ends one."""
+    """A network for maia2-18 that loops so often in each run; by default it never ends one."""
     constants: dict[str, ArrayLike] = {
         "rounds": rounds,
         "yes": True,
@@ -258,11 +262,10 @@ def write_graph(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     constants: Mapping[str, ArrayLike],
-    batch: int | str = "batch",
 ) -> None:
     """An ONNX file of these nodes and constants."""
-    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], [batch, *t.shape]) for t in inputs]
-    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, [batch, *t.shape]) for t in outputs]
+    taken = [helper.make_tensor_value_info(t.name, _DTYPES[t.dtype], ["batch", *t.shape]) for t in inputs]
+    given = [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, ["batch", *t.shape]) for t in outputs]
     tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     graph = helper.make_graph(list(nodes), "made", taken, given, tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), file)

@@ -27,7 +27,7 @@ U64 = np.uint64
 class Positions:
     """`N` positions, one row in each array."""
 
-    bitboards: NDArray[np.uint64]  # [N, 15], planes 0 to 14 of movemask.encoding.movemask_planes
+    bitboards: NDArray[np.uint64]  # [N, 15], as movemask.encoding.movemask_planes lists them
     ply: NDArray[np.uint16]  # moves before the position; Black is to move where it is odd
     slot: NDArray[np.int16]  # of the move that was played
     game: NDArray[np.int32]  # row in the shard's games

@@ -69,7 +69,7 @@ def test_a_drawn_game_has_its_policy(client: TestClient, asking: dict[str, Any],
     PolicyOut.model_validate(answer)
 
 
-@pytest.mark.parametrize(("planes", "words"), [("movemask-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
+@pytest.mark.parametrize(("planes", "words"), [("maia2-18", "movemask-1880"), ("lc0-112", "lc0-1858")])
 def test_every_tricky_position_and_the_largest_counters(serve: Serve, tmp_path: Path, planes: str, words: str) -> None:
     write_fake(tmp_path / "m", planes=planes, vocabulary=words)
     client = serve(tmp_path / "m")

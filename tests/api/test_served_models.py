@@ -68,8 +68,8 @@ async def test_requests_under_way_finish_on_the_model_they_began_with(folder: Pa
     one = serving(folder, opened)
 
     with one.lease("net") as old:
-        write_judge(folder / "net.onnx", for_white=True)
-        (folder / "net.toml").write_text(ONNX_TOML + 'point_of_view = "white"\n')
+        write_judge(folder / "net.onnx", inverted=True)
+        (folder / "net.toml").write_text(ONNX_TOML + 'order = "loss_draw_win"\n')
         assert settled(one)
         new = await ask(one, "net")
         assert new != old.model.digest
@@ -134,8 +134,8 @@ async def test_no_request_fails_while_a_model_is_replaced_again_and_again(folder
 
     clients = [asyncio.create_task(client()) for _ in range(8)]
     for turn in range(6):
-        write_judge(folder.parent / "x.onnx", for_white=turn % 2 == 0)
-        (folder.parent / "x.toml").write_text(ONNX_TOML + ("" if turn % 2 else 'point_of_view = "white"\n'))
+        write_judge(folder.parent / "x.onnx", inverted=turn % 2 == 0)
+        (folder.parent / "x.toml").write_text(ONNX_TOML + ("" if turn % 2 else 'order = "loss_draw_win"\n'))
         for ending in ("onnx", "toml"):
             os.replace(folder.parent / f"x.{ending}", folder / f"net.{ending}")
         await asyncio.to_thread(settled, one)

@@ -8,7 +8,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from movemask.board.position import Draw, Position, draw_of
-from tests.board.test_position import games
 
 
 def expected(board: chess.Board) -> Draw | None:
@@ -45,11 +44,6 @@ def few_pieces(draw: st.DrawFn) -> chess.Board:
 @example([chess.Board(f"8/8/8/4k3/8/8/{pieces}/4K3 w - - 0 1") for pieces in ("N7", "B7", "B1B5", "BB6", "n6N", "bB6")])
 def test_material_and_clocks(boards: list[chess.Board]) -> None:
     check([board for board in boards if board.is_valid()])
-
-
-@given(games())
-def test_repetitions_of_games(board: chess.Board) -> None:
-    check([board])
 
 
 @pytest.mark.parametrize(

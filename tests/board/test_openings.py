@@ -48,12 +48,6 @@ def test_the_last_named_position_counts_by_whatever_moves_it_came_about() -> Non
     assert named(played("1. Nf3 Nf6 2. Ng1 Ng8 3. e4")) == ("B00", "King's Pawn Game")
 
 
-def test_a_double_step_that_nobody_can_capture_hides_no_name() -> None:
-    double, single = played("1. e4 e5"), played("1. e3 e6 2. e4 e5")
-    assert (double.ep_square, single.ep_square) == (chess.E6, None)
-    assert named(single) == named(double) == ("C20", "King's Pawn Game")
-
-
 @pytest.mark.parametrize(
     "board",
     [

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from movemask.board.pgn import read_games
 from movemask.board.position import PlayedGame, Position, SamePosition
 from movemask.errors import InvalidFen, InvalidPosition
-from tests.ground_truth import tricky
 
 
 @st.composite
@@ -47,26 +46,6 @@ def test_chess960_castling_rights_are_pointed_out() -> None:
     with pytest.raises(InvalidPosition, match="ask with chess960 true"):
         Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1")
     assert Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True).board.chess960
-
-
-def test_status_of_mates_and_stalemates_of_the_suite() -> None:
-    for fen, moves, flags in tricky():
-        if any(flag.startswith("python-chess-status") for flag in flags):
-            continue
-        position = Position.read(fen)
-        assert position.board.legal_moves.count() == moves
-        status = position.status(has_legal_moves=moves > 0)
-        assert (status == "checkmate") == ("checkmate" in flags)
-        assert (status == "stalemate") == ("stalemate" in flags)
-
-
-def test_history_is_newest_first_and_knows_repetitions() -> None:
-    shuffle = ["g1f3", "g8f6", "f3g1", "f6g8", "g1f3"]
-    seen = Position.read(moves=shuffle).history(8)
-    assert [known.ply for known in seen] == [5, 4, 3, 2, 1, 0]
-    assert [known.earlier for known in seen] == [1, 0, None, None, None, None]
-    assert seen[-1].board == chess.Board()
-    assert len(Position.read(moves=shuffle).history(3)) == 3
 
 
 @pytest.mark.parametrize("keep", [None, 8])

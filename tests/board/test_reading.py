@@ -153,15 +153,9 @@ def test_every_move_of_the_suite_reads_the_same_in_both_notations() -> None:
 
 
 def test_moves_may_be_in_either_notation_and_it_is_told() -> None:
-    for moves, notation in (
-        (["e2e4", "e7e5", "g1f3"], Notation.UCI),
-        (["e4", "e5", "Nf3"], Notation.SAN),
-        (["e4", "e7e5", "Nf3"], Notation.MIXED),
-    ):
-        position = Position.read(moves=moves)
-        assert position.notation is notation
-        assert position.board.piece_at(chess.F3) == chess.Piece.from_symbol("N")
-    assert Position.read().notation is None
+    mixed, uci = Position.read(moves=["e4", "e7e5", "Nf3"]), Position.read(moves=["e2e4", "e7e5", "g1f3"])
+    assert (mixed.notation, uci.notation, Position.read().notation) == (Notation.MIXED, Notation.UCI, None)
+    assert mixed.board == uci.board
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.settings import shipped_models
 from movemask.store.cells import QUANTILES
-from tests.bulk.audits import GAMES, MAIA, audited, fens, run, summarised, table_of
+from tests.bulk.audits import GAMES, audited, fens, run, summarised, table_of
 
 
 def slots_of(board: chess.Board, model: Model) -> list[int]:
@@ -89,17 +89,6 @@ def test_the_figures_of_our_network_are_an_independent_calculations(tmp_path: Pa
     expected = independently(model, positions)
     np.testing.assert_allclose(table["raw"].to_numpy(), expected["raw"], rtol=1e-3)
     held_to(summary["models"]["movemask-5"], expected)
-
-
-@pytest.mark.skipif(not MAIA.exists(), reason="../shared/maia1 is not there: no maia-1500 to measure")
-def test_the_figures_of_maia_1500_are_an_independent_calculations(tmp_path: Path) -> None:
-    positions = fens(300)
-    (tmp_path / "x.fen").write_text("\n".join(positions))
-    folder = tmp_path / "maia"
-    assert CliRunner().invoke(main, ["models", "import", str(MAIA), "--models-dir", str(folder)]).exit_code == 0
-    audited(tmp_path / "x.fen", "--models-dir", folder, "--out", tmp_path / "out")
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    held_to(summary["models"]["maia-1500"], independently(open_model(folder / "maia-1500.toml", 1), positions))
 
 
 def test_the_table_of_games_has_every_position_with_its_game_and_ratings(tmp_path: Path, models: Path) -> None:
@@ -191,11 +180,3 @@ def test_standard_input_and_chess960(tmp_path: Path, models: Path) -> None:
     assert row["chess960"] is True
     assert "left out: line that is no position: 1" in result.output
     assert "left out: finished game: 1" in result.output
-
-
-def test_progress_of_a_part_of_the_games_has_a_total(tmp_path: Path, models: Path) -> None:
-    (tmp_path / "x.pgn").write_text('1. e4 e5 *\n\n[Event "?"]\n\n' * 100)
-    options = ("--models-dir", models, "--model", "net", "--out", tmp_path / "out", "--jobs", 1, "--kinds", "raw")
-    result = audited(tmp_path / "x.pgn", *options, "--progress", "json", "--limit", 60)
-    lines = [json.loads(line) for line in result.stderr.splitlines() if line.startswith('{"file"')]
-    assert [(one["items"], one["total_items"]) for one in lines] == [(40, 60), (60, 60)]

@@ -68,12 +68,6 @@ def begun(folder: Path, cluster: Nodes, out: str) -> Iterator[subprocess.Popen[b
         yield process
 
 
-def ended(process: subprocess.Popen[bytes]) -> bytes:
-    said, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    return said
-
-
 @pytest.fixture(scope="module")
 def local(folder: Path) -> str:
     done(folder, command("local"))
@@ -96,12 +90,20 @@ def test_a_cluster_comes_to_what_one_machine_comes_to(folder: Path, cluster: Nod
     compared(folder, "local-limit", "ray-limit")
 
 
-def test_a_worker_that_is_killed_is_replaced(folder: Path, cluster: Nodes, local: str) -> None:
-    with begun(folder, cluster, "worker") as process:
-        for pid in working():
+@pytest.mark.parametrize("dies", ["worker", "node"])
+def test_a_worker_that_is_killed_is_replaced_and_a_node_is_done_without(
+    folder: Path, cluster: Nodes, local: str, dies: str
+) -> None:
+    with begun(folder, cluster, dies) as process:
+        if dies == "node":
+            cluster.kill()
+        for pid in working() if dies == "worker" else ():
             os.kill(pid, signal.SIGKILL)
-        ended(process)
-    compared(folder, local, "worker")
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, said
+    if dies == "node":
+        cluster.add()
+    compared(folder, local, dies)
 
 
 def working() -> list[int]:
@@ -125,14 +127,6 @@ def test_a_driver_that_is_killed_goes_on_with_the_same_command(folder: Path, clu
     assert "driver: resuming an earlier run" in said
     assert '"fresh": false' in said
     compared(folder, local, "driver")
-
-
-def test_a_node_that_is_killed_is_done_without(folder: Path, cluster: Nodes, local: str) -> None:
-    with begun(folder, cluster, "node") as process:
-        cluster.kill()
-        ended(process)
-    cluster.add()
-    compared(folder, local, "node")
 
 
 def test_a_driver_elsewhere_comes_to_the_same_through_ray_client(

@@ -97,15 +97,6 @@ def test_what_a_file_without_a_known_name_holds_is_told_by_its_beginning(tmp_pat
     assert {chunk.form for chunk in read(tmp_path / "unknown")} == {form}
 
 
-def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Input:
-        buffer = io.BytesIO(compressed(GAMES, "zst"))
-
-    monkeypatch.setattr("sys.stdin", Input)
-    assert sum(len(chunk.items) for chunk in read("-")) == 4
-    assert total_bytes(["-"]) is None
-
-
 def test_a_limit_is_of_all_files_together_and_chunks_take_up_all_bytes(tmp_path: Path) -> None:
     for name in ("a.pgn", "b.pgn"):
         (tmp_path / name).write_text(GAMES)
@@ -140,18 +131,6 @@ def test_games_are_split_at_their_headers_wherever_blocks_end(
         normal = "".join(games).replace("\r\n", "\n").replace("\r", "\n").replace("é", "\N{REPLACEMENT CHARACTER}")
         assert "".join(found) == normal
         assert len(found) == len(games)
-
-
-@pytest.mark.parametrize("how", ["plain", "gz", "zst"])
-def test_progress_follows_what_was_taken(tmp_path: Path, how: str) -> None:
-    """To within what a decompressor reads ahead."""
-    file, rng = tmp_path / f"games.pgn.{how}", np.random.default_rng(1)
-    games = [f'[Event "{number}"]\n\n{{{rng.integers(10**15, size=60)}}} e4 *\n\n' for number in range(1000)]
-    file.write_bytes(compressed("".join(games), how))
-    sizes = [chunk.size for chunk in read(file, form="pgn", size=100)]
-    total = file.stat().st_size
-    assert 0 <= total - sum(sizes) <= 16  # a checksum or a mark may follow the last game
-    assert np.abs(np.cumsum(sizes) - total * np.arange(1, 11) / 10).max() <= 100_000
 
 
 @pytest.mark.parametrize("form", [None, "pgn", "fen"])

@@ -35,7 +35,7 @@ def test_predict_shows_moves_and_leakage(models: str) -> None:
     lines = result.output.splitlines()
     assert lines[0] == chess.STARTING_FEN
     assert lines[1] == "white to move, ongoing; rated, Elo 1200 against 1300"
-    assert sum(" % " in line for line in lines[3:6]) == 3
+    assert sum(" %" in line for line in lines[3:6]) == 3
     assert lines[6].startswith("17 more")
     assert "leakage: raw" in result.output
     mate = "r1bqkb1r/pppp1Qpp/2n2n2/4p3/2B1P3/8/PPPP1PPP/RNB1K1NR b KQkq - 0 4"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import chess
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from movemask.board.position import PlayedGame, Position, boards_of
 from movemask.encoding.encoders import plane_encoder, plane_encoder_names
-from movemask.encoding.movemask_planes import encode_18
-from tests.ground_truth import perft, pgx_positions, tricky
+from tests.ground_truth import pgx_positions, tricky
 
 REPEATED = 4  # of pgx's positions have one in their history that came twice
 GAME = ("e2e4", "c7c5", "e4e5", "d7d5")  # White may take en passant now
@@ -86,16 +84,37 @@ def test_maia3_history_is_oldest_first_each_seen_by_its_own_side() -> None:
 
 def test_our_tokens_are_maia3s_with_castling_rooks_and_en_passant_behind() -> None:
     """What a user would lose: `moves` that say more than the FEN, and the rights that Maia-3 does not know."""
-    ours, theirs, planes = (plane_encoder(name) for name in ("movemask-tokens-99", "maia3-tokens-96", "movemask-18"))
+    ours, theirs = plane_encoder("movemask-tokens-99"), plane_encoder("maia3-tokens-96")
     game = ["g1f3", "g8f6", "g2g3", "g7g6", "f1g2", "f8g7", "e1g1", "e7e5", "d2d4", "e5e4", "c2c4", "e4e3"]
     positions = [Position.read(moves=game[:plies]) for plies in range(13)]
     positions += [Position.read(moves=GAME), *(Position.read(fen) for fen in fens())]
-    tokens = ours.encode_all(positions, boards_of(positions))
-    for position, found in zip(positions, tokens, strict=True):
+    for position, found in zip(positions, ours.encode_all(positions, boards_of(positions)), strict=True):
+        board = position.board
+        mover, other = (
+            board.clean_castling_rights() & board.occupied_co[color] for color in (board.turn, not board.turn)
+        )
+        taken = chess.BB_SQUARES[board.ep_square or 0] if board.has_legal_en_passant() else 0
         assert np.array_equal(found[:, :96], theirs.encode(position)), position.fen
-        assert np.array_equal(found[:, 96:].T, planes.encode(position)[12:15].reshape(3, 64)), position.fen
-    assert tokens[4:7, :, 96].sum(1).tolist() == [2, 2, 2]
-    assert chess.square_name(int(np.flatnonzero(tokens[13, :, 98])[0])) == "d6"
+        for column, marked in zip((96, 97, 98), (mover, other, taken), strict=True):
+            seen = {square if board.turn else chess.square_mirror(square) for square in chess.SquareSet(marked)}
+            assert set(np.flatnonzero(found[:, column])) == seen, position.fen
+
+
+@pytest.mark.parametrize(
+    ("fen", "ours", "theirs", "en_passant"),
+    [
+        ("r3k2r/8/8/8/8/8/8/R3K2R b Qk - 30 20", ["h1"], ["a8"], []),  # seen from Black
+        ("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", ["b1", "g1"], ["b8", "g8"], []),
+        ("8/8/8/3pP3/8/8/8/K6k w - d6 0 1", [], [], ["d6"]),
+        ("rnbqkbnr/pppppppp/8/8/4P3/8/PPPP1PPP/RNBQKBNR b - e3 0 1", [], [], []),  # no pawn can take there
+    ],
+)
+def test_our_tokens_mark_the_rooks_that_may_castle_and_the_square_that_may_be_taken(
+    fen: str, ours: list[str], theirs: list[str], en_passant: list[str]
+) -> None:
+    tokens = plane_encoder("movemask-tokens-99").encode(Position.read(fen, chess960="GB" in fen))
+    marked = [[chess.square_name(int(square)) for square in np.flatnonzero(column)] for column in tokens[:, 96:].T]
+    assert marked == [ours, theirs, en_passant]
 
 
 def test_positions_of_one_game_share_its_boards() -> None:
@@ -133,76 +152,3 @@ def test_alphazero_planes_are_pgxs_own_over_its_games() -> None:
 def test_fen_tokens_are_the_characters_of_the_fen(fen: str, text: str) -> None:
     tokens = plane_encoder("fen-77").encode(Position.read(fen))
     assert "".join("0123456789abcdefghpnrkqPBNRQKw."[token] for token in tokens) == text
-
-
-def test_fen_tokens_name_en_passant_only_where_it_can_be_taken() -> None:
-    encode = plane_encoder("fen-77").encode
-    given, without = "4k3/8/8/8/4P3/8/8/4K3 b - e3 0 1", "4k3/8/8/8/4P3/8/8/4K3 b - - 0 1"
-    assert np.array_equal(encode(Position.read(given)), encode(Position.read(without)))
-
-
-def encode(position: Position) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = encode_18([position], boards_of([position]))[0]
-    return found
-
-
-def pieces(board: chess.Board) -> NDArray[np.float32]:
-    """Twelve piece planes, square by square: a second way to the same."""
-    planes = np.zeros((12, 8, 8), dtype=np.float32)
-    for square, piece in board.piece_map().items():
-        seen = square if board.turn == chess.WHITE else chess.square_mirror(square)
-        plane = piece.piece_type - 1 + (0 if piece.color == board.turn else 6)
-        planes[plane, chess.square_rank(seen), chess.square_file(seen)] = 1
-    return planes
-
-
-def test_pieces_square_by_square_and_black_mirrors() -> None:
-    for fen in [row.fen for row in perft("standard")[::4]] + [fen for fen, _, _ in tricky()]:
-        board = chess.Board(fen)
-        planes, mirrored = encode(Position(board)), encode(Position(board.mirror()))
-        np.testing.assert_array_equal(planes[:12], pieces(board), fen)
-        np.testing.assert_array_equal(planes[:16], mirrored[:16], fen)
-        assert (planes[16] != mirrored[16]).all()
-
-
-def test_castling_rooks_en_passant_clock_colour_and_ones() -> None:
-    planes = encode(Position.read("r3k2r/8/8/8/8/8/8/R3K2R b Qk - 30 20"))
-    assert np.argwhere(planes[12]).tolist() == [[0, 7]]  # our h-rook, seen from Black
-    assert np.argwhere(planes[13]).tolist() == [[7, 0]]  # their a-rook
-    assert not planes[14].any()
-    np.testing.assert_allclose(planes[15], 0.3)
-    assert planes[16].all()
-    assert planes[17].all()
-
-
-def test_en_passant_is_marked_only_where_it_can_be_taken() -> None:
-    assert np.argwhere(encode(Position.read("8/8/8/3pP3/8/8/8/K6k w - d6 0 1"))[14]).tolist() == [[5, 3]]
-    assert not encode(Position.read(moves=["e2e4"]))[14].any()
-
-
-def test_chess960_castling_rooks() -> None:
-    planes = encode(Position.read("nrkbbqrn/pppppppp/8/8/8/8/PPPPPPPP/NRKBBQRN w GBgb - 0 1", chess960=True))
-    assert np.argwhere(planes[12]).tolist() == [[0, 1], [0, 6]]
-
-
-def test_the_last_two_moves_are_seen_from_the_mover_and_a_bare_fen_has_none() -> None:
-    """What a user would lose: `moves` that say more than the FEN, and a recapture that is seen as one."""
-    moves = ["e2e4", "d7d5", "e4d5", "d8d5"]
-    position = Position.read(moves=moves)
-    planes = plane_encoder("movemask-24").encode(position)
-    seen = [[chess.square_name(8 * rank + file) for rank, file in np.argwhere(plane)] for plane in planes[18:]]
-    assert seen == [["d8"], ["d5"], ["d5"], ["e4"], ["d5"], ["d5"]]
-    mirrored = plane_encoder("movemask-24").encode(Position.read(moves=moves[:3]))
-    seen = [[chess.square_name(8 * rank + file) for rank, file in np.argwhere(plane)] for plane in mirrored[18:]]
-    assert seen == [["e5"], ["d4"], ["d4"], ["d2"], ["d4"], []]  # with Black to move the ranks are flipped
-    bare = plane_encoder("movemask-24").encode(Position.read(position.fen))
-    np.testing.assert_array_equal(bare[:18], planes[:18])
-    np.testing.assert_array_equal(bare[:18], encode(position))
-    assert not bare[18:].any()
-
-
-def test_castling_leaves_two_squares_and_reaches_two() -> None:
-    planes = plane_encoder("movemask-24").encode(Position.read("4k3/8/8/8/8/8/8/4K2R w K - 0 1", ["e1g1"]))
-    assert np.argwhere(planes[18]).tolist() == [[7, 4], [7, 7]]
-    assert np.argwhere(planes[19]).tolist() == [[7, 5], [7, 6]]
-    assert not planes[20:].any()

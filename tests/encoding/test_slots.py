@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from functools import cache
 
 import chess
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from movemask.board.boards import Boards
 from movemask.board.moves import code_of, legal_moves
 from movemask.board.position import Position, boards_of
-from movemask.encoding.variations import variation, variation_names, varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import MoveOutsideVocabulary, UnsupportedVariant
@@ -68,19 +64,6 @@ def test_every_move_of_the_suites_and_of_games(name: str) -> None:
     agree([*played(rng, 800), *played(rng, 200, chess960=True)], words)
 
 
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        (name, change)
-        for name in ("lc0-1858", "maia2-1880", "alphazero-4672")
-        for change in variation_names()
-        if variation(change).applies("none", vocabulary(name))
-    ],
-)
-def test_vocabularies_that_differ_in_one_thing(name: str, change: str) -> None:
-    agree(mixed(64), varied_vocabulary(vocabulary(name), [change]))
-
-
 def test_only_those_that_cannot_be_written_are_refused_and_each_with_its_reason() -> None:
     every = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES if source != target]
     no_promotion = Vocabulary("bare", every, castling=Castling.KING_TWO_SQUARES)
@@ -92,28 +75,3 @@ def test_only_those_that_cannot_be_written_are_refused_and_each_with_its_reason(
     assert len(codes) == len(slots)
     assert isinstance(no_promotion.refusal(positions[2]), UnsupportedVariant)
     assert "a7a8q in '7k/P7" in str(no_promotion.refusal(promotion))
-
-
-def test_a_bare_promotion_is_the_piece_it_stands_for_and_no_other() -> None:
-    every = [(source, target, None) for source in chess.SQUARES for target in chess.SQUARES if source != target]
-    pieces = (chess.ROOK, chess.BISHOP, chess.QUEEN)
-    written = [(chess.A7, chess.A8, piece) for piece in pieces]
-    words = Vocabulary("knights", [*every, *written], castling=Castling.KING_TWO_SQUARES, bare_promotion=chess.KNIGHT)
-    assert agree([chess.Board("7k/P7/8/8/8/8/8/K7 w - - 0 1")], words) == 0
-    assert agree([chess.Board("7k/1P6/8/8/8/8/8/K7 w - - 0 1"), chess.Board()], words) == 1
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=6), st.sampled_from(vocabulary_names()), st.booleans())
-def test_a_batch_is_its_positions(seeds: list[int], name: str, chess960: bool) -> None:
-    boards = [board for seed in seeds for board in played(random.Random(seed), 5, chess960=chess960 and seed % 2 == 0)]
-    agree(boards, vocabulary(name))
-
-
-def test_no_position_and_no_move() -> None:
-    words = vocabulary("lc0-1858")
-    codes, slots, refused = words.slots(legal_moves([]), Boards.of([]))
-    assert (len(codes), len(slots), len(refused)) == (0, 0, 0)
-    stalemate = chess.Board("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1")
-    assert agree([stalemate, chess.Board(), stalemate], words) == 0
-    assert slots.dtype == np.intp

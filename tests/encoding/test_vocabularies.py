@@ -7,8 +7,8 @@ import pytest
 
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
-from movemask.encoding.vocabulary import Castling, Vocabulary
-from movemask.errors import ContractError, MoveOutsideVocabulary, UnsupportedVariant
+from movemask.encoding.vocabulary import Vocabulary
+from movemask.errors import ContractError, UnsupportedVariant
 from tests.ground_truth import lc0_slots, maia2_moves, perft, pgx_positions, suite, tricky
 
 SIZES = {
@@ -33,12 +33,6 @@ def test_sizes_and_names() -> None:
     assert {name: len(vocabulary(name)) for name in vocabulary_names()} == SIZES
     with pytest.raises(ContractError, match="no vocabulary 'lc0'; available: alphazero-4672, lc0-1858, maia2-1880"):
         vocabulary("lc0")
-
-
-def test_entries_are_all_different(any_vocabulary: Vocabulary) -> None:
-    names = [name for name in any_vocabulary.names() if name]
-    assert len(set(names)) == len(names)
-    assert len(names) == len(any_vocabulary) or any_vocabulary.name == "alphazero-4672"
 
 
 def test_lc0_slots_are_lc0s_own() -> None:
@@ -86,12 +80,6 @@ def test_uci_order_is_square_by_square_then_promotions_of_both_colours() -> None
     assert names[vocabulary("uci-1968").slot(chess.Move.from_uci("a2a1n"), board)] == "a2a1n"
 
 
-def test_movemask_order_is_lc0s_with_every_promotion_written() -> None:
-    ours, lc0 = vocabulary("movemask-1880").names(), vocabulary("lc0-1858").names()
-    assert ours[:1792] == lc0[:1792]
-    assert ours[1792:1800] == ("a7a8q", "a7a8r", "a7a8b", "a7a8n", "a7b8q", "a7b8r", "a7b8b", "a7b8n")
-
-
 def test_every_legal_move_has_one_slot_and_comes_back_the_same(any_vocabulary: Vocabulary) -> None:
     boards = [*suite("standard", 16), *map(chess.Board, [fen for fen, _, _ in tricky()])]
     for board in (*boards, *suite("chess960", 16)) if any_vocabulary.chess960 else boards:
@@ -127,15 +115,3 @@ def test_slots_of_castling_to_both_sides_and_of_promotions_straight_and_by_captu
     assert [slot_name(CASTLING, uci) for uci in ("e1g1", "e1c1")] == [kingside, queenside]
     promotions = [slot_name(PROMOTIONS, uci) for uci in ("a7a8q", "a7b8r", "a7a8n")]
     assert promotions == [queen, "a7b8r", knight]
-
-
-def test_a_move_without_a_slot_is_named_not_dropped() -> None:
-    tiny = Vocabulary("tiny", [(chess.E2, chess.E4, None)], castling=Castling.KING_TAKES_ROOK)
-    with pytest.raises(MoveOutsideVocabulary, match=r"g1h3 in 'rnbqkbnr.*' has no slot in the vocabulary tiny"):
-        tiny.legal_slots(Position.read())
-
-
-def test_a_slot_that_stands_for_no_move_is_the_null_move() -> None:
-    words = vocabulary("alphazero-4672")
-    assert words.names()[0] == ""
-    assert not words.move(0, chess.Board())

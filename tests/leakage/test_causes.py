@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from movemask.board.boards import Boards
-from movemask.board.moves import legal_moves, uci_of
+from movemask.board.moves import legal_moves
 from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Vocabulary
@@ -168,34 +168,6 @@ def test_every_illegal_slot_has_its_cause(name: str) -> None:
         judged(slot, boards[row], words, cause)
     assert set(found) >= set(Cause) - {Cause.IMPOSSIBLE_SLOT}
     assert (Cause.IMPOSSIBLE_SLOT in found) is (name in ("maia3-4352", "alphazero-4672"))
-
-
-@pytest.mark.parametrize("name", vocabulary_names())
-def test_slots_are_named_by_their_own_squares(name: str) -> None:
-    words = vocabulary(name)
-    lines = [chess.Board(fen) for fen, _, _ in tricky()[::20]]
-    if words.chess960:
-        lines += [chess.Board(line.fen, chess960=True) for line in perft("chess960")[::200]]
-    for board in lines:
-        if board.is_valid():
-            rows = np.zeros(len(words), dtype=np.intp)
-            written = Written.of_slots(Boards.of([board]), rows, np.arange(len(words)), words)
-            found = uci_of(written.codes(words.bare_promotion))
-            assert found == [named(slot, board, words) for slot in range(len(words))], board.fen()
-            moves = [name for name in found if name != "0000"]
-            assert len(set(moves)) == len(moves), "two slots share a name"
-
-
-def named(slot: int, board: chess.Board, words: Vocabulary) -> str:
-    found = squares(slot, board, words)
-    if found is None or found[0] == found[1]:  # a square and itself is a slot in Maia-3's vocabulary, and no move
-        return "0000"
-    source, target, promotion = found
-    near = abs(chess.square_file(source) - chess.square_file(target)) <= 1
-    one_step = (chess.square_rank(source), chess.square_rank(target)) in ((6, 7), (1, 0))
-    if promotion is None and board.piece_type_at(source) == chess.PAWN and near and one_step:
-        promotion = words.bare_promotion
-    return chess.Move(source, target, promotion).uci()
 
 
 def slot_of(uci: str, board: chess.Board, words: Vocabulary) -> int:

@@ -58,12 +58,6 @@ def test_raw_and_multiplied_by_their_definitions(batch: Batch) -> None:
     np.testing.assert_allclose(found.multiplied().leaked, exactly(*batch, multiplied=True), rtol=1e-11)
 
 
-def test_no_illegal_slot_leaks_nothing_and_minus_infinity_neither() -> None:
-    none = UnmaskedLogits(np.zeros((1, 2)), *ragged_of_mask(np.array([[True, True]])))
-    half = UnmaskedLogits(np.array([[0.0, -np.inf]]), *ragged_of_mask(np.array([[True, False]])))
-    assert [*none.raw().leaked, *none.multiplied().leaked, *half.raw().leaked] == [0.0] * 3
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_illegal_logit_that_is_no_number_makes_raw_unmeasured_not_wrong(bad: float) -> None:
     position = Position.read()
@@ -269,15 +263,10 @@ MOVES = tuple(START.legal_moves)
 EVEN = np.full(20, 0.05)
 
 
-def check(
-    moves: Sequence[chess.Move],
-    probabilities: NDArray[np.float64],
-    abstention: float = 0.0,
-    legal: Sequence[chess.Move] = MOVES,
-) -> None:
+def check(moves: Sequence[chess.Move], probabilities: NDArray[np.float64], abstention: float = 0.0) -> None:
     """Checks an answer to the start position."""
-    position, own = Position(START), [code_of(move) for move in legal]
-    check_answer(position, own, [code_of(move) for move in moves], probabilities.tolist(), abstention)
+    legal = [code_of(move) for move in MOVES]
+    check_answer(Position(START), legal, [code_of(move) for move in moves], probabilities.tolist(), abstention)
 
 
 def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -> None:
@@ -286,22 +275,17 @@ def test_a_right_answer_is_exactly_zero_whole_or_filtered_or_with_abstention() -
     check(MOVES, EVEN / 2, abstention=0.5)
 
 
-def test_an_illegal_move_trips_however_small() -> None:
-    probabilities = np.full(20, 1 / 19)
-    probabilities[-1] = 5e-324
-    for illegal in ("e2e5", "e1f1"):
-        with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds 5e-324 on illegal moves"):
-            check((*MOVES[:-1], chess.Move.from_uci(illegal)), probabilities)
-
-
-def test_a_sum_off_by_1e_11_or_nan_trips() -> None:
-    for off in (1e-11, -1e-11, np.nan):
-        probabilities = EVEN.copy()
-        probabilities[0] += off
-        with pytest.raises(ServedLeakage, match=f"{START.fen()}' sums to"):
-            check(MOVES, probabilities)
-
-
-def test_a_move_told_twice_trips() -> None:
-    with pytest.raises(ServedLeakage, match=f"{START.fen()}' holds a move twice"):
-        check((MOVES[0], MOVES[0]), np.array([0.5, 0.5]))
+@pytest.mark.parametrize(
+    ("moves", "probabilities", "words"),
+    [
+        ((*MOVES[:-1], chess.Move.from_uci("e2e5")), [1 / 19] * 19 + [5e-324], "holds 5e-324 on illegal moves"),
+        ((*MOVES[:-1], chess.Move.from_uci("e1f1")), [1 / 19] * 19 + [5e-324], "holds 5e-324 on illegal moves"),
+        *((MOVES, [0.05 + off] + [0.05] * 19, "sums to") for off in (1e-11, -1e-11, np.nan)),
+        ((MOVES[0], MOVES[0]), [0.5, 0.5], "holds a move twice"),
+    ],
+)
+def test_an_answer_that_is_wrong_however_little_is_withheld(
+    moves: Sequence[chess.Move], probabilities: list[float], words: str
+) -> None:
+    with pytest.raises(ServedLeakage, match=f"{START.fen()}' {words}"):
+        check(moves, np.array(probabilities))

@@ -111,31 +111,11 @@ def test_too_few_moves_are_refused_and_nothing_is_written(contract: Path, games:
     assert contract.read_bytes() == before
 
 
-def test_a_fit_at_a_bound_is_refused(contract: Path, model: Model, tmp_path: Path) -> None:
-    """Always the best move: the colder, the better."""
-    out = []
-    for opening in list(chess.Board().legal_moves):
-        board = chess.Board()
-        board.push(opening)
-        for _ in range(40):
-            if not any(board.legal_moves):
-                break
-            evaluated = evaluate_positions(model, [Position(board.copy())], [None])
-            board.push(moves_of(evaluated.policies.codes)[0])
-        out.append(str(chess.pgn.Game.from_board(board)))
-    file = tmp_path / "best.pgn"
-    file.write_text("\n\n".join(out))
-    before = contract.read_bytes()
-    result = run("calibrate", str(file), "--models-dir", str(contract.parent))
-    assert result.exit_code == 1
-    assert "net: the fit is refused: the fit ended at 0.05, a bound of the search (0.05 to 20)" in result.output
-    assert contract.read_bytes() == before
-
-
 def test_a_fit_that_is_not_known_well_is_refused() -> None:
-    def refusal(temperature: float, error: float, positions: int = 5000) -> str | None:
-        return Fitted(TemperatureFit(temperature, error, 2.0, 1.9, False), 100, positions, ()).refusal
+    def refusal(temperature: float, error: float, at_bound: bool = False) -> str | None:
+        return Fitted(TemperatureFit(temperature, error, 2.0, 1.9, at_bound), 100, 5000, ()).refusal
 
+    assert "the fit ended at 0.05, a bound of the search (0.05 to 20)" in (refusal(0.05, 0.001, at_bound=True) or "")
     assert refusal(1.2, 0.11) is None
     assert refusal(1.2, 0.13) == "the standard error is above 10% of the temperature; give more games"
     assert refusal(1.2, np.inf) is not None
@@ -192,20 +172,9 @@ def test_the_shipped_models_are_not_written_to(games: Path, tmp_path: Path) -> N
     assert {file.name: file.stat().st_mtime_ns for file in (ROOT / "models").iterdir()} == before
 
 
-def test_a_contract_that_cannot_be_written_is_told_in_one_line(contract: Path, games: Path) -> None:
-    contract.with_suffix(".toml.part").mkdir()
-    before = contract.read_bytes()
-    result = run("calibrate", str(games), "--models-dir", str(contract.parent))
-    assert result.exit_code == 1
-    assert result.output.splitlines()[-1].startswith(f"Error: {contract}: the calibration cannot be written: ")
-    assert contract.read_bytes() == before
-
-
 def test_nothing_to_fit_to_is_said(model: Model, contract: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidPgn, match="no positions to fit to; 1 games end within the 8 plies that are left out"):
         fitted(model, io.StringIO("1. e4 e5 2. Nf3 *"), first_ply=8)
-    with pytest.raises(InvalidPgn, match="no positions to fit to; pgn: there is no game in it"):
-        fitted(model, io.StringIO(""))
     (tmp_path / "empty.pgn").write_text("")
     result = run("calibrate", str(tmp_path / "empty.pgn"), "--models-dir", str(contract.parent))
     assert result.exit_code == 1

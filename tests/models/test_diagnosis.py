@@ -56,16 +56,6 @@ def applicable(planes: str, words: str) -> list[str]:
     return [name for name in variation_names() if variation(name).applies(planes, vocabulary(words))]
 
 
-def test_the_probes_hold_every_group_and_are_legal_positions_of_games() -> None:
-    found = probes()
-    counts = {
-        tag: sum(tag in probe.tags for probe in found) for tag in ("castling", "promotion", "en_passant", "rights")
-    }
-    assert min(counts.values()) >= 100
-    assert all(move in probe.position.board.legal_moves for probe in found for move in probe.played)
-    assert sum(probe.result is not None for probe in found) > 1500
-
-
 def test_alternatives_are_each_one_change_and_say_how_to_make_it() -> None:
     value = {"name": "v", "softmaxed": True}
     outputs = {"outputs": {"logits": "logits", "value": value}}
@@ -185,19 +175,6 @@ def test_a_mistake_that_is_not_among_the_known_is_no_all_clear_and_brings_no_adv
     table = diagnosis_table(found)
     assert "NO BETTER THAN CHANCE: castling: the moves played have a perplexity of " in table
     assert table.endswith("READ WRONGLY, or untrained: none of the known mistakes explains it")
-
-
-@needs_maia
-@pytest.mark.deep
-def test_a_history_that_the_network_reads_backwards_is_named_first(folder: Path) -> None:
-    """It was taken for `no_side_plane`, which left it hundreds of times as bad as it should be."""
-
-    def backwards(x: Array) -> Array:
-        blocks = x[:, :104].reshape(len(x), 8, 13, 8, 8)
-        return np.concatenate([blocks[:, ::-1].reshape(len(x), 104, 8, 8), x[:, 104:]], axis=1)
-
-    found = diagnose(in_the_network(open_model(folder / "maia-1500.toml", threads=1), **{"/input/planes": backwards}))
-    assert found.better[0].name == "history planes oldest first"
 
 
 def test_the_command_says_what_to_do_and_exits_with_1(tmp_path: Path) -> None:

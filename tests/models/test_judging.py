@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from movemask.board.position import Elo, Position
 from movemask.errors import SourceError
-from movemask.models import judging
 from movemask.models.diagnosis import Played
-from movemask.models.judging import FIGURES, Judgement, Mean, Sets, Speed, differences, judged, sets
+from movemask.models.judging import FIGURES, Judgement, Mean, Sets, Speed, differences, sets
 from movemask.models.quantising import Quantised, weights_for
 from movemask.network.model import Model
 from tests.ground_truth import random_game
@@ -90,16 +89,6 @@ def test_the_error_of_human_moves_is_that_of_paired_differences() -> None:
     assert (lost.value, lost.error) == pytest.approx((1 / 3, np.std([1, 0, 0]) / np.sqrt(3)))
 
 
-def test_the_same_network_is_within_all_limits() -> None:
-    model = fake_model()
-    known = [Played(Position.read(), None, {chess.Move.from_uci("e2e4"): 1})]
-    found = Judgement.of(differences(model, model, known))
-    assert (found.means["kl"].value, found.means["flips"].value, found.largest) == (0, 0, 0)
-    assert list(found.exceeded()) == []
-    unknown = Judgement.of(differences(model, model, [Played(Position.read(), None, {})]))
-    assert "lost" not in unknown.means  # nobody is known to have played a move
-
-
 KNOWN = Sets([], [Played(Position.read(), None, {})] * 1000, "games", 300)
 
 
@@ -134,26 +123,6 @@ def test_each_limit_is_kept_and_no_other_figure_is_one(name: str, error: float) 
     assert len(verdict(value, error, name)[0]) == 1
     assert [verdict(9.0, 0.0, other) for other, (_, _, its) in FIGURES.items() if its is None] == [([], [])] * 5
     assert verdict(0.0, 0.0, name, ratio=0.98)[0] == ["no faster: 0.98 times the speed"]
-
-
-def test_more_positions_are_judged_only_while_chance_could_explain_what_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One position of many is far off: of 64 it could be chance; of 512 the mean is within its limit."""
-    monkeypatch.setattr(judging, "_FIRST_LOOK", 64)
-    before = np.zeros(1880, dtype=np.float32)
-    after, model = before.copy(), fixed_model(before)
-    after[slots(model, FENS[0])[1][0]] = 5.0
-    odd, usual = (Played(Position.read(fen), None, {}) for fen in FENS[:2])
-
-    def looks(known: list[Played]) -> list[str]:
-        said = list[str]()
-        judged(model, replace(model, session=FixedSession(contract(), after)), known, said.append)
-        return [words.split()[2] for words in said]
-
-    assert looks([odd, *[usual] * 600]) == ["64", "128", "256", "512"]
-    assert looks([odd, *[usual] * 199]) == ["64", "128", "200"]
-    assert looks([odd] * 200) == looks([usual] * 200) == ["64"]
 
 
 def games(number: int, plies: int = 40) -> tuple[str, list[set[str]]]:
@@ -208,13 +177,6 @@ def test_too_few_positions_are_refused_by_their_source(tmp_path: Path) -> None:
     (tmp_path / "few.fen").write_text("\n".join(FENS))
     with pytest.raises(SourceError, match=r"few\.fen: 1 positions to calibrate on are too few, at least 64 are needed"):
         sets(fake_model(), [str(tmp_path / "few.fen")])
-
-
-def test_the_probes_are_taken_without_files() -> None:
-    found = sets(fake_model(), [])
-    assert len(found.judged) > 1500
-    assert len(found.calibration) >= judging.LEAST_CALIBRATION
-    assert found.source == "the shipped probes (probes.jsonl.gz)"
 
 
 @pytest.mark.parametrize(

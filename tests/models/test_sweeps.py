@@ -48,14 +48,6 @@ def test_the_shipped_network_has_no_jumps_that_its_teacher_does_not_have(both: l
     assert max(float(jumps(*pair).max()) for pair in both) < JUMP
 
 
-def test_a_network_that_takes_one_rating_for_another_has_such_a_jump(both: list[tuple[Float, Float]]) -> None:
-    mine, teachers = both[0]
-    confused = mine.copy()
-    confused[5] = mine[15]
-    assert jumps(confused, teachers).max() > JUMP
-    assert jumps(teachers, teachers).max() <= 0
-
-
 def test_curves_are_policies_by_rating_and_their_differences_are_probabilities() -> None:
     rated = {"planes": "planes", "elo_self": "elo_self", "elo_opponent": "elo_opponent"}
     found = commonest(3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 from movemask.board.position import Elo, Position
 from movemask.network.cache import Cache, CachedModel, key_of
 from movemask.network.model import Model, Outputs
-from movemask.network.registry import open_model
 from movemask.normalisation import Normalisation
 from movemask.pipeline import evaluate
 from tests.ground_truth import random_game, tricky
@@ -48,7 +46,7 @@ def test_the_least_recently_used_is_forgotten_and_the_bound_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("planes", "sees_history"), [("lc0-112", True), ("movemask-18", False), ("movemask-tokens-99", True)]
+    ("planes", "sees_history"), [("lc0-112", True), ("maia2-18", False), ("movemask-tokens-99", True)]
 )
 def test_positions_are_told_apart_by_what_the_network_sees(planes: str, sees_history: bool) -> None:
     model = fake_model(planes=planes, words="lc0-1858")
@@ -64,17 +62,6 @@ def test_positions_are_told_apart_by_what_the_network_sees(planes: str, sees_his
     assert key(other) != key(Position.read(other.fen.replace(" w ", " b ")))
     assert key(other) != key(Position.read(other.fen.replace(" 2 2", " 3 2")))
     assert key(other) != key(Position.read(other.fen, chess960=True))
-
-
-def test_ratings_are_told_apart_by_what_the_network_is_given() -> None:
-    rated = rated_model()
-
-    def key(model: Model, elo: Elo | None) -> object:
-        return key_of(batch_of(model, [Position.read()], [elo]), 0, model)
-
-    assert key(rated, None) == key(rated, Elo(1400, 1400)) != key(rated, Elo(1400, 1500))
-    assert key(rated, Elo(100, 9000)) == key(rated, Elo(800, 2400))  # both are clamped to that
-    assert key(fake_model(), Elo(1400, 1400)) == key(fake_model(), None)
 
 
 FENS = [fen for fen, _, flags in tricky() if not flags][:24]
@@ -121,19 +108,6 @@ def test_with_a_cache_answers_are_those_without_and_every_position_is_a_hit_or_a
         known = sum(key_of(batch, row, RATED) in seen for row in range(len(batch)))
         assert hits == known if room == ENOUGH else hits <= known
         seen |= keys
-
-
-def test_a_value_comes_from_the_cache_too(models: Path) -> None:
-    model = open_model(models / "net.toml", 1)
-    network = cached(model, Cache(1_000_000), [])
-    network.run(batch_of(model, [Position.read()]))
-    both = batch_of(model, [Position.read(moves=["e2e4"]), Position.read()])
-    found, right = network.run(both), model.run(both)
-    assert found.value is not None
-    assert right.value is not None
-    np.testing.assert_allclose(found.value, right.value, rtol=1e-6)
-    np.testing.assert_allclose(found.logits, right.logits, rtol=1e-5, atol=1e-6)
-    assert found.cached == 1
 
 
 def test_what_was_loaded_anew_has_none_of_the_old_entries() -> None:

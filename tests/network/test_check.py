@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from movemask.network.check import check
 from movemask.network.registry import Entry, load_entry
-from tests.networks import ONNX_TOML, fake_model, write_judge
+from tests.networks import ONNX_TOML, fake_model, fixed_model, write_judge
 
 
 def judged(folder: Path, toml: str = ONNX_TOML, **arguments: object) -> Entry:
@@ -35,10 +36,11 @@ def test_a_value_in_the_other_order_is_caught(tmp_path: Path) -> None:
 
 
 def test_a_value_for_white_is_caught_with_black_to_move(tmp_path: Path) -> None:
-    entry = judged(tmp_path, for_white=True)
+    toml = ONNX_TOML.replace("maia2-18", "lc0-112")
+    entry = judged(tmp_path, toml, for_white=True)
     assert entry.failure is not None
     assert "with Black to move, won positions score 0.00 and lost ones 1.00" in entry.failure
-    right = judged(tmp_path, ONNX_TOML + 'point_of_view = "white"\n', for_white=True)
+    right = judged(tmp_path, toml + 'point_of_view = "white"\n', for_white=True)
     assert right.model is not None
 
 
@@ -59,6 +61,11 @@ def test_a_network_that_answers_by_chance_or_company_is_not_served(
     assert words in entry.failure
     assert entry.steps[-1].name == step
     assert not entry.steps[-1].passed
+
+
+def test_a_network_without_finite_logits_is_caught() -> None:
+    step = check(fixed_model(np.full(1880, np.nan)))[-1]
+    assert step.found.startswith("the logits of legal moves are not finite in 'rnbqkbnr/")
 
 
 @pytest.mark.parametrize("words", ["lc0-1858", "maia2-1880", "maia3-4352", "alphazero-4672", "uci-1968"])

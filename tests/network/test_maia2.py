@@ -18,7 +18,6 @@ from movemask.models.installation import add_onnx
 from movemask.network.model import Model
 from movemask.network.registry import open_model
 from movemask.pipeline import evaluate_positions
-from tests.networks import batch_of
 
 pytestmark = pytest.mark.peer
 
@@ -94,13 +93,3 @@ def test_every_probability_is_the_packages_own(package: Any, model: Model) -> No
         assert score == pytest.approx(white_wins, abs=6e-5)
     spread = np.maximum.reduceat(evaluated.policies.probabilities, indptr[:-1])
     assert spread.std() > 0.01  # a flat policy would agree whatever the slots
-
-
-def test_every_rating_falls_into_the_packages_bucket(package: Any, model: Model) -> None:
-    from maia2 import utils
-
-    buckets = utils.create_elo_dict()
-    position = Position.read()
-    for rating in (0, 1099, 1099.0, *range(1100, 2100, 50), 1999, 2000, 5000):
-        feeds = model.feeds(batch_of(model, [position], [Elo(rating, rating)]))
-        assert feeds["elo_self"].tolist() == [utils.map_to_category(rating, buckets)]

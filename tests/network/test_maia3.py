@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from movemask.board.moves import uci_of
 from movemask.board.position import Elo, Position
-from movemask.models.diagnosis import diagnose
 from movemask.network.model import Model
 from movemask.network.registry import load_registry
 from movemask.pipeline import evaluate_positions
@@ -85,11 +84,3 @@ def test_the_policy_is_the_networks_own_with_and_without_history(model: Model, c
             found = dict(zip(uci_of(codes[span]), probabilities[span], strict=True))
             assert found == pytest.approx(wanted, abs=2e-5)
     assert promotions > count // 5
-
-
-@pytest.mark.deep
-def test_mistakes_that_are_planted_in_its_contract_are_named(model: Model) -> None:
-    terms = model.contract.terms.model_copy(update={"variations": ("castling_slot",)})
-    contract = model.contract.model_copy(update={"terms": terms})
-    result = diagnose(Model(model.name, model.digest, contract, model.session))
-    assert result.misread

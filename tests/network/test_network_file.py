@@ -12,8 +12,6 @@ import pytest
 from fastapi.testclient import TestClient
 from onnx import TensorProto, helper, numpy_helper
 
-from movemask.errors import ContractError
-from movemask.network.files import refuse_external
 from movemask.network.registry import load_entry
 from tests.conftest import Serve
 from tests.networks import ONNX_TOML
@@ -55,13 +53,6 @@ def test_external_weights_are_refused_wherever_they_are(models: Path, place: str
     PLACES[place](model)
     (models / "weights.bin").write_bytes(bytes(16))
     assert "its weights are in another file" in str(failure(models, model.SerializeToString()))
-
-
-def test_external_weights_are_refused_where_their_key_is_written_longer_than_it_need_be(tmp_path: Path) -> None:
-    for key in (b"\x0a\x08", b"\x8a\x00\x88\x00", b"\x8a\x80\x80\x00\x88\x80\x80\x80\x80\x80\x80\x80\x80\x00"):
-        with pytest.raises(ContractError, match="its weights are in another file"):
-            refuse_external(b"\x6a" + key + b"location\x12\x01x", "net.onnx")
-    refuse_external(b"\x6a\x0bthelocation\x12\x01x", "net.onnx")
 
 
 def test_loading_ends_whatever_the_bytes(models: Path) -> None:

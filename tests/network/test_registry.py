@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from movemask.board.position import Elo, Position
 from movemask.errors import ContractError, ModelUnavailable, SettingsError, UnknownModel
 from movemask.network.contract import read_contract
 from movemask.network.registry import load_entry, load_registry
 from tests.conftest import ROOT
-from tests.networks import NO_VALUE, ONNX_TOML, batch_of, fake_model, rated_model, write_fake, write_net
+from tests.networks import ONNX_TOML, write_fake, write_net
 
 ROW = "[[card.strength]]\nelo = 900\nrating = 800\ntemperature = 1\n"
-
-
-def test_an_onnx_network_is_served_with_its_digest(models: Path) -> None:
-    entry = load_entry(models / "net.toml", threads=1)
-    assert entry.failure is None
-    assert entry.model is not None
-    digest = hashlib.sha256((models / "net.onnx").read_bytes()).hexdigest()
-    assert entry.model.digest == f"sha256:{digest}"
-    outputs = entry.model.run(batch_of(entry.model, [Position.read()] * 3))
-    assert outputs.logits.shape == (3, 1880)
-    assert outputs.value is not None
-    np.testing.assert_allclose(outputs.value.sum(axis=1), 1)
 
 
 def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: Path) -> None:
@@ -59,15 +44,16 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         ),
         ('logits = "logits"', 'logits = "logits"\nlogit = "x"', "net.toml: outputs.logit: no such key"),
         (
+            'maia2-18"',
             'movemask-18"',
-            'movemask-19"',
-            "net.toml: contract.planes: no plane encoder 'movemask-19'; available: fen-77, lc0-112",
+            'movemask-18"',
+            "net.toml: contract.planes: no plane encoder 'movemask-18'; available: fen-77, lc0-112, maia2-18",
         ),
         ("movemask-1880", "uci", "net.toml: contract.vocabulary: no vocabulary 'uci'"),
         ("[inputs]", "[inputs", "net.toml: not TOML"),
         ('planes = "planes"', 'planes = "board"', "the contract names the input 'board'; the network has planes"),
         ("movemask-1880", "lc0-1858", r"output 'logits' is \[B, 1880\]; the contract asks for \[B, 1858\]"),
-        ('planes = "movemask-18"', 'planes = "lc0-112"', r"input 'planes' is \[B, 18, 8, 8\]; the contract asks for"),
+        ('planes = "maia2-18"', 'planes = "lc0-112"', r"input 'planes' is \[B, 18, 8, 8\]; the contract asks for"),
         ("[contract]", '[network]\nfile = "other.onnx"\n[contract]', "network.file: other.onnx: No such file"),
         ("[contract]", '[network]\nfile = "../x.onnx"\n[contract]', "network.file: must be the name of a file in"),
         ("[contract]", f'[network]\ndigest = "sha256:{"0" * 64}"\n[contract]', "network.digest: says sha256:0000"),
@@ -94,23 +80,6 @@ def test_a_file_that_is_not_onnx_or_not_text(tmp_path: Path) -> None:
         read_contract(file)
 
 
-def test_a_network_with_a_fixed_batch_or_without_finite_logits_is_not_served(tmp_path: Path) -> None:
-    fixed = write_net(tmp_path, "fixed", fixed_batch=2)
-    poisoned = write_net(tmp_path, "poisoned", NO_VALUE, poison=float("nan"))
-    assert "has a fixed batch of 2" in str(load_entry(fixed, 1).failure)
-    assert "the logits of legal moves are not finite in 'rnbqkbnr/" in str(load_entry(poisoned, 1).failure)
-
-
-def test_a_network_whose_batch_is_fixed_at_1_answers_as_one_whose_batch_is_free(tmp_path: Path) -> None:
-    positions = [Position.read(moves=moves) for moves in ((), ("e2e4",), ("d2d4", "d7d5"))]
-    logits = []
-    for batch in (1, None):
-        model = load_entry(write_net(tmp_path, fixed_batch=batch), 1).model
-        assert model is not None
-        logits.append(model.run(model.whole_batch(positions, [None] * 3)).logits)
-    np.testing.assert_allclose(logits[0], logits[1], rtol=1e-5, atol=1e-5)
-
-
 def test_one_model_that_fails_leaves_the_others_served(tmp_path: Path) -> None:
     write_fake(tmp_path, "good")
     (tmp_path / "bad.toml").write_text(ONNX_TOML)
@@ -131,17 +100,3 @@ def test_a_folder_without_models_or_without_the_default_is_refused_with_what_to_
     write_fake(tmp_path, "good")
     with pytest.raises(SettingsError, match="MOVEMASK_DEFAULT_MODEL: no model 'x'; available: good"):
         load_registry(tmp_path, "x", 1)
-
-
-def test_elo_is_asked_defaulted_clamped_or_ignored() -> None:
-    rated = rated_model()
-    start = Position.read()
-    given = batch_of(rated, [start, start], [None, Elo(100, 3000)]).elo
-    assert given.tolist() == [[1400, 1400], [800, 2400]]
-    assert rated.ignored(Position.read(), Elo(1, 1)) == ()
-    one, other = rated.run(batch_of(rated, [start, start], [Elo(1500, 1500), Elo(1500, 1600)])).logits
-    assert not np.array_equal(one, other)
-    unrated = fake_model()
-    assert np.isnan(batch_of(unrated, [start], [Elo(1500, 1500)]).elo).all()
-    assert unrated.ignored(Position.read(moves=["e2e4"]), Elo(1, 1)) == ("history", "elo")
-    assert fake_model(planes="lc0-112").ignored(Position.read(moves=["e2e4"]), None) == ()

@@ -8,46 +8,39 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import ArrayLike
-from onnx import TensorProto, helper
+from onnx import parser
 
 from movemask.network.trial import Trial
 from tests.networks import NO_VALUE, ONNX_TOML, Tensor, write_graph, write_judge, write_loop
 from tests.processes import call, served, stopped, until
 
 
-def write_steps(file: Path, nodes: list[onnx.NodeProto], **constants: ArrayLike) -> None:
-    """A network for movemask-18: the nodes make `spoilt` of `flat`, and random weights make logits of that."""
+def write_steps(file: Path, steps: list[str], **constants: ArrayLike) -> None:
+    """A network for maia2-18: the steps make `spoilt` of `flat`, and random weights make logits of that."""
     weight = np.random.default_rng(4).normal(size=(18 * 64, 1880)).astype(np.float32)
-    steps = [helper.make_node("Flatten", ["planes"], ["flat"]), *nodes]
-    steps.append(helper.make_node("MatMul", ["spoilt", "weight"], ["logits"]))
+    nodes = [parser.parse_node(step) for step in ("flat = Flatten(planes)", *steps, "logits = MatMul(spoilt, weight)")]
     outputs = [Tensor("logits", (1880,))]
-    write_graph(file, steps, [Tensor("planes", (18, 8, 8))], outputs, {"weight": weight, **constants})
+    write_graph(file, nodes, [Tensor("planes", (18, 8, 8))], outputs, {"weight": weight, **constants})
 
 
-def write_crash(file: Path) -> None:
-    """Divides the lowest whole number by -1, whose result does not exist: the processor ends the process."""
-    nodes = [
-        helper.make_node("Cast", ["flat"], ["whole"], to=TensorProto.INT64),
-        helper.make_node("Mul", ["whole", "zero"], ["nothing"]),
-        helper.make_node("Sub", ["nothing", "one"], ["minus_one"]),
-        helper.make_node("Div", ["lowest", "minus_one"], ["divided"]),
-        helper.make_node("Cast", ["divided"], ["spoilt"], to=TensorProto.FLOAT),
-    ]
-    write_steps(file, nodes, zero=0, one=1, lowest=-(2**63))
+#: Divides the lowest whole number by -1, whose result does not exist: the processor ends the process.
+CRASH = [
+    "whole = Cast <to = 7> (flat)",
+    "nothing = Mul(whole, zero)",
+    "minus_one = Sub(nothing, one)",
+    "divided = Div(lowest, minus_one)",
+    "spoilt = Cast <to = 1> (divided)",
+]
 
 
 def write_hostile(folder: Path) -> dict[str, str]:
     """Models that only a process of their own can try, one that is no network, and what must be told of each."""
-    write_crash(folder / "crashes.onnx")
-    huge = [
-        helper.make_node("Expand", ["flat", "shape"], ["wide"]),
-        helper.make_node("ReduceMax", ["wide", "axis"], ["spoilt"], keepdims=0),
-    ]
+    write_steps(folder / "crashes.onnx", CRASH, zero=0, one=1, lowest=-(2**63))
+    huge = ["wide = Expand(flat, shape)", "spoilt = ReduceMax <keepdims = 0> (wide, axis)"]
     write_steps(folder / "huge.onnx", huge, shape=[1 << 20, 1, 1152], axis=[0])
-    write_steps(folder / "unknown.onnx", [helper.make_node("Teleport", ["flat"], ["spoilt"])])
+    write_steps(folder / "unknown.onnx", ["spoilt = Teleport(flat)"])
     write_judge(folder / "blind.onnx", faults=["blind"])
     os.symlink("/dev/zero", folder / "device.onnx")
     told = {
@@ -102,7 +95,7 @@ def test_a_network_that_came_through_is_known_and_not_tried_again(
     assert Trial(60).failed(tmp_path / "good.toml") is None
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
     assert Trial(60).failed(tmp_path / "good.toml") is None
-    write_judge(tmp_path / "good.onnx", for_white=True)
+    write_judge(tmp_path / "good.onnx", inverted=True)
     with pytest.raises(FileNotFoundError):
         Trial(60).failed(tmp_path / "good.toml")
 

@@ -106,8 +106,13 @@ def test_mass_on_an_illegal_slot_is_refused_by_slot() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
-def test_jacobians_of_entmax(alpha: float) -> None:
+def test_jacobians(alpha: float) -> None:
     policy = dense.masked_entmax(LOGITS, MASK, alpha)
-    by_product = dense.entmax_jvp(policy, VECTORS, alpha)
-    by_matrix = np.einsum("bij,bj->bi", dense.entmax_jacobian(policy, alpha), VECTORS)
-    np.testing.assert_allclose(by_matrix, by_product, atol=1e-14)
+    jacobian, by_product = dense.entmax_jacobian(policy, alpha), dense.entmax_jvp(policy, VECTORS, alpha)
+    np.testing.assert_allclose(np.einsum("bij,bj->bi", jacobian, VECTORS), by_product, atol=1e-14)
+    np.testing.assert_allclose(by_product[MASK], gradients.entmax_jvp(policy[MASK], INDPTR, V, alpha), atol=1e-14)
+    assert not jacobian[~MASK].any()  # no slope of an illegal slot, and none by its logit
+    assert not jacobian.transpose(0, 2, 1)[~MASK].any()
+    if alpha == 1.0:
+        np.testing.assert_allclose(dense.softmax_jacobian(policy), jacobian, atol=1e-14)
+        np.testing.assert_allclose(dense.softmax_jvp(policy, VECTORS), by_product, atol=1e-14)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import dense, entmax, gradients, losses, softmax
+from movemask.numeric import entmax, gradients, losses, softmax
 from tests.numeric.batches import Ragged, ragged
 
 Array = NDArray[Any]
@@ -61,22 +61,6 @@ def test_products_are_the_jacobians(batch: Ragged, seed: int) -> None:
         np.testing.assert_allclose(gradients.entmax_vjp(sparse, batch.indptr, v, alpha), v @ formed, atol=1e-12)
     with pytest.raises(ValueError, match="vectors: expected shape"):
         gradients.softmax_jvp(p, batch.indptr, np.ones(len(p) + 1))
-
-
-def test_masked_rows_have_no_slope_by_an_illegal_logit() -> None:
-    rng = np.random.default_rng(1)
-    logits, mask = rng.normal(size=(2, 5)), np.array([[True, False, True, True, False], [False] * 5])
-    policy = dense.masked_softmax(logits, mask)
-    jacobians = dense.softmax_jacobian(policy)
-    for row in range(2):
-        by_hand = slopes(
-            lambda z, row=row: dense.masked_softmax(np.where(np.arange(2)[:, None] == row, z, logits), mask)[row],  # type: ignore[misc]
-            logits[row],
-        )
-        np.testing.assert_allclose(jacobians[row], by_hand, atol=1e-8)
-    v = rng.normal(size=(2, 5))
-    np.testing.assert_allclose(dense.softmax_jvp(policy, v), np.einsum("bij,bj->bi", jacobians, v), atol=1e-14)
-    np.testing.assert_allclose(dense.entmax_jvp(policy, v, 1.0), dense.softmax_jvp(policy, v), atol=1e-14)
 
 
 class TestAbsolute:
@@ -128,12 +112,6 @@ def test_fenchel_young_losses_and_their_gradients(alpha: float) -> None:
         np.testing.assert_allclose(values, losses.cross_entropy(FULL.values, FULL.indptr, TARGETS))
 
 
-def test_a_fenchel_young_loss_is_zero_once_the_margin_is_reached() -> None:
-    z, indptr = np.array([1.0, 0.0, -np.inf]), np.array([0, 3])
-    assert losses.fenchel_young(z, indptr, [0], 2.0)[0].tolist() == [0.0]
-    assert losses.fenchel_young(z, indptr, [0], 1.0)[0][0] > 0.3
-
-
 @pytest.mark.parametrize("bad", [[0, 0], [3, 0, 0], [-1, 0, 0], [0.0, 0.0, 0.0]])
 def test_targets_that_cannot_be_are_refused_by_name(bad: Any) -> None:
     with pytest.raises(ValueError, match="targets: "):
@@ -179,12 +157,6 @@ class TestCalibration:
         # The deviation of 300 draws is known to about 1 / sqrt(600) = 4 %.
         assert found.standard_error == pytest.approx(np.std(bootstrap), rel=0.15)
         assert abs(found.temperature - 1.6) < 4 * found.standard_error
-
-    def test_moves_that_say_nothing_have_an_infinite_error(self) -> None:
-        alike = losses.fitted_temperature(np.zeros(6), [0, 3, 6], [0, 2])
-        assert alike.standard_error == np.inf
-        far = losses.fitted_temperature(np.array([0.0, 500.0] * 3), [0, 2, 4, 6], [1, 1, 1])
-        assert far.at_bound or far.standard_error > far.temperature
 
     def test_what_cannot_be_fitted_is_refused(self) -> None:
         with pytest.raises(ValueError, match="targets: nothing to fit"):

@@ -20,7 +20,6 @@ from benchmarks.row_maxima import (
     PNorm,
     RowMaximum,
     coalesced,
-    row_maximum,
     sparse_softmax,
 )
 from movemask.numeric.softmax import softmax
@@ -43,36 +42,6 @@ def test_on_tame_values_all_ways_give_the_softmax(method: Any, batch: Ragged) ->
     np.testing.assert_allclose(
         sparse_softmax(batch.values, batch.indptr, method), softmax(batch.values, batch.indptr), atol=1e-12
     )
-
-
-@given(ragged(-1e300, 1e300))
-def test_exact_is_softmax_bit_for_bit_whatever_the_values(batch: Ragged) -> None:
-    assert sparse_softmax(batch.values, batch.indptr).tobytes() == softmax(batch.values, batch.indptr).tobytes()
-
-
-@given(ragged(-50, 50, empty=False))
-def test_what_each_way_takes_for_the_maximum(batch: Ragged) -> None:
-    true = np.array([row.max() for row in batch.rows])
-    magnitude = np.array([np.abs(row).max() for row in batch.rows])
-    np.testing.assert_array_equal(row_maximum(batch.values, batch.indptr, Exact()), true)
-    assert not row_maximum(batch.values, batch.indptr, Naive()).any()
-    assert (row_maximum(batch.values, batch.indptr, PNorm(3)) >= magnitude * (1 - 1e-12) - 1e-100).all()
-    assert (row_maximum(batch.values, batch.indptr, Iterative(2, 20)) <= true + 1e-9).all()
-
-
-def test_the_ways_that_fail_do() -> None:
-    values, indptr = np.array([800.0, 0.0, -800.0, -900.0]), np.array([0, 2, 4])
-    assert np.isnan(sparse_softmax(values, indptr, Naive())).any()
-    assert np.isnan(sparse_softmax(values, indptr, PNorm(2))[2:]).all()  # shifted up by 1204: all underflow
-    assert np.isnan(sparse_softmax(values[:2] / 8, np.array([0, 2]), Naive(), inside=np.float32)).any()
-    assert np.isnan(sparse_softmax(np.array([0.0, 1.0]), np.array([0, 1, 2]), Iterative(2, 20, "shift"))[0])
-    np.testing.assert_allclose(sparse_softmax(values, indptr), [1, 0, 1, 0], atol=1e-43)
-
-
-def test_shifting_by_the_minimum_works_where_a_row_has_more_than_the_minimum() -> None:
-    values, indptr = np.array([-3.0, 2.0, 1.0, 4.0, -2.0]), np.array([0, 2, 5])
-    shifted = sparse_softmax(values, indptr, Iterative(2, 20, "shift"))
-    np.testing.assert_allclose(shifted, softmax(values, indptr), atol=1e-12)
 
 
 def as_the_source(row: NDArray[np.float64], method: RowMaximum) -> NDArray[np.float32]:
@@ -119,29 +88,3 @@ def test_coordinates_become_scipys_csr(seed: int, size: int) -> None:
     np.testing.assert_array_equal(indptr, theirs.indptr)
     np.testing.assert_array_equal(j, theirs.indices)
     np.testing.assert_allclose(x, theirs.data, atol=1e-15)
-
-
-def test_duplicates_are_refused_by_place_unless_asked_for() -> None:
-    with pytest.raises(ValueError, match="values: two at row 1, column 2; ask for duplicates='sum'"):
-        coalesced([1, 0, 1], [2, 0, 2], [1.0, 2.0, 3.0], 2)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: PNorm(1.0), "p: must be finite and above 1, got 1.0"),
-        (lambda: Iterative(np.nan, 3), "p: must be"),
-        (lambda: Iterative(2, 0), "k: must be an integer of at least 1, got 0"),
-        (lambda: coalesced([0], [0, 1], [1.0], 1), "columns: expected integers of shape"),
-        (lambda: coalesced([-1], [0], [1.0], 1), "rows: must be at least 0, got -1"),
-        (lambda: coalesced([3], [0], [1.0], 2), "rows: must be below height = 2, got 3"),
-        (
-            lambda: sparse_softmax(np.zeros(2), [0, 2], epsilon=-1e-9),
-            "epsilon: must be finite and at least 0, got -1e-09",
-        ),
-        (lambda: row_maximum(np.zeros(2), [0, 2], Naive(), epsilon=np.inf), "epsilon: must be finite"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused_by_name(make: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        make()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from movemask.store.cells import QUANTILES, SMALLEST, Cell, CellKey, Cells, cells_of, rank_of
+from movemask.store.cells import QUANTILES, SMALLEST, Cell, CellKey, Cells, cells_of
 from tests.store.records import joined, record
 
 EVERYTHING = CellKey("raw", "all", "")
@@ -44,13 +44,6 @@ def told_safely(found: Cell, sample: list[float]) -> bool:
 def test_the_p99_of_less_than_a_hundred_is_the_highest_of_them(sample: list[float]) -> None:
     found = cell(sample).figures()
     assert found["p99"] == found["p999"] == max(sample)
-
-
-def test_ranks_are_exact_where_floats_are_not() -> None:
-    assert [rank_of(q, 100) for q in (0.07, 0.29, 0.57, 0.99)] == [7, 29, 57, 99]  # 0.07 * 100 is above 7
-    assert [rank_of(0.99, total) for total in (1, 2, 14, 100, 101)] == [1, 2, 14, 99, 100]
-    assert rank_of(0.0, 5) == 1
-    assert rank_of(0.999, 10**12) == 999 * 10**9
 
 
 @given(st.lists(values, min_size=1, max_size=5))

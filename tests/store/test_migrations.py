@@ -19,10 +19,8 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from movemask.errors import StoreError
-from movemask.store import tables
 from movemask.store.reader import Figures
 from movemask.store.tables import METADATA, VERSION
 from tests.conftest import ROOT, Serve
@@ -110,11 +108,6 @@ def test_a_database_from_before_alembic_keeps_its_figures_and_goes_on(audit: str
                 assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
     if audit.startswith("sqlite"):  # nothing was migrated
         assert not list(file_of(audit).parent.glob("*version*"))
-
-
-def test_the_newest_revision_is_the_version_that_is_looked_for() -> None:
-    scripts = ScriptDirectory(str(Path(tables.__file__).parent / "migrations"))
-    assert (scripts.get_base(), scripts.get_current_head()) == (str(tables.FIRST), str(VERSION))
 
 
 def test_an_upgrade_migrates_and_leaves_a_copy_that_the_movemask_before_opens(

@@ -92,13 +92,6 @@ def test_a_bad_position_costs_itself_alone_and_is_counted(either: Store, kind: s
     assert kept == {numbered(number) for number in (*range(1, 71), *range(72, 81), *range(102, 122))}
 
 
-def test_a_network_whose_name_cannot_be_written_costs_its_own_positions_alone(either: Store) -> None:
-    recorder = recording(either)
-    recorder.audit([audited([1, 2]), audited([3], model="net\ud800"), audited([4])])
-    recorder.close(60)
-    assert (count(either), recorder.dropped) == (3, 1)
-
-
 def test_a_position_too_long_for_an_index_does_not_stop_the_audit(either: Store) -> None:
     """PostgreSQL names it as it names a full disk, which passes; this never does."""
     digits = "".join(str(digit) for digit in np.random.default_rng(1).integers(1, 10, 4_000))
@@ -144,20 +137,3 @@ def test_figures_are_not_said_to_hold_answers_that_are_still_to_be_recorded(stor
     recorder.close(60)
     assert recorder.freshness().as_of > fresh.as_of
     assert (count(store), recorder.freshness().waiting, recorder.dropped) == (2, 0, 0)
-
-
-def test_a_batch_of_which_every_answer_was_withheld_leaves_nothing_waiting(store: Store) -> None:
-    recorder = recording(store)
-    recorder.audit([audited([1, 2]).rows(np.array([], dtype=np.intp))], [recorder.expect(0)])
-    recorder.close(60)
-    assert (count(store), recorder.dropped, recorder.waiting) == (0, 0, 0)
-
-
-def test_tickets_are_settled_each_on_its_own(store: Store) -> None:
-    recorder = recording(store)
-    first, second, third = (recorder.expect(positions) for positions in (1, 2, 3))
-    recorder.audit([audited([1, 2])], [second])
-    assert recorder.waiting >= 4
-    recorder.audit([audited([3]), audited([4, 5])], [first, third])  # one of the six could not be made
-    recorder.close(60)
-    assert (count(store), recorder.dropped, recorder.waiting) == (5, 1, 0)

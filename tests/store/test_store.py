@@ -82,18 +82,6 @@ def test_figures_are_exact_and_quantiles_at_most_two_percent_above(store: Store)
     assert figures.kinds["served"].max == 0.0
 
 
-def test_a_restart_keeps_everything(reopened: Open) -> None:
-    for value in (0.1, 0.3):
-        store = reopened()
-        write(store, [record(value, fen=str(value))])
-        store.close()
-    store = reopened()
-    (figures,) = models(store)
-    assert figures.kinds["raw"].count == 2
-    assert figures.kinds["raw"].mean == pytest.approx(0.2)
-    assert [position["fen"] for position in read(store).worst("raw", 10)] == ["0.3", "0.1"]
-
-
 def test_unmeasured_positions_are_counted_apart_and_do_not_spoil_the_mean(store: Store) -> None:
     write(store, [record(None, fen="a"), record(0.5, fen="b")])
     (figures,) = models(store)
@@ -113,16 +101,6 @@ def test_two_networks_of_one_name_are_not_mixed_and_the_last_is_shown(store: Sto
     write(store, [record(0.9, digest="sha256:old", at=3000.0)])
     assert models(store)[0].digest == "sha256:old"
     assert models(store)[0].kinds["raw"].count == 2
-
-
-def test_kinds_of_a_share_of_the_requests_have_counts_of_their_own(store: Store) -> None:
-    more = {"rounded": Figure(0.0002, kl=None), "unmirrored": Figure(None, kl=None)}
-    write(store, [record(fen="a"), record(fen="b", more=more)])
-    (figures,) = models(store)
-    assert list(figures.kinds) == ["raw", "multiplied", "unnormalised", "unmirrored", "rounded", "served"]
-    assert (figures.positions, figures.kinds["rounded"].count, figures.kinds["rounded"].infinite) == (2, 1, 1)
-    assert (figures.kinds["unmirrored"].count, figures.kinds["unmirrored"].unmeasured) == (0, 1)
-    assert [position["fen"] for position in read(store).worst("rounded", 5)] == ["b"]
 
 
 def test_figures_by_group_add_up_to_those_of_all(store: Store) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,15 +16,14 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from movemask.board.boards import unpacked
 from movemask.board.position import Position, boards_of
 from movemask.encoding.encoders import plane_encoder
-from movemask.encoding.movemask_planes import encode_18
+from movemask.encoding.movemask_planes import bitboards
 from movemask.encoding.vocabularies import vocabulary
 from tests.ground_truth import DATA, random_game
 from training import dataset
 from training.config import Data, load_run
-from training.data import PROGRESS, make_shards, split_of
+from training.data import PROGRESS, make_shards
 from training.games import Game, Unwanted, parse, records
 from training.legal import board_of, legal_mask
 from training.replay import replay
@@ -51,8 +49,8 @@ def test_a_replayed_position_is_python_chesss_in_every_bit(seeds: list[int]) -> 
         board = chess.Board()
         for ply, move in enumerate(moves):
             row, position = rows[number, ply], Position(board.copy(stack=False))
-            planes = encode_18([position], boards_of([position]))[0, :15]
-            assert np.array_equal(unpacked(found.bitboards[row]), planes), board.fen()
+            expected = bitboards([position], boards_of([position]))[0]
+            assert np.array_equal(found.bitboards[row], expected), board.fen()
             assert found.black[row] == (board.turn == chess.BLACK)
             assert slots.move(int(found.slot[row]), board) == move
             board.push(move)
@@ -164,12 +162,6 @@ def test_shards_of_other_games_are_not_mixed_in(tmp_path: Path) -> None:
     other = data_of(tmp_path, csv_file(tmp_path, [row(i) for i in range(9)], "other.csv.zst"))
     with pytest.raises(SystemExit, match="name another"):
         make_shards(other)
-
-
-def test_the_split_is_decided_by_the_moves_and_about_two_in_a_hundred() -> None:
-    shares = Counter(split_of(f"e2e4 {i}") for i in range(20_000))
-    assert 300 < shares["test"] < 500
-    assert 300 < shares["validation"] < 500
 
 
 def pgn(number: int, **headers: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 import chess
 import numpy as np
 import pytest
 
-from movemask.board.position import Elo, Position
+from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary
 from tests.ground_truth import random_game
 from tests.networks import fake_model, fixed_model
@@ -104,28 +102,6 @@ def test_the_brier_score_of_a_value_that_knows_is_nought_and_that_of_the_base_ra
     assert brier[1] == pytest.approx(np.mean([((rates - row) ** 2).sum() for row in np.eye(3)[[0, 0, 1, 2]]]))
 
 
-def test_games_against_itself_are_played_from_each_opening_with_both_colours(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(strength, "LONGEST", 60)
-    lines = strength.openings(data, "train", 4, seed=1)
-    games = [[move.uci() for move in random_game(i, 90)] for i in range(30)]
-    assert all(any(game[:8] == [move.uci() for move in line] for game in games) for line in lines)
-    told: list[tuple[chess.Color, float, float]] = []
-
-    def asked(positions: Sequence[Position], sides: Sequence[tuple[int, int]]) -> Iterator[strength.Policy]:
-        told.extend((p.board.turn, *side) for p, side in zip(positions, sides, strict=True))
-        return strength.policies(fake_model(), positions, [Elo(*side) for side in sides])
-
-    board = chess.Board()
-    strength.play([board], [(2200, 1100)], asked, np.random.default_rng(1), "one")
-    assert set(told) == {(chess.WHITE, 2200, 1100), (chess.BLACK, 1100, 2200)}
-    assert len(board.move_stack) == 60 or board.outcome(claim_draw=True) is not None
-    played = strength.match(fake_model(), lines, seed=3)
-    assert played.endings.total() == len(played.scores) == 8
-    assert strength.match(fake_model(), lines, seed=3).scores.tolist() == played.scores.tolist()
-
-
 def test_the_higher_rating_has_the_point_of_a_game_that_it_wins() -> None:
     """White has Qh5xf7 mate and no other legal move matters: a network that knows it wins with both ratings."""
     mate = [chess.Move.from_uci(uci) for uci in ("e2e4", "e7e5", "d1h5", "b8c6", "f1c4", "g8f6")]
@@ -134,26 +110,3 @@ def test_the_higher_rating_has_the_point_of_a_game_that_it_wins() -> None:
     played = strength.match(fixed_model(logits), [mate], seed=1)
     assert played.scores.tolist() == [1, 0]  # White is the higher rating in the first game
     assert played.endings == {"checkmate": 2}
-
-
-def test_mates_in_one_are_found_in_games_and_each_move_that_mates_counts(data: Data) -> None:
-    found = strength.positions_with(data, "train", 10, strength.is_mate)
-    assert found
-    shares = []
-    for position in found:
-        moves = list(position.board.legal_moves)
-        mates = 0
-        for move in moves:
-            after = position.board.copy()
-            after.push(move)
-            mates += after.is_checkmate()
-        assert mates
-        shares.append(mates / len(moves))
-    uniform = strength.probability_of(fixed_model(np.zeros(1880)), found, strength.is_mate)
-    assert [mean for mean, _ in uniform.values()] == pytest.approx([np.mean(shares)] * 3)
-
-
-def test_a_stalemate_is_wasted_only_by_a_side_that_is_ahead() -> None:
-    assert strength.is_wasted(chess.Board("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1"))
-    assert not strength.is_wasted(chess.Board("7k/7P/6K1/8/8/8/8/8 b - - 0 1"))
-    assert not strength.is_wasted(chess.Board("7k/6Q1/6K1/8/8/8/8/8 b - - 0 1"))  # mate

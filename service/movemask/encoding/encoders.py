@@ -164,8 +164,6 @@ _ENCODERS: dict[str, PlaneEncoder] = {
         PlaneEncoder("maia2-18", (MAIA2_PLANES, 8, 8), False, encode_maia2),
         PlaneEncoder("maia3-tokens-12", (64, PIECES), False, encode_maia3),
         PlaneEncoder("maia3-tokens-96", (64, 96), True, _each(encode_maia3_history)),
-        PlaneEncoder("movemask-18", (movemask_planes.LAST_MOVES, 8, 8), False, movemask_planes.encode_18),
-        PlaneEncoder("movemask-24", (movemask_planes.PLANES, 8, 8), True, movemask_planes.encode_24),
         PlaneEncoder("movemask-tokens-99", (64, movemask_planes.TOKENS), True, movemask_planes.encode_tokens),
         PlaneEncoder("pgx-119", (8, 8, PGX_PLANES), True, _each(encode_pgx)),
     )

@@ -79,19 +79,13 @@ def varied_vocabulary(vocabulary: Vocabulary, names: Sequence[str]) -> Vocabular
 
 
 # The planes of each input that variations change.
-_OURS = ("movemask-18", "movemask-24")
-_BOARDS = {  # those seen from a side
-    "lc0-112": slice(104),
-    "maia2-18": slice(12),
-    "movemask-18": slice(15),
-    "movemask-24": np.r_[0:15, 18:24],
-}
+_BOARDS = {"lc0-112": slice(104), "maia2-18": slice(12)}  # those seen from a side
 _CASTLING = {"lc0-112": ((104, 105), (106, 107)), "maia2-18": ((13, 14), (15, 16))}
-_SIDE = {"lc0-112": 108, **dict.fromkeys(_OURS, 16)}
-_CLOCK = {"lc0-112": 109, **dict.fromkeys(_OURS, 15)}
-_ONES = {"lc0-112": 111, **dict.fromkeys(_OURS, 17)}
-_EN_PASSANT = {"maia2-18": slice(17, 18), **dict.fromkeys(_OURS, slice(14, 15))}
-_HISTORY = {"lc0-112": slice(13, 104), "movemask-24": slice(18, 24)}
+_SIDE = {"lc0-112": 108}
+_CLOCK = {"lc0-112": 109}
+_ONES = {"lc0-112": 111}
+_EN_PASSANT = {"maia2-18": slice(17, 18)}
+_HISTORY = {"lc0-112": slice(13, 104)}
 
 
 def _swapped_castling(planes: Planes, _: chess.Board, encoder: str) -> Planes:
@@ -109,14 +103,11 @@ def _blank(plane_of: Mapping[str, int | slice]) -> Callable[[Planes, chess.Board
 
 
 def _scaled_clock(planes: Planes, _: chess.Board, encoder: str) -> Planes:
-    """The raw number where the input has clock / 100, and the other way round."""
-    planes[_CLOCK[encoder]] *= 1 / 100 if encoder == "lc0-112" else 100
+    planes[_CLOCK[encoder]] /= 100
     return planes
 
 
-def _blacks(
-    planes_of: Mapping[str, slice | NDArray[np.intp]], axis: int
-) -> Callable[[Planes, chess.Board, str], Planes]:
+def _blacks(planes_of: Mapping[str, slice], axis: int) -> Callable[[Planes, chess.Board, str], Planes]:
     """With Black to move, turns these planes round along their ranks (1) or files (2)."""
 
     def change(planes: Planes, board: chess.Board, encoder: str) -> Planes:
@@ -183,7 +174,7 @@ _VARIATIONS = {
             tuple(_CASTLING),
             _swapped_castling,
         ),
-        Variation("clock_scale", "the half-move clock on the other scale (raw or / 100)", tuple(_CLOCK), _scaled_clock),
+        Variation("clock_scale", "the half-move clock / 100 instead of raw", tuple(_CLOCK), _scaled_clock),
         Variation("no_ones_plane", "no plane of ones", tuple(_ONES), _blank(_ONES)),
         Variation("no_side_plane", "no plane for the side to move", tuple(_SIDE), _blank(_SIDE)),
         Variation("no_history", "the newest position alone, older planes empty", tuple(_HISTORY), _blank(_HISTORY)),

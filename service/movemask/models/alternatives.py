@@ -53,8 +53,6 @@ _BLOCKS = {
     "maia2-18": (12, 1),
     "maia3-tokens-12": (12, 1),
     "maia3-tokens-96": (12, 8),
-    "movemask-18": (12, 1),
-    "movemask-24": (12, 1),
     "movemask-tokens-99": (12, 8),
     "pgx-119": (14, 8),
 }

@@ -45,9 +45,7 @@ FAMILIES: dict[str, Family] = {
         Family("maia3", ("maia3-tokens-12", "maia3-tokens-96"), "maia3-4352", "loss_draw_win", _MAIA3_ELO, True, True),
         Family("alphazero", ("pgx-119",), "alphazero-4672"),
         Family("searchless", ("fen-77",), "uci-1968"),
-        Family(
-            "movemask", ("movemask-18", "movemask-24", "movemask-tokens-99"), "movemask-1880", elo={"scale": "lichess"}
-        ),
+        Family("movemask", ("movemask-tokens-99",), "movemask-1880", elo={"scale": "lichess"}),
     )
 }
 
