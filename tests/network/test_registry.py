@@ -46,7 +46,6 @@ def test_the_runtime_keeps_nothing_to_send_to_its_maker(models: Path, tmp_path: 
         (
             'maia2-18"',
             'movemask-18"',
-            'movemask-18"',
             "net.toml: contract.planes: no plane encoder 'movemask-18'; available: fen-77, lc0-112, maia2-18",
         ),
         ("movemask-1880", "uci", "net.toml: contract.vocabulary: no vocabulary 'uci'"),
