@@ -9,12 +9,13 @@ import gzip
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import chess
 from pydantic import Field
 
-from movemask.board.position import PlayedGame
+if TYPE_CHECKING:  # the HTTP client reads answers with openings, and loads no numpy
+    from movemask.board.position import PlayedGame
 
 
 @dataclass(frozen=True, slots=True)
