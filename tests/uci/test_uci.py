@@ -21,7 +21,8 @@ from fastapi.testclient import TestClient
 from movemask.cli.uci import RemoteSource
 from movemask.client.http import Client
 from movemask.client.local import Network, load
-from movemask.uci.engine import Engine, Go
+from movemask.uci.commands import Go
+from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from movemask.uci.search import Source, search
 from tests.ground_truth import perft

@@ -17,7 +17,7 @@ from movemask.board.position import Position
 from movemask.client.distribution import Policy, Value
 from movemask.games.forecast import value_after
 from movemask.think_time import think_time
-from movemask.uci.engine import MOST_FAULTS, Go
+from movemask.uci.commands import MOST_FAULTS, Go
 from movemask.uci.options import Options
 
 
