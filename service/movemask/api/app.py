@@ -137,7 +137,7 @@ def _install_mcp(app: FastAPI) -> Callable[[], AbstractAsyncContextManager[None]
     import httpx2
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from movemask.mcp import mcp_server
+    from movemask.api.mcp import mcp_server
 
     def client(context: Any) -> httpx2.AsyncClient:
         caller = context.request.client

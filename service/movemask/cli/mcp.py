@@ -36,7 +36,7 @@ async def _served(url: str | None, key: str | None, settings: Settings) -> None:
     import httpx2
     from mcp.server.stdio import stdio_server
 
-    from movemask.mcp import mcp_server
+    from movemask.api.mcp import mcp_server
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with _in_process(settings) if url is None else nullcontext() as transport:
