@@ -170,13 +170,13 @@ def write_card(card: Path, found: Measured, with_moves: Measured | None, command
         "command": command,
         "what": f"positions after the opening of held-out games ({split} split) by many players, FEN alone",
         "positions": len(found),
-        "top1": round(found.top(1), 4),
+        "top1": round(found.top(1), 5),
         "top3": round(found.top(3), 4),
         "cross_entropy": round(found.cross_entropy(), 4),
         "calibration_error": round(found.calibration_error(), 4),
     }
     if with_moves is not None:
-        figures["top1_with_moves"] = round(with_moves.top(1), 4)
+        figures["top1_with_moves"] = round(with_moves.top(1), 5)
         figures["cross_entropy_with_moves"] = round(with_moves.cross_entropy(), 4)
     if (brier := found.brier()) is not None:
         figures["brier"] = round(brier[0], 4)
