@@ -155,7 +155,7 @@ def cost(right: Model, wrong: Model, part: list[Probe]) -> tuple[float, float] |
 
 
 def _by_move(model: Model, part: list[Probe]) -> list[dict[int, float]]:
-    """The policy of each position by move (`move_codes`)."""
+    """The policy of each position by move (`board.moves`)."""
     evaluated = evaluate_positions(model, [probe.position for probe in part], [probe.elo for probe in part])
     codes, probabilities, indptr, _ = evaluated.policies.lists
     return [dict(zip(codes[a:b], probabilities[a:b], strict=True)) for a, b in pairwise(indptr)]

@@ -89,7 +89,7 @@ class Value(NamedTuple):
 class Policies:
     """The distributions of B positions over the M legal moves that their filters keep, in CSR form.
 
-    codes : intp `[M]` (`move_codes`), each position's highest logit first, equal ones in the order of their slots: so
+    codes : intp `[M]` (`board.moves`), each position's highest logit first, equal ones in the order of their slots: so
         the most probable first, and in order even where probabilities underflow to 0
     probabilities, logits : float64 `[M]`, in the same order
     indptr : intp `[B + 1]`

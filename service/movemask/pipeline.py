@@ -3,9 +3,10 @@
     queries ─► queue ─► read ─► Batch ─► evaluate ─► check ─► Answer ─► `write` ─► the caller
                                             └─► after the reply: kinds, heavy slots ─► the recorder
 
-To read it in order: `Pipeline.answer` submits queries on the event loop; a thread of the queue runs `answered` for
-those that it took, as `movemask.load` does without a queue; it calls `evaluate`, as do the bulk audit, calibration, the
-diagnosis, quantisation and training's measuring; `_follow_up` runs on the same thread after the replies.
+To read it in order: `Pipeline.answer` submits queries on the event loop. A thread of the queue, or the event loop for
+a small request that comes alone, runs `answered` for those that it took; `movemask.load` does so without a queue. It
+calls `evaluate`, as do the bulk audit, calibration, the diagnosis, quantisation and training's measuring. `_follow_up`
+runs on one of the queue's threads after the replies, for many batches at once.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ class Query:
 
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Who asks: `client` takes turns with others. `positions` counts what has been answered, and `runs` are the model,
-    the positions that the network ran on and the submission of each call; None unless they are wanted."""
+    """Who asks: `client` takes turns with others. `Pipeline.answer` writes the rest: `positions` counts what has been
+    answered, and `runs` are the model, the positions that the network ran on and the submission of each call; None
+    unless they are wanted."""
 
     client: str = ""
     positions: int = 0
@@ -170,7 +172,7 @@ class Answer:
 
     @property
     def policy(self) -> tuple[list[int], list[float]]:
-        """The moves (`move_codes`) and their probabilities, most probable first."""
+        """The moves (`board.moves`) and their probabilities, most probable first."""
         if self.evaluated is None:
             return [], []
         codes, probabilities, indptr, _ = self.evaluated.policies.lists
@@ -351,7 +353,7 @@ class Pipeline:
     async def answer(
         self, queries: Sequence[Query], write: Callable[[Answer], R], caller: Caller | None = None
     ) -> Sequence[R | MovemaskError]:
-        """For each query in order, `write(answer)`, called on the queue's thread, or the query's error.
+        """For each query in order, `write(answer)`, called on the thread that ran the batch, or the query's error.
 
         Raises errors that concern all queries: Overloaded, ShuttingDown, InferenceFailed. Queries whose caller is
         cancelled before they reach a batch are dropped.

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 log = logging.getLogger(__name__)
 
-#: What a descriptor comes with: the connection's number, and why it is to be refused (`Verdict`).
+#: What a descriptor comes with: the connection's number, and why it is to be refused (`SERVE` if it is not).
 HANDED = struct.Struct("<II")
 #: What comes back: the number of a connection, once when it is taken and again when it has ended; or DRAINING from a
 #: worker that wants no more.

@@ -31,7 +31,7 @@ _PIECE = 262_144
 _UNCOUNTED = 4096
 
 #: Bytes of bodies and large answers in flight, in all processes together.
-_IN_FLIGHT = 64 << 20
+_MOST_BYTES = 64 << 20
 
 #: Paths that do not count against a client's rate: probes, and the page, whose files are in memory.
 _FREE = POLLED | {"/"}
@@ -201,8 +201,8 @@ class BytesInFlight:
         raise Overloaded(fault, retry_after=1)
 
     def hold(self, context: RequestContext, size: int) -> None:
-        """Counts bytes of a request, from the first few thousand on. More than half of the room is not counted, an
-        equal part of it in each process: answers that one client does not read keep nobody else out."""
+        """Counts bytes of a request, from the first few thousand on. Of one client's, at most half of the limit
+        counts, divided equally among processes: answers that it does not read keep nobody else out."""
         context.held += size
         if context.held > _UNCOUNTED:
             self._count(context, context.held)
@@ -272,7 +272,7 @@ class AdmissionControl:
         self._proxies = settings.proxies
         self._hosts = [name.strip("[] ").lower() for name in settings.trusted_hosts.split(",")]
         self._rate = RateLimit(settings.client_rate, settings.client_burst, settings.client_in_flight, tally)
-        self._in_flight = BytesInFlight(_IN_FLIGHT, tally)
+        self._in_flight = BytesInFlight(_MOST_BYTES, tally)
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -317,8 +317,8 @@ class AdmissionControl:
                 raise
             finally:
                 if self._rate and not free:
-                    limited, context.take = True, partial(self._rate.take, context)
-                    context.take(1)
+                    limited, context.charge = True, partial(self._rate.take, context)
+                    context.charge(1)
             if path == "/mcp":  # only its tool's request has positions in flight
                 self._rate.release(context)
             if path not in POLLED:

@@ -39,7 +39,7 @@ class RequestContext(Caller):
     key: str | None = None
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
     taken: int = 0
-    take: Callable[[int], None] = field(default=lambda positions: None)
+    charge: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0
     counted: int = 0
     head: bool = False

@@ -272,7 +272,7 @@ class PostRoute(APIRoute):
         return match, {"route": self, "endpoint": self._endpoint, "path_params": {}}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        raise HTTPException(405, headers={"Allow": "POST"})  # POST does not come this way: `create_app`
+        raise HTTPException(405, headers={"Allow": "POST"})  # a POST goes through `Posts`
 
     async def answer(self, scope: Scope, receive: Receive) -> Response:
         """The response to a POST; raises the errors that have a problem."""
@@ -287,7 +287,7 @@ class PostRoute(APIRoute):
             request = await to_thread.run_sync(parsed, body, self._body, limits, settings, limiter=services.parsing)
         if scope["query_string"]:
             await known_parameters(http)
-        context_of(scope).take(self._positions(request))  # of the client's rate; raises RateLimited
+        context_of(scope).charge(self._positions(request))  # to the client's rate; raises RateLimited
         return await self._endpoint(request, http, services)
 
 

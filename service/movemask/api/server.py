@@ -165,7 +165,7 @@ def _supervise(settings: Settings, listeners: Sequence[socket.socket], stopping:
 
 
 def _work(settings: Settings, count: int, grace: float, place: Place) -> None:
-    from movemask.api import worker  # of the supervisor's modules this one stays small
+    from movemask.api import worker  # here, so that the supervisor stays small
 
     worker.work(settings, count, grace, place)
 

@@ -180,7 +180,7 @@ def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
 
 class RequestLog:
     """ASGI middleware that makes the context of each request, and counts, logs and traces it under an id, which is
-    returned in X-Request-ID. To the app HEAD is GET: the server leaves out the body."""
+    returned in X-Request-ID. HEAD is passed to the app as GET: the server leaves out the body."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, tracer: trace.Tracer) -> None:
         self._app = app
@@ -205,7 +205,7 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
-                # Who waits for 100 Continue sends no body once refused, and the next request would be taken for one.
+                # A client that waits for 100 Continue sends no body after an error; its next request is no body.
                 if status >= 400 and any(name == b"expect" for name, _ in scope["headers"]):
                     message["headers"].append((b"connection", b"close"))
                 if traced:  # FastAPI names the span by its route only where its router is reached

@@ -1,6 +1,6 @@
-"""Moves: as numbers, as text, and which are legal, which python-chess alone decides.
+"""Moves: as codes, as text, and which are legal, which python-chess alone decides.
 
-A move's number is `promotion << 12 | source << 6 | target`, on the board's own squares. The target is python-chess's:
+A move's *code* is `promotion << 12 | source << 6 | target`, on the board's own squares. The target is python-chess's:
 in castling where the king ends, in Chess960 its rook's square.
 """
 

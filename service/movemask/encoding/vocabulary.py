@@ -103,7 +103,7 @@ def codes_of_written(
     boards: Boards,
     bare_promotion: chess.PieceType | None,
 ) -> Squares:
-    """The codes `[K]` (`move_codes`) of moves that a vocabulary writes, seen by the side to move.
+    """The codes `[K]` (`board.moves`) of moves that a vocabulary writes, seen by the side to move.
 
     A bare promotion gets the piece that it stands for; a move from a square to itself is the null move, 0.
     """

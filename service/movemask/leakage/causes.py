@@ -81,7 +81,7 @@ class Written:
         return cls(boards, rows, source ^ turned, target ^ turned, promotion, takes_rook)
 
     def codes(self, bare_promotion: chess.PieceType | None) -> Squares:
-        """The moves by their own squares (`move_codes`); `bare_promotion` is the piece of a promotion without a letter.
+        """The moves by their squares (`board.moves`); `bare_promotion` is the piece of a promotion without a letter.
 
         Castling keeps the squares of its slot: in a vocabulary that writes e1h1, e1g1 is another slot.
         """
@@ -91,7 +91,7 @@ class Written:
 def causes_of(written: Written, legal: Sequence[Squares]) -> Squares:
     """The cause of each move `[K]`, as an index into CAUSES. ValueError for a legal move.
 
-    `legal` are the legal moves `[L]` of each position (`move_codes`).
+    `legal` are the legal moves `[L]` of each position (`board.moves`).
     """
     source, target, promotion = written.source, written.target, written.promotion
     obstacle = np.full(len(source), _NONE)

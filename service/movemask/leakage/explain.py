@@ -70,7 +70,7 @@ def explained(
 ) -> Explained:
     """The explanation of each position of a batch, from its heavy slots, of which `named` are named.
 
-    codes, indptr : the legal moves `[N]` (`move_codes`) in CSR form
+    codes, indptr : the legal moves `[N]` (`board.moves`) in CSR form
     """
     count = len(boards)
     if not len(heavy.rows):

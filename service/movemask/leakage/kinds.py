@@ -54,8 +54,8 @@ def fills() -> dict[str, Fill]:
     return {fill.name: fill for fill in every}
 
 
-#: Kinds that every response shows, and so measured for every request.
-ALWAYS = (RAW, MULTIPLIED, SERVED)
+#: Kinds that every answer and every stored position shows.
+SHOWN = (RAW, MULTIPLIED, SERVED)
 
 #: All kinds in display order.
 KINDS = (RAW, MULTIPLIED, *fills(), UNNORMALISED, UNMIRRORED, ROUNDED, SERVED)

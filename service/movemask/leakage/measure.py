@@ -67,7 +67,7 @@ class Measured:
         return Figure(leaked, bool(self.flipped[row]), kl if math.isfinite(kl) else None)
 
     def rows(self, keep: slice | Index) -> Measured:
-        """Those of some positions."""
+        """The figures of some positions."""
         return Measured(self.leaked[keep], self.flipped[keep], self.kl[keep])
 
     @classmethod
@@ -163,7 +163,7 @@ class UnmaskedLogits:
     def heavy(self, least: float) -> HeavySlots:
         """The illegal slots to which plain softmax gives at least `least`: by row, heaviest first, ties by slot.
 
-        None of a row where an illegal logit is NaN or +inf.
+        A row where an illegal logit is NaN or +inf has no slots.
         """
         size = self.rest.shape[1]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -320,7 +320,7 @@ def check_answer(
 
     Parameters
     ----------
-    legal : the legal moves of the position (`move_codes`), before any filter
+    legal : the legal moves of the position (`board.moves`), before any filter
     codes, probabilities : the moves of the answer and their probabilities
     abstention : the mass that softmax_one leaves unassigned; it counts in the sum
     """

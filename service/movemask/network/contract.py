@@ -131,7 +131,7 @@ class Strength(_Section):
 
 
 class _Card(BaseModel):
-    """What of `[card]` is not free."""
+    """The keys of `[card]` that are checked."""
 
     strength: tuple[Strength, ...] = ()
 

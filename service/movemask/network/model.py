@@ -59,7 +59,7 @@ class Batch:
 
     positions : read positions, with python-chess boards
     boards : the same as bitboards
-    codes : intp `[N]`, the legal moves (`move_codes`), each position's in the order of their slots
+    codes : intp `[N]`, the legal moves (`board.moves`), each position's in the order of their slots
     slots : intp `[N]`, rising within each position
     indptr : intp `[B + 1]`
     in_check : bool `[B]`

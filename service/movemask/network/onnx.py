@@ -1,4 +1,4 @@
-"""`OnnxSession`: networks in onnxruntime. The only module that runs it; `quantisation` has its quantiser.
+"""`OnnxSession`: networks in onnxruntime. The only module that runs it; `models.quantising` has its quantiser.
 
 Official builds from 1.29 send telemetry about each session (model file name, graph hashes and so on), unless an
 environment variable turns it off before the import.

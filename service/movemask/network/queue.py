@@ -4,9 +4,9 @@ There are as many threads as the session has runs at once. A free thread takes i
 everything from the query to the caller's result, so that one thread's Python overlaps with another's network run.
 Nothing is polled, and no batch waits to fill up. A small submission that comes alone is answered on the event loop.
 
-`FairQueue` says whose turn it is. Small submissions go before large ones, for which a slice of each batch is
-kept nevertheless; within both, clients take turns. While small ones come, or other clients wait, a large
-submission gives a batch no more than a slice at a time: nobody waits for a whole batch of someone else's.
+`FairQueue` says whose turn it is. Small submissions go first; if large ones wait, a slice of each batch is kept for
+them. Within both, clients take turns. A large submission gets more than a slice only if no small one came in the last
+second and no other client waits: nobody waits for a whole batch of someone else's.
 
 Items and results pass through unread: they are the pipeline's queries and what is written of its answers.
 """
@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 #: Work of a small submission, at most; that of an item is 1 or more.
 SMALL = 8
 
-#: Work that a client gives at one turn; and at most what large submissions give to a batch while small ones are
-#: expected: a small one waits for two such slices. With a slow network it is what takes so many seconds.
+#: Most work that one client gets per turn, and that large submissions get in a batch while small ones are expected: a
+#: small one waits for two such slices. With a slow network a slice is what takes _SLICE_SECONDS.
 SLICE = 8
 _SLICE_SECONDS = 0.006
 
@@ -46,7 +46,7 @@ _LARGE_SHARE = 4
 #: Seconds that small submissions are expected for after one has come.
 _SMALL_EXPECTED = 1.0
 
-#: A batch that takes so many seconds, and ten times what its items usually take, does not come back.
+#: A batch that takes this many seconds, and ten times what its items usually take, does not come back.
 _HANGS = 4.0
 
 #: Seconds that the threads get to end when the queue is closed.
@@ -174,7 +174,7 @@ class FairQueue:
 
     @property
     def work(self) -> float:
-        """The work of these."""
+        """The work of all that waits."""
         return self._small.work + self._large.work
 
     def before(self, entry: Submission) -> float:
@@ -214,7 +214,7 @@ class Queue:
     follow_up : called with what the worker returned for some batches that have been delivered, on one of the threads:
         for about `max_batch` items at once, as soon as there is time
     threads : batches in work at once
-    max_batch : items in one batch
+    max_batch : work in one batch; an item without work of its own is 1
     max_waiting : items that may wait in all processes together, and an eighth more for small submissions; a submission
         beyond it raises Overloaded, unless nothing waits here, or it is small and so is what little waits here
     tally : where the processes add up what waits; None for a process that is alone

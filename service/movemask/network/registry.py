@@ -37,7 +37,7 @@ class Entry:
 
 
 class Registry:
-    """Entries by name; `get(None)` is the default model."""
+    """Entries by name; None is the default's."""
 
     def __init__(
         self, entries: Mapping[str, Entry], default: str | None, preferred: frozenset[str] = frozenset()

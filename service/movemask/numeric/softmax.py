@@ -1,6 +1,7 @@
 """The legal logits of a batch, and softmax and its variants over the rows of a ragged batch of them.
 
-The policy is computed from the legal logits alone (`gather_legal`), so nothing in an illegal slot can reach it. The
+The policy is computed from the legal logits alone (`pipeline.evaluate` gathers them, `gather_legal` for other callers),
+so nothing in an illegal slot can reach it. The
 definition is a plain softmax after adding `log(mask)` to the logits (`masking.log_mask_softmax`); gathering first gives
 the same numbers without `inf - inf`, and does not read illegal logits. The dense `[B, A]` forms are in `dense`.
 
