@@ -75,7 +75,6 @@ class Evaluated:
     unusable : by row, why there is no distribution; the other fields of such a row are meaningless
     """
 
-    model: Model
     batch: Batch
     value: Float | None
     unmasked: UnmaskedLogits
@@ -109,7 +108,7 @@ def evaluate(model: Model, batch: Batch, rules: Sequence[Normalisation]) -> Eval
     unmasked = UnmaskedLogits(logits, batch.slots, indptr, legal)
     raw, multiplied = unmasked.masses()
     distributions = policies(batch.codes, legal, indptr, rules)
-    return Evaluated(model, batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
+    return Evaluated(batch, outputs.value, unmasked, distributions, raw, multiplied, ran, seconds, unusable)
 
 
 def evaluate_positions(

@@ -73,6 +73,7 @@ class Serving:
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {name: self._started(self._opened(file)) for name, file in files.items()}
         self.registry = Registry(entries, self._default, self._folders.preferred)
+        self.registry.log_failures()
         on_change(self.registry)
         self._watcher: threading.Thread | None = None
         if poll_seconds:

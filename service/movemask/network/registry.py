@@ -44,11 +44,14 @@ class Registry:
     ) -> None:
         """Entries (at least one) in any order; chooses a default if None, among `preferred` first. A default without an
         entry is kept, and raises UnknownModel when requested."""
-        for entry in entries.values():
-            if entry.failure:
-                log.error("model %s is not served: %s", entry.name, entry.failure)
         self._entries = dict(sorted(entries.items()))
         self.default = default or _first_served(self._entries, preferred)
+
+    def log_failures(self) -> None:
+        """Logs which models are not served, and why."""
+        for entry in self:
+            if entry.failure:
+                log.error("model %s is not served: %s", entry.name, entry.failure)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._entries.values())
@@ -74,7 +77,9 @@ def load_registry(
     """Loads and checks the models of a folder or several; raises SettingsError if there are none, or no default."""
     folders = ModelFolders.of(where)
     entries = {name: load_entry(file, threads, provider) for name, file in folders.files(default).items()}
-    return Registry(entries, default, folders.preferred)
+    registry = Registry(entries, default, folders.preferred)
+    registry.log_failures()
+    return registry
 
 
 def open_model(file: Path, threads: int, provider: Provider = Provider.CPU) -> Model:
