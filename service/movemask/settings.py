@@ -47,7 +47,7 @@ def available_cores(cpu_max: Path = _CPU_MAX) -> int:
         return cores
 
 
-_BATCH_CPU, _BATCH_GPU = 64, 512
+_BATCH_CPU, _BATCH_GPU = 32, 512
 
 LogLevel = Literal["critical", "error", "warning", "info", "debug"]
 
@@ -179,7 +179,7 @@ _DEFAULTS_IN_WORDS = {
     "cors_origins": "none",
     "default_model": "the shipped model, if it is served, else the first by name",
     "threads": "the cores the process may use",
-    "max_batch": "64, or 512 on a GPU",
+    "max_batch": "32, or 512 on a GPU",
 }
 
 _LINK_NAME = re.compile(r".*(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)", re.I)
