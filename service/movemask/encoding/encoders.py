@@ -1,5 +1,5 @@
-"""Plane encoders by name, and those of Maia-2, Maia-3, pgx's AlphaZero and searchless_chess. A new one is a module
-beside this and a line in `_ENCODERS`.
+"""Plane encoders by name, and those of Maia-2, Maia-3, pgx's AlphaZero and searchless_chess. A new one is a function
+here or in a module of its own, and a line in `_ENCODERS`.
 
 Most make planes; those of networks that read squares or characters make tokens. Here and in contracts both are called
 planes: the input that stands for a position.

@@ -161,6 +161,7 @@ class Model:
 
     @cached_property
     def takes_elo(self) -> bool:
+        """Whether the network takes ratings; kept, since every batch and answer asks."""
         return self.contract.takes_elo
 
     @property
