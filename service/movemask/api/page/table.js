@@ -3,20 +3,24 @@
 import { endingBy } from "./answer.js";
 import { remembered } from "./api.js";
 import { Board } from "./board.js";
+import { chosen } from "./controls.js";
 import { byId } from "./dom.js";
 import { showGraph } from "./graph.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
-import { endingOf, isYours } from "./match.js";
-import { showMoments } from "./moments.js";
+import { SIDES, endingOf, isYours } from "./match.js";
 import { showMoves } from "./movelist.js";
 import { showBars, showValue } from "./moves.js";
+import { noteName } from "./names.js";
 import { pgnOf } from "./pgn.js";
 import { showPlayers, showResult } from "./players.js";
-import { clearRatings, showRatings } from "./ratings.js";
+import { clearRatings, showRatings, takesRatings } from "./ratings.js";
 import { Reports } from "./reports.js";
+import { showReview } from "./review.js";
 import { alone, elo, following, live, named, played, playing, position, turn } from "./state.js";
+import { strongerMoves, strongerThan } from "./stronger.js";
 import { showClocks } from "./timer.js";
-import { firstPly, numbered } from "./tree.js";
+import { firstPly, numbered, turnAfter } from "./tree.js";
+import { MARKS, verdictOf } from "./verdicts.js";
 import { saidInGame, saidOf } from "./words.js";
 
 const ARROWS = 5;
@@ -28,6 +32,8 @@ export class Table {
   #notice;
   #board;
   #reports = new Reports();
+  #verdicts = { of: null }; // `{of, byPly}`: the verdicts that are known, and the state that they were asked for
+  #model = null; // the chosen model, with its contract
   #shown = null; // `{answer, state, line}`: the answer on the board, and the state and line that it was asked for
 
   constructor(store, notice) {
@@ -81,6 +87,7 @@ export class Table {
 
   /** Shows a state of a view with a board; `models` are all of them. `current` says whether it is still wanted. */
   async show(state, models, current) {
+    this.#model = chosen(state, models);
     const line = played(state);
     const answer = state.view === "lens" ? await lensAnswer(state, state.model)
       : await remembered("v1/policy", { ...position(state, line), ...named(state), elo: elo(state, turn(state)), include: ["san", "forecast"] });
@@ -95,9 +102,20 @@ export class Table {
     if (current()) await this.#review(state, current);
   }
 
+  /** Goes to the first move of the review that was a fault, or to the first of all. */
+  reviewFaults() {
+    const verdicts = [...(this.#verdictsOf(this.#store.state) ?? [])];
+    const [ply] = verdicts.find(([, { kind }]) => kind === "mistake") ?? verdicts.find(([, { kind }]) => kind === "doubtful") ?? verdicts[0] ?? [-1];
+    if (ply >= 0) this.#store.dispatch({ type: "go", path: this.#store.state.tree.main.slice(0, ply + 1) });
+    byId("review-heading").focus();
+    byId("review-panel").scrollIntoView({ block: "nearest" });
+  }
+
   /** Shows the moves of a state again, whose position is on the board already. */
   rename(state) {
-    if (this.answer) this.#drawGame(state);
+    if (!this.answer) return;
+    this.#say(state, this.answer);
+    this.#drawGame(state);
   }
 
   /** Takes away what was said of another position, when there is no answer for the one that is wanted. */
@@ -121,18 +139,15 @@ export class Table {
 
   #draw(state, answer) {
     const { tree, match, at, moves, flip } = state, line = played(state), going = playing(state), atEnd = at === moves.length;
-    const open = going ? atEnd : !endingBy(answer);
-    const last = line.length ? { ply: firstPly(tree.fen) + at - 1, san: tree.nodes[tree.at(line)].san } : null;
+    const open = going ? atEnd : !endingBy(answer), last = this.#say(state, answer);
     document.body.classList.remove("stale");
     this.#board.show({
       fen: answer.fen, flip, last: line.at(-1), moves: open ? answer.moves : [], arrows: arrows(state, answer),
       player: going && atEnd ? match.you[0] : "", premove: (going && match.premove?.uci) || null,
       check: answer.status === "checkmate" || /[+#]$/.test(last?.san) ? `${answer.turn[0]}k` : undefined,
     });
-    const hidden = alone(state), ending = at && line.join() === tree.main.join() ? endingOf(tree.headers) : null;
+    const hidden = alone(state);
     showValue(byId("value"), hidden ? null : answer, flip);
-    const said = going ? saidInGame(match, moves.length - at) : saidOf(answer, { last, ending });
-    if (byId("said").textContent !== said) byId("said").textContent = said;
     byId("legal").replaceChildren(...answer.moves.map((move) => move.san).sort().map((san) => new Option(san)));
     if (state.view === "play") {
       showBars(byId("bars"), hidden ? null : answer.moves, { onMove: (uci) => this.move(uci), onLight: (uci) => this.#board.light(uci), next: moves[at] });
@@ -142,13 +157,25 @@ export class Table {
     this.#drawGame(state);
   }
 
+  /** Says how things stand, for screen readers too. Returns the move that led here, with its ply; null at the start. */
+  #say(state, answer) {
+    const { tree, match, at, moves } = state, line = played(state);
+    const last = at ? { ply: firstPly(tree.fen) + at - 1, san: tree.nodes[tree.at(line)].san } : null;
+    const ending = at && line.join() === tree.main.join() ? endingOf(tree.headers) : null;
+    const said = playing(state) ? saidInGame(match, moves.length - at) : saidOf(answer, { last, ending });
+    if (byId("said").textContent !== said) byId("said").textContent = said;
+    return last;
+  }
+
   /** The moves of the game and the graph of its line. */
   #drawGame(state) {
     const { tree, moves, at } = state, hidden = alone(state), going = playing(state), reports = this.#reports;
     const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
     byId("marks").classList.toggle("unseen", hidden || !moves.length);
+    const verdicts = going ? undefined : this.#verdictsOf(state), main = tree.along(tree.main);
+    const marks = new Map([...(verdicts ?? [])].map(([ply, { kind }]) => [main[ply + 1], MARKS[kind] ?? ""]));
     showMoves(byId("line"), {
-      tree, current: tree.at(played(state)), reportOf: hidden ? () => ({}) : (index) => reports.of(state, index),
+      tree, current: tree.at(played(state)), reportOf: hidden ? () => ({}) : (index) => reports.of(state, index), markOf: (index) => marks.get(index) ?? "",
       goTo: (path) => this.#store.dispatch({ type: "go", path }),
     });
     const opening = going ? undefined : reports.opening(state);
@@ -160,7 +187,14 @@ export class Table {
       scores: hidden ? [] : reports.scores(state), reports: hidden ? line.map(() => ({})) : line, at, goTo,
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`), moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
     });
-    showMoments(byId("moments"), { review, loaded: Object.keys(tree.headers).length > 0, at: isMain ? at : -1, goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }) });
+    showReview({
+      side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first, at: isMain ? at : -1,
+      review, loaded: Object.keys(tree.headers).length > 0, goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
+      choose: (side) => {
+        noteName(tree.headers[SIDES[side]]);
+        this.#store.dispatch({ type: "set", name: "you", value: side });
+      },
+    });
   }
 
   async #lenses(state, answer, current) {
@@ -178,11 +212,36 @@ export class Table {
         if (!Object.keys(state.tree.headers).length) await new Promise((done) => setTimeout(done, RESTS));
         if (current()) await this.#ask(state, state.tree.main);
       }
-      this.#notice.clear("review");
-      if (current()) this.#drawGame(state);
+      if (current()) this.#drawGame(this.#store.state);
+      if (current() && state.you && !playing(state) && !this.#verdictsOf(state)) await this.#judge(state, current);
+      if (current()) this.#notice.clear("review");
     } catch (error) {
       if (current()) this.#notice.tell("review", error, () => current() && this.#review(state, current));
     }
+  }
+
+  /** The verdicts on the moves of the side that is reviewed, by ply, if they are known. */
+  #verdictsOf(state) {
+    const { of, byPly } = this.#verdicts;
+    const same = of && ["model", "white", "black", "you"].every((name) => of[name] === state[name]) && of.tree.fen === state.tree.fen
+      && of.tree.evaluations === state.tree.evaluations && of.tree.main.join() === state.tree.main.join();
+    return same ? byPly : undefined;
+  }
+
+  /** Asks what a stronger player would play, and judges the moves of the side that is reviewed. */
+  async #judge(state, current) {
+    const { tree, you } = state, rating = takesRatings(this.#model) ? state[you] : undefined;
+    const strongerRating = rating && strongerThan(rating, this.#model);
+    const stronger = strongerRating ? await strongerMoves(state, you, strongerRating) : new Map();
+    if (!current()) return;
+    const line = { ...state, moves: tree.main }, scores = this.#reports.scores(line), byPly = new Map();
+    const forMover = (score) => (score === undefined || you === "white" ? score : 1 - score);
+    this.#reports.along(line).forEach((report, ply) => {
+      if (turnAfter(tree.fen, ply) !== you || report.probability === undefined) return;
+      byPly.set(ply, verdictOf({ san: report.san, report, before: forMover(scores[ply]), after: forMover(scores[ply + 1]), rating, stronger: stronger.get(ply), strongerRating }));
+    });
+    this.#verdicts = { of: state, byPly };
+    this.#drawGame(this.#store.state);
   }
 
   /** The reports on the line on the board, and the names of its moves. */
