@@ -57,7 +57,7 @@ export class Editor {
     this.#squares.clear();
     const ranks = [0, 1, 2, 3, 4, 5, 6, 7].map((row) => element("div", { role: "row", className: "rank" }, ...[0, 1, 2, 3, 4, 5, 6, 7].map((column) => {
       const name = squareAt(column, row, flip), shade = (FILES.indexOf(name[0]) + Number(name[1])) % 2 ? "dark" : "light";
-      const square = element("button", { type: "button", role: "gridcell", className: `square ${shade}`, tabIndex: name === this.#focus ? 0 : -1, "data-square": name });
+      const square = element("button", { type: "button", role: "gridcell", className: `square ${shade}`, tabIndex: name === this.#focus ? 0 : -1, "data-place": name });
       this.#squares.set(name, square);
       return square;
     })));
@@ -124,7 +124,7 @@ export class Editor {
   }
 
   #pressed(event) {
-    const name = event.target.closest("[data-square]")?.dataset.square;
+    const name = event.target.closest("[data-place]")?.dataset.place;
     if (!name) return;
     this.#focusOn(name);
     if (event.button === 2) this.#put(name);
@@ -153,7 +153,7 @@ export class Editor {
     if (!this.#grip) return;
     this.#squares.get(this.#held).firstElementChild.style.transform = "";
     this.#grip = null;
-    const name = document.elementFromPoint(event.clientX, event.clientY)?.closest("#editor-board [data-square]")?.dataset.square;
+    const name = document.elementFromPoint(event.clientX, event.clientY)?.closest("#editor-board [data-place]")?.dataset.place;
     if (name !== this.#held) this.#carry(this.#held, name);
   }
 

@@ -33,6 +33,7 @@ export class Table {
   #board;
   #reports = new Reports();
   #verdicts = { of: null }; // `{of, byPly}`: the verdicts that are known, and the state that they were asked for
+  #reviewed = {}; // `{line, review}`: the last review that was shown
   #model = null; // the chosen model, with its contract
   #shown = null; // `{answer, state, line}`: the answer on the board, and the state and line that it was asked for
 
@@ -182,7 +183,7 @@ export class Table {
     byId("opening").hidden = !opening;
     byId("opening").textContent = opening ? `${opening.eco} ${opening.name}` : "";
     const line = reports.along(state), first = firstPly(tree.fen), isMain = moves.join() === tree.main.join();
-    const review = going ? undefined : reports.review(state);
+    const review = going ? undefined : this.#reviewOf(state);
     showGraph(byId("graph"), {
       scores: hidden ? [] : reports.scores(state), reports: hidden ? line.map(() => ({})) : line, at, goTo,
       names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`), moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
@@ -218,6 +219,13 @@ export class Table {
     } catch (error) {
       if (current()) this.#notice.tell("review", error, () => current() && this.#review(state, current));
     }
+  }
+
+  /** The review of the main line: of other ratings until that of these has come, so that the panel stays. */
+  #reviewOf(state) {
+    const { tree } = state, line = [tree.fen, ...tree.main].join(), review = this.#reports.review(state);
+    if (review || this.#reviewed.line !== line) this.#reviewed = { line, review };
+    return this.#reviewed.review;
   }
 
   /** The verdicts on the moves of the side that is reviewed, by ply, if they are known. */
