@@ -140,21 +140,21 @@ def test_a_move_made_while_the_network_thinks_is_played_when_it_can_be(visit: Vi
     page.unroute("**/v1/move")
 
 
-def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(visit: Visit) -> None:
-    page = visit.open()
+def test_a_game_with_clocks_is_lost_on_time_and_a_reload_gives_none_back(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
-    begin(visit, "White", clock="3+2")
+    begin(own_visit, "White", clock="3+2")
     yours, its = page.get_by_role("timer", name="White's clock"), page.get_by_role("timer", name="Black's clock")
     expect(yours).to_have_text("3:00")
-    visit.click("e2", "e4")
-    time_passes(visit, lambda: page.locator("#line button").count() == 2)
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
     expect(its).to_have_text("3:00")  # the first move of each side is free
-    visit.sees("Your turn.")
-    visit.settles()
+    own_visit.sees("Your turn.")
+    own_visit.settles()
     page.clock.run_for(61_000)
     expect(yours).to_have_text(re.compile(r"1:5\d"))
     page.reload()
-    visit.settles()
+    own_visit.settles()
     expect(yours).to_have_text(re.compile(r"1:5\d"))
     page.clock.run_for(120_000)
     expect(page.locator("#result")).to_contain_text("0-1 · Black won on time")
@@ -191,7 +191,7 @@ def test_a_strength_is_made_of_the_rating_and_the_temperature_between_two_measur
     expect(page.locator("#above .player")).to_contain_text("1300")
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
-    sent = asked.value.post_data_json
+    sent: Any = asked.value.post_data_json
     assert (sent["elo"], sent["temperature"]) == ({"self": 1400, "opponent": 1400}, 0.75)
 
 
@@ -234,13 +234,12 @@ def elsewhere(chance: random.Random, now: float) -> dict[str, Any]:
     return {**chance.choice(choices), "now": now}
 
 
-@pytest.mark.parametrize("you", ["white", "black"])
-def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit, you: str) -> None:
+def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit) -> None:
     chance = random.Random(49)
     page = visit.open()
-    for _ in range(20):
+    for you in ("white", "black") * 10:
         events = clocked(chance, you)
-        mixed = []
+        mixed: list[dict[str, Any]] = []
         for event in events:
             last = mixed[-1]["now"] if mixed else 0.0
             if mixed:
@@ -258,46 +257,46 @@ def test_whatever_the_board_shows_the_clocks_go_by_the_moves_alone(visit: Visit,
             assert plain["left"][side] == pytest.approx(180_000 + 2000 * len(moves[place::2]) - spent)
 
 
-def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(visit: Visit) -> None:
-    page = visit.open()
+def test_a_game_goes_on_while_the_player_looks_back_or_elsewhere(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
-    begin(visit, "White", clock="3+2")
+    begin(own_visit, "White", clock="3+2")
     moves, replies = page.locator("#line button"), page.get_by_role("timer", name="Black's clock")
 
-    visit.click("e2", "e4")
-    time_passes(visit, lambda: moves.count() == 2)
-    visit.settles()
-    visit.click("g1", "f3")
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: moves.count() == 2)
+    own_visit.settles()
+    own_visit.click("g1", "f3")
     page.keyboard.press("ArrowLeft")
-    visit.sees("You are looking back. The game is 1 move further on.")
-    time_passes(visit, lambda: moves.count() == 4)  # the network replied all the same, and the board shows it
-    visit.sees("Your turn.")
+    own_visit.sees("You are looking back. The game is 1 move further on.")
+    time_passes(own_visit, lambda: moves.count() == 4)  # the network replied all the same, and the board shows it
+    own_visit.sees("Your turn.")
     assert page.title().startswith("Your turn")
-    visit.settles()
-    visit.click("b1", "c3")
+    own_visit.settles()
+    own_visit.click("b1", "c3")
     page.get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Leakage").click()
     going = page.get_by_role("region", name="Your game")
-    time_passes(visit, lambda: "It is your turn." in going.inner_text())
+    time_passes(own_visit, lambda: "It is your turn." in going.inner_text())
     expect(going.get_by_role("timer")).to_have_text(re.compile(r"3:0\d|2:5\d"))
     going.get_by_role("button", name="Back to the game").click()
     expect(moves).to_have_count(6)
     expect(replies).to_have_text(re.compile(r"3:0\d|2:[345]\d"))
 
 
-def test_another_view_gives_no_time_back(visit: Visit) -> None:
-    page = visit.open()
+def test_another_view_gives_no_time_back(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
-    begin(visit, "White", clock="3+2")
-    visit.click("e2", "e4")
-    time_passes(visit, lambda: page.locator("#line button").count() == 2)
-    visit.sees("Your turn.")
-    visit.settles()
+    begin(own_visit, "White", clock="3+2")
+    own_visit.click("e2", "e4")
+    time_passes(own_visit, lambda: page.locator("#line button").count() == 2)
+    own_visit.sees("Your turn.")
+    own_visit.settles()
     page.clock.run_for(20_000)
     yours = page.get_by_role("timer", name="White's clock")
     for view in ("Ratings", "Play"):
         page.get_by_role("link", name=view).click()
-        visit.settles()
+        own_visit.settles()
         page.clock.run_for(1000)
         expect(yours).to_have_text(re.compile(r"2:[23]\d"))
 
@@ -387,7 +386,7 @@ def test_the_opponent_stays_who_it_is(visit: Visit) -> None:
     visit.settles()
     with page.expect_request("**/v1/move") as asked:
         visit.click("e2", "e4")
-    sent = asked.value.post_data_json
+    sent: Any = asked.value.post_data_json
     assert (sent["model"], sent["elo"]) == ("movemask-5", {"self": 1200, "opponent": 1500})
     visit.sees("Your turn.")
     visit.open("#play?model=zz-1900")  # another position, for another model
@@ -441,8 +440,8 @@ def test_sound_looks_as_it_is(visit: Visit) -> None:
     assert button.evaluate(look) != off
 
 
-def test_any_clock_and_replies_at_once(visit: Visit) -> None:
-    page = visit.open()
+def test_any_clock_and_replies_at_once(own_visit: Visit) -> None:
+    page = own_visit.open()
     page.clock.install()
     page.get_by_role("button", name="New game").click()
     panel = page.get_by_role("dialog", name="Play against the network")
@@ -452,14 +451,14 @@ def test_any_clock_and_replies_at_once(visit: Visit) -> None:
     panel.get_by_label("Seconds a move").fill("7")
     panel.get_by_label("at once").check()
     panel.get_by_role("button", name="Start").click()
-    visit.settles()
+    own_visit.settles()
     for own in ("e2e4", "d2d4", "b1c3"):
-        visit.click(own[:2], own[2:])
-        time_passes(visit, lambda: "Your turn." in page.locator("#said").inner_text())
-        visit.settles()
+        own_visit.click(own[:2], own[2:])
+        time_passes(own_visit, lambda: "Your turn." in page.locator("#said").inner_text())
+        own_visit.settles()
     yours, its = page.get_by_role("timer", name="White's clock"), page.get_by_role("timer", name="Black's clock")
     expect(its).to_have_text(re.compile(r"0:(44|4[0-3])"))  # two moves took it no time at all
-    agree(visit, "Resign", "Resign")
+    agree(own_visit, "Resign", "Resign")
     page.locator("#result").get_by_role("button", name="Copy PGN").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     game = chess.pgn.read_game(io.StringIO(page.evaluate("navigator.clipboard.readText()")))

@@ -155,9 +155,9 @@ def test_the_oldest_game_goes_when_a_thousand_are_kept(visit: Visit) -> None:
     expect(page.locator("#library-found")).to_have_text("0 games found")
 
 
-def test_a_browser_that_stores_nothing_is_reported_after_the_game(visit: Visit) -> None:
-    page = visit.open()
+def test_a_browser_that_stores_nothing_is_reported_after_the_game(own_visit: Visit) -> None:
+    page = own_visit.open()
     session = page.context.new_cdp_session(page)
-    session.send("Storage.overrideQuotaForOrigin", {"origin": visit.url, "quotaSize": 1})
-    lost(visit)
+    session.send("Storage.overrideQuotaForOrigin", {"origin": own_visit.url, "quotaSize": 1})
+    lost(own_visit)
     expect(page.locator("#result")).to_contain_text("Your browser does not store it. Copy the PGN to keep it.")

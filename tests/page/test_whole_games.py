@@ -108,14 +108,14 @@ def finished(visit: Visit, side: str) -> chess.pgn.Game:
     return game
 
 
-def test_three_minutes_and_two_seconds_as_white(visit: Visit, port: int) -> None:
-    page = visit.open()
+def test_three_minutes_and_two_seconds_as_white(own_visit: Visit, port: int) -> None:
+    page = own_visit.open()
     page.clock.install()
-    start(visit, "White", "3+2", "Human-like", "Rating", 1000)
+    start(own_visit, "White", "3+2", "Human-like", "Rating", 1000)
     chance = random.Random(1)
 
     def beside(number: int) -> None:
-        if over(visit) or chance.random() < 0.5:
+        if over(own_visit) or chance.random() < 0.5:
             return
         if number % 3 == 0:
             page.keyboard.press("ArrowLeft")
@@ -127,8 +127,8 @@ def test_three_minutes_and_two_seconds_as_white(visit: Visit, port: int) -> None
             page.locator("#board").hover()
             page.mouse.wheel(0, -100)
 
-    plays(visit, port, lambda until: time_passes(visit, until), beside)
-    game = finished(visit, "White")
+    plays(own_visit, port, lambda until: time_passes(own_visit, until), beside)
+    game = finished(own_visit, "White")
     clocks = [node.clock() for node in game.mainline()]
     assert all(left is not None and 0 < left <= 180 + 2 * len(clocks) for left in clocks)
 
