@@ -1,6 +1,7 @@
 // The page put together: what each control and key does to the state, and what is shown when the state has changed.
 
 import { readHash, hashOf, writeHash } from "./address.js";
+import { Analysis } from "./analysis.js";
 import { endingBy } from "./answer.js";
 import { call, remembered, useKey } from "./api.js";
 import { keepsGames } from "./archive.js";
@@ -35,7 +36,8 @@ const SAVES = 300; // and until the state is kept in the tab
 
 const store = new Store(restored(START));
 const notice = new Notice();
-const table = new Table(store, notice);
+const analysis = new Analysis(store, notice);
+const table = new Table(store, analysis);
 const does = (type, more = {}) => () => store.dispatch({ type, ...more });
 
 let models = [];
@@ -182,7 +184,7 @@ function switchTo(by) {
 listenToControls(store, {
   first, back, forward, last, undo, flip, skip, "show-keys": showKeys, resign, rematch, draw: offerDraw,
   "challenge-open": () => challenged(null),
-  review: () => table.reviewFaults(),
+  review: () => analysis.reviewFaults(),
   "play-here": attempt(() => challenged(table.seen.answer)),
   "cancel-challenge": () => byId("challenge").close(),
   edit: attempt(() => editor.open(table.seen.answer.fen, { flip: store.state.flip, chess960: store.state.tree.chess960 })),
@@ -190,7 +192,7 @@ listenToControls(store, {
   sound: () => setSound(!sounds()),
   clear: does("load", { tree: new Tree() }),
   hints: () => store.dispatch({ type: "set", name: "hints", value: !store.state.hints }),
-  ...Object.fromEntries(shares({ shown: () => table.seen, pgn: (rated) => table.pgn(rated), model: () => named(store.state), report: (error) => notice.tell("event", error) })),
+  ...Object.fromEntries(shares({ shown: () => table.seen, pgn: (rated) => analysis.pgn(rated), model: () => named(store.state), report: (error) => notice.tell("event", error) })),
 });
 listenToKeys(Object.fromEntries(Object.entries({
   ArrowLeft: back, ArrowRight: forward, Home: first, End: last, f: flip, u: undo,

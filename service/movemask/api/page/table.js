@@ -1,45 +1,32 @@
-// The table: the board, the moves, and all that is said of the position. It shows a state, and asks for what that needs.
+// The table: the board, the players, and what is said of the position. It shows a state, and asks for what that needs.
 
 import { endingBy } from "./answer.js";
 import { remembered } from "./api.js";
 import { Board } from "./board.js";
 import { chosen } from "./controls.js";
 import { byId } from "./dom.js";
-import { showGraph } from "./graph.js";
 import { lensAnswer, lensArrows, showLenses } from "./lens.js";
-import { SIDES, endingOf, isYours } from "./match.js";
-import { showMoves } from "./movelist.js";
+import { endingOf, isYours } from "./match.js";
 import { showBars, showValue } from "./moves.js";
-import { noteName } from "./names.js";
-import { pgnOf } from "./pgn.js";
 import { showPlayers, showResult } from "./players.js";
-import { clearRatings, showRatings, takesRatings } from "./ratings.js";
-import { Reports } from "./reports.js";
-import { showReview } from "./review.js";
+import { clearRatings, showRatings } from "./ratings.js";
 import { alone, elo, following, live, named, played, playing, position, turn } from "./state.js";
-import { strongerMoves, strongerThan } from "./stronger.js";
 import { showClocks } from "./timer.js";
-import { firstPly, numbered, turnAfter } from "./tree.js";
-import { MARKS, verdictOf } from "./verdicts.js";
+import { firstPly } from "./tree.js";
 import { saidInGame, saidOf } from "./words.js";
 
 const ARROWS = 5;
 const LEAST_ARROW = 0.02;
-const RESTS = 700; // ms without a move until a line that is played here is read as a whole
 
 export class Table {
   #store;
-  #notice;
+  #analysis;
   #board;
-  #reports = new Reports();
-  #verdicts = { of: null }; // `{of, byPly}`: the verdicts that are known, and the state that they were asked for
-  #reviewed = {}; // `{line, review}`: the last review that was shown
-  #model = null; // the chosen model, with its contract
   #shown = null; // `{answer, state, line}`: the answer on the board, and the state and line that it was asked for
 
-  constructor(store, notice) {
+  constructor(store, analysis) {
     this.#store = store;
-    this.#notice = notice;
+    this.#analysis = analysis;
     this.#board = new Board(byId("board"), {
       onMove: (uci) => this.move(uci), onPremove: (uci) => store.dispatch({ type: "premove", premove: uci && { uci } }),
     });
@@ -82,41 +69,31 @@ export class Table {
   #noted(state) {
     const { answer, line, state: asked } = this.#shown ?? {};
     if (!answer || asked.tree.fen !== state.tree.fen || state.tree.at(line) === undefined) return undefined;
-    if (["model", "white", "black"].every((name) => asked[name] === state[name])) this.#reports.note(state, line, answer);
+    if (["model", "white", "black"].every((name) => asked[name] === state[name])) this.#analysis.note(state, line, answer);
     return line;
   }
 
   /** Shows a state of a view with a board; `models` are all of them. `current` says whether it is still wanted. */
   async show(state, models, current) {
-    this.#model = chosen(state, models);
     const line = played(state);
     const answer = state.view === "lens" ? await lensAnswer(state, state.model)
       : await remembered("v1/policy", { ...position(state, line), ...named(state), elo: elo(state, turn(state)), include: ["san", "forecast"] });
     if (!current()) return;
     performance.mark("answered");
     this.#shown = { answer, state, line };
-    this.#reports.note(state, line, answer);
+    this.#analysis.note(state, line, answer);
     this.#draw(state, answer);
     performance.measure("shown", "answered");
-    if (state.view === "ratings") await showRatings(state, { answer, models, next: this.#reports.along(state)[state.at], current });
+    if (state.view === "ratings") await showRatings(state, { answer, models, next: this.#analysis.next(state), current });
     if (state.view === "lens") await this.#lenses(state, answer, current);
-    if (current()) await this.#review(state, current);
-  }
-
-  /** Goes to the first move of the review that was a fault, or to the first of all. */
-  reviewFaults() {
-    const verdicts = [...(this.#verdictsOf(this.#store.state) ?? [])];
-    const [ply] = verdicts.find(([, { kind }]) => kind === "mistake") ?? verdicts.find(([, { kind }]) => kind === "doubtful") ?? verdicts[0] ?? [-1];
-    if (ply >= 0) this.#store.dispatch({ type: "go", path: this.#store.state.tree.main.slice(0, ply + 1) });
-    byId("review-heading").focus();
-    byId("review-panel").scrollIntoView({ block: "nearest" });
+    if (current()) await this.#analysis.review(state, chosen(state, models), current);
   }
 
   /** Shows the moves of a state again, whose position is on the board already. */
   rename(state) {
     if (!this.answer) return;
     this.#say(state, this.answer);
-    this.#drawGame(state);
+    this.#analysis.draw(state);
   }
 
   /** Takes away what was said of another position, when there is no answer for the one that is wanted. */
@@ -128,14 +105,6 @@ export class Table {
     byId("said").textContent = "";
     for (const id of ["bars", "lenses", "legal"]) byId(id).replaceChildren();
     clearRatings();
-  }
-
-  /** The game as a PGN, once its moves have names; `rated` with the ratings of the sliders, for the service to judge it by. */
-  async pgn(rated = false) {
-    await this.#complete(this.#store.state);
-    const { state } = this.#store;
-    const ratings = rated ? { WhiteElo: String(Math.round(state.white)), BlackElo: String(Math.round(state.black)) } : {};
-    return pgnOf(state.tree, ratings, this.#reports.result(state));
   }
 
   #draw(state, answer) {
@@ -155,7 +124,7 @@ export class Table {
     }
     showPlayers({ headers: tree.headers, fen: answer.fen, flip, clocks: following(state) && Boolean(match.control) });
     showClocks(state);
-    this.#drawGame(state);
+    this.#analysis.draw(state);
   }
 
   /** Says how things stand, for screen readers too. Returns the move that led here, with its ply; null at the start. */
@@ -168,99 +137,9 @@ export class Table {
     return last;
   }
 
-  /** The moves of the game and the graph of its line. */
-  #drawGame(state) {
-    const { tree, moves, at } = state, hidden = alone(state), going = playing(state), reports = this.#reports;
-    const goTo = (place) => this.#store.dispatch({ type: "step", at: place });
-    byId("marks").classList.toggle("unseen", hidden || !moves.length);
-    const verdicts = going ? undefined : this.#verdictsOf(state), main = tree.along(tree.main);
-    const marks = new Map([...(verdicts ?? [])].map(([ply, { kind }]) => [main[ply + 1], MARKS[kind] ?? ""]));
-    showMoves(byId("line"), {
-      tree, current: tree.at(played(state)), reportOf: hidden ? () => ({}) : (index) => reports.of(state, index), markOf: (index) => marks.get(index) ?? "",
-      goTo: (path) => this.#store.dispatch({ type: "go", path }),
-    });
-    const opening = going ? undefined : reports.opening(state);
-    byId("opening").hidden = !opening;
-    byId("opening").textContent = opening ? `${opening.eco} ${opening.name}` : "";
-    const line = reports.along(state), first = firstPly(tree.fen), isMain = moves.join() === tree.main.join();
-    const review = going ? undefined : this.#reviewOf(state);
-    showGraph(byId("graph"), {
-      scores: hidden ? [] : reports.scores(state), reports: hidden ? line.map(() => ({})) : line, at, goTo,
-      names: line.map(({ san }, ply) => `${numbered(first + ply)} ${san}`), moments: isMain && review ? review.moments.map(({ ply }) => ply) : [],
-    });
-    showReview({
-      side: state.you, own: tree.headers[SIDES[state.you]] === "You", verdicts, sans: main.slice(1).map((index) => tree.nodes[index].san), first, at: isMain ? at : -1,
-      review, loaded: Object.keys(tree.headers).length > 0, goTo: (place) => this.#store.dispatch({ type: "go", path: tree.main.slice(0, place) }),
-      choose: (side) => {
-        noteName(tree.headers[SIDES[side]]);
-        this.#store.dispatch({ type: "set", name: "you", value: side });
-      },
-    });
-  }
-
   async #lenses(state, answer, current) {
     const second = state.beside && state.beside !== answer.model.name ? await lensAnswer(state, state.beside) : null;
     if (current()) showLenses(second ? [answer, second] : [answer], state.flip);
-  }
-
-  /** Asks for what is missing of the game on the board, and shows it. A game that goes on is not read ahead. */
-  async #review(state, current) {
-    if (alone(state) || !state.moves.length) return this.#notice.clear("review");
-    try {
-      await this.#complete(state);
-      if (!current()) return;
-      if (!playing(state) && !this.#reports.review(state)) {
-        if (!Object.keys(state.tree.headers).length) await new Promise((done) => setTimeout(done, RESTS));
-        if (current()) await this.#ask(state, state.tree.main);
-      }
-      if (current()) this.#drawGame(this.#store.state);
-      if (current() && state.you && !playing(state) && !this.#verdictsOf(state)) await this.#judge(state, current);
-      if (current()) this.#notice.clear("review");
-    } catch (error) {
-      if (current()) this.#notice.tell("review", error, () => current() && this.#review(state, current));
-    }
-  }
-
-  /** The review of the main line: of other ratings until that of these has come, so that the panel stays. */
-  #reviewOf(state) {
-    const { tree } = state, line = [tree.fen, ...tree.main].join(), review = this.#reports.review(state);
-    if (review || this.#reviewed.line !== line) this.#reviewed = { line, review };
-    return this.#reviewed.review;
-  }
-
-  /** The verdicts on the moves of the side that is reviewed, by ply, if they are known. */
-  #verdictsOf(state) {
-    const { of, byPly } = this.#verdicts;
-    const same = of && ["model", "white", "black", "you"].every((name) => of[name] === state[name]) && of.tree.fen === state.tree.fen
-      && of.tree.evaluations === state.tree.evaluations && of.tree.main.join() === state.tree.main.join();
-    return same ? byPly : undefined;
-  }
-
-  /** Asks what a stronger player would play, and judges the moves of the side that is reviewed. */
-  async #judge(state, current) {
-    const { tree, you } = state, rating = takesRatings(this.#model) ? state[you] : undefined;
-    const strongerRating = rating && strongerThan(rating, this.#model);
-    const stronger = strongerRating ? await strongerMoves(state, you, strongerRating) : new Map();
-    if (!current()) return;
-    const line = { ...state, moves: tree.main }, scores = this.#reports.scores(line), byPly = new Map();
-    const forMover = (score) => (score === undefined || you === "white" ? score : 1 - score);
-    this.#reports.along(line).forEach((report, ply) => {
-      if (turnAfter(tree.fen, ply) !== you || report.probability === undefined) return;
-      byPly.set(ply, verdictOf({ san: report.san, report, before: forMover(scores[ply]), after: forMover(scores[ply + 1]), rating, stronger: stronger.get(ply), strongerRating }));
-    });
-    this.#verdicts = { of: state, byPly };
-    this.#drawGame(this.#store.state);
-  }
-
-  /** The reports on the line on the board, and the names of its moves. */
-  async #complete(state) {
-    const { tree, moves } = state, unnamed = tree.along(moves).slice(1).some((index) => tree.nodes[index].san === tree.nodes[index].uci);
-    if (unnamed || !this.#reports.complete(state)) await this.#ask(state, moves);
-  }
-
-  async #ask(state, line) {
-    const sans = await this.#reports.ask(state, line);
-    if (sans.some((san, ply) => state.tree.nodes[state.tree.along(line)[ply + 1]].san !== san)) this.#store.dispatch({ type: "named", tree: state.tree, moves: line, sans });
   }
 }
 
