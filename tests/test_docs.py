@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -69,6 +70,17 @@ def test_the_readmes_curl_gives_the_readmes_answer(shipped: TestClient) -> None:
     assert answer == expected
 
 
+def test_every_example_of_the_api_page_is_answered(shipped: TestClient) -> None:
+    commands = re.findall(r"```sh\n(curl .*?)\n```", doc("api.md"), re.S)
+    assert len(commands) > 10
+    for command in commands:
+        words = shlex.split(command.replace("\\\n", " "))
+        (url,) = (word.removeprefix("localhost:8000") for word in words if word.startswith("localhost:8000"))
+        body = json.loads(words[words.index("-d") + 1]) if "-d" in words else None
+        answer = shipped.get(url) if body is None else shipped.post(url, json=body)
+        assert answer.status_code == 200, (command, answer.text)
+
+
 def test_the_readmes_figures_are_the_cards(shipped: TestClient) -> None:
     measured = shipped.get("/v1/models/movemask-5").json()["card"]["measured"]
     row = next(line for line in README.splitlines() if line.startswith("| `movemask-5`"))
@@ -116,8 +128,7 @@ def flags_in(name: str) -> set[str]:
 def test_everything_that_can_be_asked_for_is_listed_and_nothing_else() -> None:
     paths = create_app(Settings.read()).openapi()["paths"]
     endpoints = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
-    table = README[README.index("## Endpoints") : README.index("## Models")]
-    assert {name for name in first_column(table) if " /" in name} == endpoints
+    assert set(re.findall(r"^## ([A-Z]+ /\S*)$", doc("api.md"), re.M)) == endpoints
     assert flags_in("audit.md") == flags_of(audit)
     assert flags_in("quantisation.md") == flags_of(quantize_model)
     offered = re.findall(r"option name (.+?) type", "\n".join(Options(models={"m": Strengths()}).lines()))
