@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 from movemask import __version__
 from movemask.settings import PREFIX, Settings
 from tests.conftest import ROOT
+from tests.processes import certificate, environment, free_port, started, until
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed: pip install pyyaml, or Ray, which brings it")
 
@@ -87,6 +91,42 @@ def test_a_scraper_on_kubernetes_has_a_key_and_finds_the_pods() -> None:
     assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
     assert endpoint["port"] in {port["name"] for port in template["spec"]["containers"][0]["ports"]}
     assert template["metadata"]["labels"][monitor["jobLabel"]] == "movemask"  # as the alerts have it
+
+
+def test_every_setting_reaches_the_containers_of_compose() -> None:
+    """A setting in .env that is silently ignored, such as the file of the API keys."""
+    listed = set(compose()["movemask"]["environment"])
+    assert listed == {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} - {f"{PREFIX}MODELS_DIR"}
+    for name in ("movemask", "tools"):
+        assert compose()[name]["env_file"] == {"path": ".env", "required": False}, name
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_health_check_of_the_image_follows_the_service(tls: bool, models: Path, tmp_path: Path) -> None:
+    more = (
+        dict(zip(("MOVEMASK_TLS_CERT", "MOVEMASK_TLS_KEY"), map(str, certificate(tmp_path)), strict=True))
+        if tls
+        else {}
+    )
+    check = [sys.executable, str(ROOT / "deploy" / "healthcheck.py")]
+    port = free_port()
+    settings = environment(MOVEMASK_PORT=str(port), MOVEMASK_DATABASE_URL=f"sqlite:///{tmp_path}/audit.db", **more)
+    assert subprocess.run(check, env=settings, capture_output=True).returncode == 1
+    command = [sys.executable, "-m", "movemask", "serve", "--models-dir", str(models), "--workers", "1"]
+    with started(command, env=settings):
+        until(
+            lambda: subprocess.run(check, env=settings, capture_output=True).returncode == 0, "the service is healthy"
+        )
+
+
+def test_the_networks_of_an_upgrade_are_not_hidden_by_the_volume_of_an_older_release() -> None:
+    """/models may be an old volume: it is the user's own folder, and the shipped networks are elsewhere."""
+    text = (ROOT / "Dockerfile").read_text()
+    assert "MOVEMASK_MODELS_DIR" not in text
+    assert "XDG_DATA_HOME=/opt/movemask/share" in text
+    assert "ln -s /models /opt/movemask/share/movemask/models" in text
+    assert f'image.version="{__version__}"' in text
 
 
 def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
