@@ -1,7 +1,6 @@
 # Images that do not run as root and write only to /data and /models:
 #   docker build -t movemask .                              serves, predicts, lists and checks models
 #   docker build -t movemask-tools --target tools .         and all other commands: audit, models import, models add, models quantize
-#   docker build -t movemask-ray --target ray .             also on Ray; KubeRay's probes need its wget (deploy/ray)
 #   docker run --read-only -p 8000:8000 -v movemask:/data movemask
 
 # To pin the base, pass its digest: --build-arg PYTHON_IMAGE=python:3.11-slim-bookworm@sha256:…
@@ -52,13 +51,6 @@ RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir 
  && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
     --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
 
-FROM build-tools AS build-ray
-COPY requirements/ray.txt requirements/
-RUN /opt/build/bin/pip --python /opt/movemask/bin/python install --no-cache-dir --no-deps --require-hashes \
-    -r requirements/ray.txt \
- && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
-    --output-file /opt/movemask/sbom.json /opt/movemask/bin/python
-
 FROM ${PYTHON_IMAGE} AS base
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin movemask \
  && install -d -o movemask -g movemask /data /models
@@ -84,17 +76,6 @@ FROM base AS tools
 COPY --from=build-tools /opt/movemask /opt/movemask
 ENV MPLCONFIGDIR=/tmp/matplotlib
 CMD ["--help"]
-
-FROM base AS ray
-USER root
-# KubeRay before 1.4 starts nodes with a login shell, for which /etc/profile resets PATH.
-RUN apt-get update && apt-get install -y --no-install-recommends wget && rm -rf /var/lib/apt/lists/* \
- && echo 'PATH=/opt/movemask/bin:$PATH' > /etc/profile.d/movemask.sh
-USER movemask
-COPY --from=build-ray /opt/movemask /opt/movemask
-ENV HOME=/tmp MPLCONFIGDIR=/tmp/matplotlib RAY_USAGE_STATS_ENABLED=0
-ENTRYPOINT []
-CMD ["ray", "--help"]
 
 FROM base AS serve
 COPY --from=build /opt/movemask /opt/movemask

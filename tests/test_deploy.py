@@ -31,11 +31,7 @@ def read(file: Path) -> Any:
 
 def pod_specs() -> list[tuple[str, Any]]:
     """The pods of all manifests."""
-    found = [("deployment.yaml", read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]["spec"])]
-    cluster = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]["rayClusterSpec"]
-    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
-        found.append(("rayjob.yaml", group["template"]["spec"]))
-    return found
+    return [("deployment.yaml", read(ROOT / "deploy" / "kubernetes" / "deployment.yaml")["spec"]["template"]["spec"])]
 
 
 @pytest.mark.peer
@@ -47,9 +43,6 @@ def test_manifests_keep_to_the_published_schemas(release: str) -> None:
     for file in KUBERNETES:
         if file.name != "kustomization.yaml":
             kubernetes_validate.validate(read(file), release, strict=True)
-    for name, spec in pod_specs():  # KubeRay's own fields are in no package; its pods are pods
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name.partition(".")[0]}, "spec": spec}
-        kubernetes_validate.validate(pod, release, strict=True)
 
 
 def test_a_kustomization_has_all_manifests() -> None:
@@ -60,9 +53,7 @@ def test_a_kustomization_has_all_manifests() -> None:
 def test_nothing_is_pulled_by_a_tag_that_moves() -> None:
     (image,) = read(ROOT / "deploy" / "kubernetes" / "kustomization.yaml")["images"]
     assert image["newTag"] == __version__
-    deployment, *ray = [container["image"] for _, spec in pod_specs() for container in spec["containers"]]
-    assert deployment == image["name"]
-    assert {tag.rpartition(":")[2] for tag in ray} == {__version__}
+    assert [container["image"] for _, spec in pod_specs() for container in spec["containers"]] == [image["name"]]
     for name, service in compose().items():
         if "build" not in service:
             assert re.search(r":v?\d+\.\d+\.\d+@sha256:[0-9a-f]{64}$", service["image"]), name
@@ -131,7 +122,7 @@ def test_the_networks_of_an_upgrade_are_not_hidden_by_the_volume_of_an_older_rel
 
 def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_monitoring() -> None:
     known, own = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}, ROOT / "docker-compose.yml"
-    for file in (own, *KUBERNETES, *(ROOT / "deploy" / "ray").glob("*.yaml")):
+    for file in (own, *KUBERNETES):
         assert set(re.findall(r"\bMOVEMASK_[A-Z_]+", file.read_text())) <= known, file
     present = {str(file.relative_to(ROOT)) for file in (ROOT / "monitoring").rglob("*") if file.is_file()}
     listed = set(re.findall(r"file: .*?(monitoring/[\w./-]+)", own.read_text()))
@@ -140,7 +131,7 @@ def test_manifests_name_settings_that_there_are_and_compose_every_file_of_the_mo
 
 def test_pods_run_without_privileges_and_within_limits() -> None:
     variables = {one["name"]: one.get("value") for one in pod_specs()[0][1]["containers"][0]["env"]}
-    assert variables["MOVEMASK_PROXIES"] == "1"  # clients behind the ingress are told apart
+    assert variables["MOVEMASK_PROXIES"] == "0"  # no ingress is shipped, so nobody may claim an address
     for name, spec in pod_specs():
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         for container in spec["containers"]:
@@ -148,9 +139,3 @@ def test_pods_run_without_privileges_and_within_limits() -> None:
             assert container["securityContext"]["readOnlyRootFilesystem"] is True, name
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
             assert set(container["resources"]) == {"requests", "limits"}, name
-
-
-def test_the_kuberay_manifest_names_the_pinned_ray() -> None:
-    cluster = read(ROOT / "deploy" / "ray" / "rayjob.yaml")["spec"]["rayClusterSpec"]
-    (pinned,) = re.findall(r"^ray==(\S+)", (ROOT / "requirements" / "ray.txt").read_text(), re.M)
-    assert cluster["rayVersion"] == pinned
