@@ -25,8 +25,8 @@ from movemask.games.sweep import RATINGS, curves
 from movemask.models.diagnosis import commonest
 from movemask.models.judging import Apart, apart
 from movemask.models.quantising import SWEPT
-from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.softmax import logsumexp
+from movemask.numeric.temperature import fitted_temperature
 from training import checkpoints
 from training.batches import Batch
 from training.config import Data, Run, load_run
