@@ -29,7 +29,8 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
-from movemask.normalisation import Normalisation, Policies, Value, policies
+from movemask.network.value import Value
+from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.records import AuditBatch
 from movemask.tally import Tally

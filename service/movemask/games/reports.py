@@ -21,7 +21,8 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.games.forecast import Outlook, forecasts, value_after
 from movemask.games.sweep import usual_ratings
-from movemask.normalisation import Normalisation, Value
+from movemask.network.value import Value
+from movemask.normalisation import Normalisation
 from movemask.numeric.temperature import cross_entropy
 from movemask.pipeline import Answer, Caller, Pipeline, Query
 
