@@ -37,7 +37,7 @@ from movemask.tally import Tally
 
 R = TypeVar("R")
 
-#: Moves to be played that are as much work as a position.
+#: Playing this many moves costs as much as evaluating a position.
 _PLIES = 32
 
 
@@ -366,8 +366,8 @@ class Pipeline:
             return write(answer)
 
         items = [(query, write if caller.runs is None else written) for query in queries]
-        work = [1 + len(query.moves) / _PLIES for query in queries]
-        submission = await self.queue.submit(items, caller.client, work)
+        costs = [1 + len(query.moves) / _PLIES for query in queries]
+        submission = await self.queue.submit(items, caller.client, costs)
         for result in submission.results:
             if not isinstance(result, Exception):
                 caller.positions += 1
