@@ -15,7 +15,6 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from benchmarks import operations
 from benchmarks.trace_request import traced
 from movemask.api import problems
 from movemask.api.app import create_app
@@ -212,10 +211,6 @@ def test_links_lead_somewhere() -> None:
     for file in (file for one in pages for file in ROOT.glob(one)):
         for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name}: {target}"
-
-
-def test_the_counts_of_operations_are_those_of_the_functions() -> None:
-    assert f"<!-- operations -->\n{operations.table()}\n<!-- /operations -->" in doc("numerics.md")
 
 
 def test_the_examples_of_the_numerics_page_run() -> None:

@@ -28,8 +28,8 @@ from movemask.models.judging import apart
 from movemask.models.quantising import SWEPT
 from movemask.network.check import expected_score
 from movemask.network.model import Model, Outputs
-from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.softmax import logsumexp
+from movemask.numeric.temperature import fitted_temperature
 from movemask.pipeline import evaluate_positions
 from training import checkpoints
 from training.batches import Batch

@@ -1,4 +1,4 @@
-"""Legal logits → `Policies`, by a `Normalisation` for each position; and `Value`, the forecast of the result."""
+"""Legal logits → `Policies`, by a `Normalisation` for each position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,28 +61,6 @@ class Normalisation:
     def calibrated(self) -> bool:
         """Whether the temperature stands for the model's fitted one."""
         return math.isnan(self.temperature)
-
-
-class Value(NamedTuple):
-    """The forecast of the result, for the side to move: `score` is the expected score, 0 to 1. The three probabilities
-    are None for a network that gives only the score."""
-
-    win: float | None
-    draw: float | None
-    loss: float | None
-    score: float
-
-    @classmethod
-    def of(cls, numbers: Sequence[float]) -> Value:
-        """From win, draw and loss, or the score alone."""
-        if len(numbers) == 1:
-            return cls(None, None, None, numbers[0])
-        win, draw, loss = numbers
-        return cls(win, draw, loss, win + draw / 2)
-
-    def flipped(self) -> Value:
-        """The same forecast for the other side."""
-        return Value(self.loss, self.draw, self.win, 1 - self.score)
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,15 @@ from movemask.leakage.kinds import Plan
 from movemask.leakage.measure import UnmaskedLogits, check_answer, measure
 from movemask.network.model import Batch, Model
 from movemask.network.queue import Queue, Submission
-from movemask.normalisation import Normalisation, Policies, Value, policies
+from movemask.network.value import Value
+from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.records import AuditBatch
 from movemask.tally import Tally
 
 R = TypeVar("R")
 
-#: Moves to be played that are as much work as a position.
+#: Playing this many moves costs as much as evaluating a position.
 _PLIES = 32
 
 
@@ -365,8 +366,8 @@ class Pipeline:
             return write(answer)
 
         items = [(query, write if caller.runs is None else written) for query in queries]
-        work = [1 + len(query.moves) / _PLIES for query in queries]
-        submission = await self.queue.submit(items, caller.client, work)
+        costs = [1 + len(query.moves) / _PLIES for query in queries]
+        submission = await self.queue.submit(items, caller.client, costs)
         for result in submission.results:
             if not isinstance(result, Exception):
                 caller.positions += 1

@@ -20,7 +20,7 @@ from movemask.errors import ServedLeakage
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, SHOWN, fills
 from movemask.leakage.measure import Figure, UnmaskedLogits, check_answer, measure
-from movemask.numeric.softmax import ragged_of_mask
+from movemask.study.dense import ragged_of_mask
 from tests.leakage.batches import leakages
 
 Batch = tuple[NDArray[np.float64], NDArray[np.bool_]]

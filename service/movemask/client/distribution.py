@@ -11,8 +11,8 @@ import numpy as np
 
 from movemask.board.moves import read_move
 from movemask.errors import IllegalMove
+from movemask.network.value import Value as Value
 from movemask.normalisation import Normalisation, policies
-from movemask.normalisation import Value as Value
 
 
 @dataclass(frozen=True, slots=True, repr=False)

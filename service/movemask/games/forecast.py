@@ -13,7 +13,7 @@ import chess
 from movemask.board.moves import moves_of
 from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
-from movemask.normalisation import Value
+from movemask.network.value import Value
 from movemask.pipeline import Answer, Caller, Pipeline, Query
 
 #: Moves that are looked at: each is one more position for the network.

@@ -21,8 +21,9 @@ from movemask.board.position import Elo, Position
 from movemask.errors import MovemaskError
 from movemask.games.forecast import Outlook, forecasts, value_after
 from movemask.games.sweep import usual_ratings
-from movemask.normalisation import Normalisation, Value
-from movemask.numeric import losses
+from movemask.network.value import Value
+from movemask.normalisation import Normalisation
+from movemask.numeric.temperature import cross_entropy
 from movemask.pipeline import Answer, Caller, Pipeline, Query
 
 Mark = Literal["trap", "mistake", "gem"]
@@ -236,7 +237,7 @@ def _report(answer: Answer) -> MoveReport:
     assert isinstance(query, _Played)
     codes, probabilities = answer.policy
     place, count = codes.index(code_of(query.played)), len(codes)
-    surprise = losses.cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.temperature)
+    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.temperature)
     return MoveReport(
         ply=query.ply,
         move=query.played,

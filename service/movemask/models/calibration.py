@@ -18,7 +18,7 @@ from movemask.errors import ContractError, InvalidPgn, MovemaskError
 from movemask.network.contract import read_contract
 from movemask.network.model import Model
 from movemask.network.registry import network_file
-from movemask.numeric.losses import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
+from movemask.numeric.temperature import COLDEST, HOTTEST, TemperatureFit, fitted_temperature
 from movemask.pipeline import evaluate_positions
 
 #: Fits to fewer moves are refused; with this many, our own network's standard error is about 4 %.

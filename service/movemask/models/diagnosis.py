@@ -34,9 +34,9 @@ from movemask.board.position import Elo, Position
 from movemask.errors import ModelError
 from movemask.models.alternatives import Alternative, alternatives
 from movemask.network.model import Batch, Model
-from movemask.numeric.losses import fitted_temperature
 from movemask.numeric.ragged import Float, row_sum
 from movemask.numeric.softmax import log_softmax
+from movemask.numeric.temperature import fitted_temperature
 from movemask.pipeline import evaluate_positions
 
 FILE = "probes.jsonl.gz"

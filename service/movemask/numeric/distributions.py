@@ -129,38 +129,18 @@ def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
     return np.where(row_lengths(bounds) > 0, row_max(p, bounds), 0.0)
 
 
-def total_variation(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """Total variation distance of two distributions, `½ sum |p - q|`: the largest difference of an event's chance."""
-    p, q, bounds = _pair(probabilities, others, indptr)
-    return row_sum(np.abs(p - q), bounds) / 2
-
-
 def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
     """`sum p log(p / q)` in nats; inf where `q` is 0 and `p` is not.
 
     Source: Kullback & Leibler (1951), doi:10.1214/aoms/1177729694.
     """
-    p, q, bounds = _pair(probabilities, others, indptr)
+    p, q, bounds = checked_pair(probabilities, others, indptr)
     with np.errstate(divide="ignore"):
         terms = np.where(p > 0, p * (np.log(np.where(p > 0, p, 1.0)) - np.log(np.where(p > 0, q, 1.0))), 0.0)
     return row_sum(terms, bounds)
 
 
-def jensen_shannon(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> Float:
-    """Jensen-Shannon divergence in nats, the mean KL of both from their midpoint: symmetric, finite, at most log 2.
-
-    Source: Lin (1991), doi:10.1109/18.61115.
-    """
-    p, q, bounds = _pair(probabilities, others, indptr)
-    middle = p / 2 + q / 2
-    # Of a subnormal p, the middle can round to 0; it must be above 0 wherever p is.
-    middle = np.maximum(middle, np.maximum(p, q) / 2)
-    safe = np.where(middle > 0, middle, np.maximum(p, q))
-    both = kl_divergence(p, safe, bounds) + kl_divergence(q, safe, bounds)
-    return np.maximum(both / 2, 0.0)  # rounding can make it negative for equal distributions
-
-
-def _pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
+def checked_pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
     p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:

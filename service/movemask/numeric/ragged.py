@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,11 +27,6 @@ def indptr_of(lengths: Sequence[int] | Index) -> Index:
     indptr = np.zeros(len(lengths) + 1, dtype=np.intp)
     np.cumsum(lengths, out=indptr[1:])
     return indptr
-
-
-def dense_indptr(dense: NDArray[np.floating]) -> Index:
-    """The indptr of a dense array `[B, A]` as rows of `A` values: `[B + 1]`."""
-    return np.asarray(np.arange(len(dense) + 1, dtype=np.intp) * dense.shape[1])
 
 
 def joined_indptr(parts: Sequence[Index]) -> Index:
@@ -142,14 +137,6 @@ def checked_probabilities(values: ArrayLike, indptr: ArrayLike) -> tuple[Float, 
     return array, bounds
 
 
-def checked_vectors(values: ArrayLike, like: Float) -> Float:
-    """Vectors `[N]` in float64 that a Jacobian is multiplied with; of the shape of `like`."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != like.shape:
-        raise ValueError(f"vectors: expected shape {like.shape}, got {array.shape}")
-    return array
-
-
 def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = False) -> tuple[Float, Index, Float]:
     """Legal logits `[N]` in float64, their indptr, and the maximum of each row `[B]` (-inf if it is empty).
 
@@ -166,16 +153,6 @@ def checked_logits(values: ArrayLike, indptr: ArrayLike, *, all_low: bool = Fals
             what = "-inf alone" if top[row] == -np.inf else str(top[row])
             raise ValueError(f"legal_logits: row {row} holds {what}")
     return array, bounds, top
-
-
-def checked_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
-    """A legal mask, bool `[B, A]`, of the shape of the logits."""
-    array = np.asarray(mask)
-    if array.dtype != np.bool_ or array.ndim != 2:
-        raise ValueError(f"legal_mask: expected bool [B, A], got {array.dtype} of shape {array.shape}")
-    if array.shape != np.shape(logits):
-        raise ValueError(f"legal_mask: shape {array.shape}, but logits have {np.shape(logits)}")
-    return array
 
 
 def checked_temperature(value: ArrayLike, rows: int) -> Float | float:
@@ -207,11 +184,3 @@ def checked_alpha(value: ArrayLike, rows: int) -> Float:
 def checked_share(name: str, value: ArrayLike, rows: int) -> Float:
     """A number in (0, 1] for the batch or for each row, as `[B]`."""
     return checked_per_row(name, value, rows, lambda array: (array > 0) & (array <= 1), "above 0 and at most 1")
-
-
-def in_dtype(values: Float, like: ArrayLike, keep_dtype: bool) -> NDArray[Any]:
-    """A result in float64, or with `keep_dtype` rounded to the dtype of the input."""
-    if not keep_dtype:
-        return values
-    with np.errstate(over="ignore"):  # a logarithm that is too low for float16 is -inf
-        return values.astype(np.asarray(like).dtype, copy=False)

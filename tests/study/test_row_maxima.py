@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from benchmarks.row_maxima import (
+from movemask.numeric.softmax import softmax
+from movemask.study.row_maxima import (
     SOURCE_EPSILON,
     Exact,
     Iterative,
@@ -22,7 +23,6 @@ from benchmarks.row_maxima import (
     coalesced,
     sparse_softmax,
 )
-from movemask.numeric.softmax import softmax
 from tests.numeric.batches import Ragged, ragged
 
 METHODS = [

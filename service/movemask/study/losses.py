@@ -1,26 +1,20 @@
-"""Losses of a distribution over the legal moves, their gradients, and the temperature that minimises cross-entropy.
+"""Losses of a distribution over the legal moves and their gradients, for training.
 
-Against the played move, `targets` int `[B]` is its index in its row; every row must have one. Against a distribution,
-`targets` float `[N]` is `q` over each row's legal slots: another network's policy, search visits, a smoothed label, or
-the played move (`one_hot`). The dense `[B, A]` forms are in `dense`.
-
-The fit: in `β = 1 / T` the mean cross-entropy is convex: its gradient is the mean of `E_p[z] - z_played`, its curvature
-that of `Var_p[z]`. So Newton's method, safeguarded by a bracket, finds the only minimum. The curvature is the Fisher
-information of one move: the standard error of `β` is `1 / sqrt(B * curvature)`, and that of `T` is `T²` times it.
+The target is either the index of the played move in its row (`targets` int `[B]`; every row must have one), or a
+distribution `q` over each row's legal slots (`targets` float `[N]`): another network's policy, search visits, a
+smoothed label, or the played move (`one_hot`). `numeric.temperature` has the cross-entropy of played moves.
 
 Sources: Fenchel-Young losses, Blondel, Martins & Niculae, JMLR 21 (2020), arXiv:1901.02324; soft targets, Hinton,
 Vinyals & Dean (2015), arXiv:1503.02531; a temperature trained in log space, Radford et al. (2021), arXiv:2103.00020,
-section 2.5; temperature scaling, Guo, Pleiss, Sun & Weinberger (2017), arXiv:1706.04599; standard error from the
-observed information, Efron & Hinkley (1978), doi:10.1093/biomet/65.3.457.
+section 2.5.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from movemask.numeric import entmax
 from movemask.numeric.ragged import (
@@ -29,23 +23,12 @@ from movemask.numeric.ragged import (
     checked_alpha,
     checked_probabilities,
     checked_values,
-    row_lengths,
     row_max,
     row_sum,
     spread,
 )
 from movemask.numeric.softmax import log_softmax, shifted, softmax
-
-
-def cross_entropy(
-    legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
-) -> Float:
-    """`-log p(target)` of each row in nats, `[B]`; finite where `p` itself underflows, inf for a logit of -inf.
-
-    legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]`; ValueError for arguments that do not fit.
-    """
-    at = places(targets, *checked_values("legal_logits", legal_logits, indptr))
-    return -log_softmax(legal_logits, indptr, temperature)[at]
+from movemask.numeric.temperature import cross_entropy, target_places
 
 
 def cross_entropy_gradient(
@@ -54,7 +37,7 @@ def cross_entropy_gradient(
     """Gradient of each row's cross-entropy by its logits, `(s - y) / T`: float64 `[N]`."""
     values, bounds = checked_values("legal_logits", legal_logits, indptr)
     gradient = softmax(values, bounds, temperature)
-    gradient[places(targets, values, bounds)] -= 1.0
+    gradient[target_places(targets, values, bounds)] -= 1.0
     return gradient / spread(_temperatures(temperature, bounds), bounds)
 
 
@@ -81,7 +64,7 @@ def fenchel_young(
     losses float64 `[B]`, gradient float64 `[N]`
     """
     values, bounds = checked_values("legal_logits", legal_logits, indptr)
-    at = places(targets, values, bounds)
+    at = target_places(targets, values, bounds)
     rows = len(bounds) - 1
     p = entmax.entmax(values, bounds, alpha)
     below = shifted(values, bounds, row_max(values, bounds), 1.0)
@@ -99,19 +82,6 @@ def _tsallis(p: Float, indptr: Index, alphas: Float) -> Float:
     shannon = row_sum(-p * np.log(np.where(p > 0, p, 1.0)), indptr)
     other = row_sum(p - p**alpha, indptr) / np.where(alphas == 1, 1.0, alphas * (alphas - 1))
     return np.where(alphas == 1, shannon, other)
-
-
-def places(targets: ArrayLike, values: Float, indptr: Index) -> NDArray[np.intp]:
-    """Indices into `[N]` of the targets `[B]`; ValueError for one outside its row."""
-    index = np.asarray(targets)
-    rows = len(indptr) - 1
-    if index.shape != (rows,) or (index.size and index.dtype.kind not in "iu"):
-        raise ValueError(f"targets: expected integers [B] = [{rows}], got {index.dtype} of shape {index.shape}")
-    wrong = (index < 0) | (index >= row_lengths(indptr))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(f"targets: {index[row]} in row {row}, which has {row_lengths(indptr)[row]} entries")
-    return np.asarray(indptr[:-1] + index, dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +102,7 @@ def one_hot(targets: ArrayLike, indptr: ArrayLike) -> Float:
     index outside its row."""
     size = int(np.asarray(indptr)[-1])
     values, bounds = checked_values("values", np.zeros(size), indptr)
-    values[places(targets, values, bounds)] = 1.0
+    values[target_places(targets, values, bounds)] = 1.0
     return values
 
 
@@ -240,67 +210,3 @@ def _distributions(targets: ArrayLike, indptr: ArrayLike, like: Float) -> tuple[
         row = int(np.argmax(wrong))
         raise ValueError(f"targets: row {row} sums to {total[row]}, not 1")
     return q, bounds
-
-
-#: Bounds of the fit, wider than any known network needs. If the minimum lies beyond, the result is the bound.
-COLDEST, HOTTEST = 0.05, 20.0
-
-_STEPS = 200
-_TOLERANCE = 1e-12  # of β, relative
-_NEAR = 1e-6  # to a bound, relative: bisection comes this close without reaching it
-
-
-@dataclass(frozen=True, slots=True)
-class TemperatureFit:
-    """The fitted temperature with its standard error, and the mean cross-entropy in nats at temperature 1 and after.
-
-    The standard error assumes independent moves, which those of one game are not quite; it is inf where the moves say
-    nothing about the temperature. `at_bound`: the minimum lies at or beyond COLDEST or HOTTEST.
-    """
-
-    temperature: float
-    standard_error: float
-    cross_entropy_before: float
-    cross_entropy_after: float
-    at_bound: bool
-
-
-def fitted_temperature(legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> TemperatureFit:
-    """The temperature fitted to a batch: legal_logits `[N]`, indptr `[B + 1]`, targets int `[B]` (indices in the rows).
-
-    The result is between COLDEST and HOTTEST. ValueError for no rows, for shapes that do not fit, and for a
-    played move whose logit is -inf.
-    """
-    z, bounds = checked_values("legal_logits", legal_logits, indptr)
-    before = cross_entropy(z, bounds, targets)
-    if not len(before):
-        raise ValueError("targets: nothing to fit a temperature to")
-    if np.isinf(before).any():
-        raise ValueError(f"targets: the logit of the move played in row {int(np.argmax(np.isinf(before)))} is -inf")
-    played = z[bounds[:-1] + np.asarray(targets)]
-    low, high, beta = 1 / HOTTEST, 1 / COLDEST, 1.0
-    for _ in range(_STEPS):
-        gradient, curvature = _derivatives(z, bounds, played, beta)
-        low, high = (beta, high) if gradient < 0 else (low, beta)
-        step = beta - gradient / curvature if curvature > 0 else np.inf
-        new_beta = step if low < step < high else (low + high) / 2
-        if abs(new_beta - beta) <= _TOLERANCE * beta:
-            break
-        beta = new_beta
-    temperature = 1 / beta
-    _, curvature = _derivatives(z, bounds, played, beta)
-    information = len(before) * curvature
-    error = temperature**2 / math.sqrt(information) if information > 0 else math.inf
-    at_bound = not COLDEST * (1 + _NEAR) < temperature < HOTTEST * (1 - _NEAR)
-    after, _ = mean_cross_entropy(z, bounds, targets, temperature)
-    return TemperatureFit(temperature, error, float(before.mean()), after, at_bound)
-
-
-def _derivatives(z: Float, indptr: Index, played: Float, beta: float) -> tuple[float, float]:
-    """First and second derivative by β of the mean cross-entropy."""
-    p = softmax(z, indptr, 1 / beta)
-    # Differences from the played logit, so that a gradient far smaller than the logits is not lost to rounding.
-    difference = np.where(p > 0, z - spread(played, indptr), 0.0)
-    mean = row_sum(p * difference, indptr)
-    variance = row_sum(p * (difference - spread(mean, indptr)) ** 2, indptr)
-    return float(np.mean(mean)), float(np.mean(variance))

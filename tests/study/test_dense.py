@@ -7,11 +7,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import dense, distributions, gradients, losses, softmax
+from movemask.errors import InvalidLogits
+from movemask.numeric import distributions, softmax
+from movemask.numeric.temperature import cross_entropy
+from movemask.study import dense, distances, gradients, losses
+from tests.numeric.batches import KERNELS, Ragged, ragged
 
 Array = NDArray[Any]
+
+DENSE: dict[str, Callable[..., Array]] = {
+    "softmax": dense.masked_softmax,
+    "softmax_one": lambda *a, **k: dense.masked_softmax_one(*a, **k)[0],
+    "sparsemax": dense.masked_sparsemax,
+    "entmax15": dense.masked_entmax15,
+    "entmax(1.3)": lambda z, m, *a, **k: dense.masked_entmax(z, m, 1.3, *a, **k),
+}
 
 RNG = np.random.default_rng(8)
 MASK = np.array([[True, True, False, True, False, True], [False] * 3 + [True] * 3, [True] * 6])
@@ -48,11 +62,11 @@ def both(loss: Callable[..., Any], gradient: Callable[..., Any], *arguments: Any
         ),
         *(
             (dense.masked_distance(distance, POLICY, OTHER, MASK), distance(P, Q, INDPTR))
-            for distance in (distributions.total_variation, distributions.kl_divergence, distributions.jensen_shannon)
+            for distance in (distances.total_variation, distributions.kl_divergence, distances.jensen_shannon)
         ),
         (
             dense.masked_cross_entropy(LOGITS, MASK, SLOTS, 2.0),
-            both(losses.cross_entropy, losses.cross_entropy_gradient, Z, INDPTR, PLACES, 2.0),
+            both(cross_entropy, losses.cross_entropy_gradient, Z, INDPTR, PLACES, 2.0),
         ),
         (dense.masked_mean_cross_entropy(LOGITS, MASK, SLOTS), losses.mean_cross_entropy(Z, INDPTR, PLACES)),
         (dense.masked_fenchel_young(LOGITS, MASK, SLOTS, 1.5), losses.fenchel_young(Z, INDPTR, PLACES, 1.5)),
@@ -116,3 +130,49 @@ def test_jacobians(alpha: float) -> None:
     if alpha == 1.0:
         np.testing.assert_allclose(dense.softmax_jacobian(policy), jacobian, atol=1e-14)
         np.testing.assert_allclose(dense.softmax_jvp(policy, VECTORS), by_product, atol=1e-14)
+
+
+@pytest.mark.parametrize("which", sorted(KERNELS))
+@given(batch=ragged(longest=6), seed=st.integers(0, 99), poison=st.sampled_from([np.nan, np.inf, -np.inf, 1e300]))
+def test_dense_is_ragged_bit_for_bit_and_illegal_logits_cannot_touch_it(
+    which: str, batch: Ragged, seed: int, poison: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    mask = np.zeros((len(batch.rows), 9), dtype=bool)
+    logits = np.full(mask.shape, poison)
+    for row, own in enumerate(batch.rows):
+        slots = np.sort(rng.choice(9, len(own), replace=False))
+        mask[row, slots] = True
+        logits[row, slots] = own
+    p = DENSE[which](logits, mask)
+    assert p[mask].tobytes() == KERNELS[which](batch.values, batch.indptr).tobytes()
+    assert not p[~mask].any()
+    assert DENSE[which](np.where(mask, logits, 0.0), mask).tobytes() == p.tobytes()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_legal_logit_that_is_no_number_is_refused_by_slot(bad: float) -> None:
+    logits: Array = np.zeros((2, 4))
+    logits[1, 2] = bad
+    with pytest.raises(InvalidLogits, match=r"row 1, slot 2: the logit of a legal move is (nan|inf)"):
+        dense.masked_softmax(logits, np.ones((2, 4), dtype=bool))
+
+
+def test_a_row_of_minus_infinity_alone_is_refused_but_one_move_of_it_is_not() -> None:
+    mask = np.ones((1, 2), dtype=bool)
+    assert dense.masked_softmax(np.array([[-np.inf, 0.0]]), mask).tolist() == [[0.0, 1.0]]
+    with pytest.raises(InvalidLogits, match="row 0: the logit of every legal move is -inf"):
+        dense.masked_softmax(np.array([[-np.inf, -np.inf]]), mask)
+
+
+def test_shapes_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"legal_mask: shape \(2, 2\), but logits have \(2, 3\)"):
+        dense.masked_softmax(np.zeros((2, 3)), np.ones((2, 2), dtype=bool))
+    with pytest.raises(ValueError, match="legal_mask: expected bool"):
+        dense.masked_softmax(np.zeros((2, 2)), np.ones((2, 2)))
+    with pytest.raises(ValueError, match="logits: expected floats"):
+        dense.gather_legal(np.zeros((2, 2), dtype=int), [0], [0, 1, 1])
+    with pytest.raises(ValueError, match=r"slots: must be in 0\.\.1, got 2\.\.2"):
+        dense.gather_legal(np.zeros((1, 2)), [2], [0, 1])
+    with pytest.raises(ValueError, match="indptr: 1 rows, but logits have 2"):
+        dense.gather_legal(np.zeros((2, 2)), [0], [0, 1])

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from movemask.numeric import entmax, gradients, losses, softmax
+from movemask.numeric import entmax, softmax
+from movemask.numeric.temperature import cross_entropy
+from movemask.study import gradients, losses
 from tests.numeric.batches import Ragged, ragged
 
 Array = NDArray[Any]
@@ -97,9 +99,9 @@ TARGETS = np.array([2, 0, 3])
 
 def test_cross_entropy_where_the_probability_underflows() -> None:
     z, indptr = np.array([0.0, -5000.0]), np.array([0, 2])
-    assert losses.cross_entropy(z, indptr, [1]).tolist() == [5000.0]
+    assert cross_entropy(z, indptr, [1]).tolist() == [5000.0]
     assert losses.cross_entropy_gradient(z, indptr, [1]).tolist() == [1.0, -1.0]
-    assert losses.cross_entropy(np.array([0.0, -np.inf]), indptr, [1]).tolist() == [np.inf]
+    assert cross_entropy(np.array([0.0, -np.inf]), indptr, [1]).tolist() == [np.inf]
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.2, 1.5, 2.0])
@@ -109,60 +111,7 @@ def test_fenchel_young_losses_and_their_gradients(alpha: float) -> None:
     np.testing.assert_allclose(gradient, summed, atol=1e-7)
     assert (values >= 0).all()
     if alpha == 1.0:
-        np.testing.assert_allclose(values, losses.cross_entropy(FULL.values, FULL.indptr, TARGETS))
-
-
-@pytest.mark.parametrize("bad", [[0, 0], [3, 0, 0], [-1, 0, 0], [0.0, 0.0, 0.0]])
-def test_targets_that_cannot_be_are_refused_by_name(bad: Any) -> None:
-    with pytest.raises(ValueError, match="targets: "):
-        losses.cross_entropy(FULL.values, FULL.indptr, np.array(bad))
-
-
-class TestCalibration:
-    """The temperature with the least cross-entropy."""
-
-    @pytest.mark.parametrize("truth", [0.4, 1.0, 1.7, 6.0])
-    def test_it_finds_the_temperature_that_moves_were_drawn_at(self, truth: float) -> None:
-        z, indptr, targets = self.drawn(20_000, truth)
-        found = losses.fitted_temperature(z, indptr, targets)
-        assert found.temperature == pytest.approx(truth, rel=0.05)
-        assert not found.at_bound
-        assert found.cross_entropy_after <= found.cross_entropy_before
-        for near in (0.99, 1.01):
-            loss, _ = losses.mean_cross_entropy(z, indptr, targets, found.temperature * near)
-            assert loss >= found.cross_entropy_after
-
-    def test_always_the_best_move_goes_to_the_coldest_and_never_to_the_hottest(self) -> None:
-        z, indptr = np.array([0.0, 5.0, 0.0, 5.0]), np.array([0, 2, 4])
-        for played, bound in ((1, losses.COLDEST), (0, losses.HOTTEST)):
-            found = losses.fitted_temperature(z, indptr, [played, played])
-            assert found.temperature == pytest.approx(bound)
-            assert found.at_bound
-
-    @staticmethod
-    def drawn(rows: int, truth: float) -> tuple[Array, Array, Array]:
-        """Logits of rows of 9, their indptr, and moves drawn at a temperature."""
-        rng = np.random.default_rng(4)
-        z = rng.normal(size=(rows, 9)) * 2
-        return z.ravel(), np.arange(0, z.size + 1, 9), np.argmax(z / truth + rng.gumbel(size=z.shape), axis=1)
-
-    def test_the_standard_error_is_how_far_fits_to_other_draws_lie_apart(self) -> None:
-        z, indptr, targets = self.drawn(1000, 1.6)
-        found = losses.fitted_temperature(z, indptr, targets)
-        rng, rows = np.random.default_rng(0), z.reshape(-1, 9)
-        bootstrap = []
-        for _ in range(300):
-            again = rng.integers(0, 1000, 1000)
-            bootstrap.append(losses.fitted_temperature(rows[again].ravel(), indptr, targets[again]).temperature)
-        # The deviation of 300 draws is known to about 1 / sqrt(600) = 4 %.
-        assert found.standard_error == pytest.approx(np.std(bootstrap), rel=0.15)
-        assert abs(found.temperature - 1.6) < 4 * found.standard_error
-
-    def test_what_cannot_be_fitted_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="targets: nothing to fit"):
-            losses.fitted_temperature(np.empty(0), [0], np.empty(0, dtype=int))
-        with pytest.raises(ValueError, match="the move played in row 0 is -inf"):
-            losses.fitted_temperature(np.array([0.0, -np.inf]), [0, 2], [1])
+        np.testing.assert_allclose(values, cross_entropy(FULL.values, FULL.indptr, TARGETS))
 
 
 def drawn(batch: Ragged, seed: int = 0, *, sparse: bool = True) -> Array:
@@ -202,7 +151,7 @@ def test_a_played_move_is_the_distribution_of_that_move() -> None:
     y = losses.one_hot(targets, FULL.indptr)
     np.testing.assert_array_equal(y, [0, 0, 1, 1, 0, 0, 0, 1])
     soft, hard = (FULL.values, FULL.indptr, y, 2.0), (FULL.values, FULL.indptr, targets, 2.0)
-    np.testing.assert_allclose(losses.cross_entropy(*hard), losses.soft_cross_entropy(*soft))
+    np.testing.assert_allclose(cross_entropy(*hard), losses.soft_cross_entropy(*soft))
     gradient = losses.soft_cross_entropy_gradient(*soft)
     np.testing.assert_allclose(losses.cross_entropy_gradient(*hard), gradient, atol=1e-15)
     mean, mean_gradient = losses.mean_cross_entropy(*hard)
@@ -237,6 +186,14 @@ def test_the_derivatives_by_the_temperature_are_slopes(temperature: Any) -> None
     np.testing.assert_allclose(found.by_temperature, by_hand, atol=1e-8)
     up, down = temperature * np.exp(step), temperature * np.exp(-step)
     np.testing.assert_allclose(found.by_log_temperature, (loss(up) - loss(down)) / (2 * step), atol=1e-8)
+
+
+def test_a_temperature_as_large_as_the_logits_brings_their_difference_back_into_range() -> None:
+    z, indptr = np.array([1e308, -1e308]), np.array([0, 2])
+    for temperature in (1e308, [1e308]):
+        soft = losses.temperature_loss(z, indptr, [0.5, 0.5], temperature)
+        assert soft.by_log_temperature == pytest.approx([-np.tanh(1)])
+    assert losses.fenchel_young(z, indptr, [0], 1.5)[0].tolist() == [0.0]  # and nothing warns
 
 
 def test_large_logits_do_not_cancel_in_the_derivative_by_the_temperature() -> None:

@@ -22,7 +22,6 @@ from movemask.numeric.ragged import (
     checked_alpha,
     checked_probabilities,
     checked_values,
-    checked_vectors,
     row_lengths,
     row_max,
     row_of_each,
@@ -48,7 +47,7 @@ def softmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
     VJP and JVP alike (`J` is symmetric); for softmax_one too. A -inf logit, of probability 0, gives 0 for finite `v`.
     """
     s, bounds = checked_probabilities(probabilities, indptr)
-    v = checked_vectors(vectors, s)
+    v = _checked_vectors(vectors, s)
     return np.asarray(s * (v - spread(row_sum(s * v, bounds), bounds)))
 
 
@@ -71,7 +70,7 @@ def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLik
 def entmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
     """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; VJP and JVP alike."""
     g, bounds = entmax_weights(probabilities, indptr, alpha)
-    v = checked_vectors(vectors, g)
+    v = _checked_vectors(vectors, g)
     total = row_sum(g, bounds)
     return np.asarray(g * (v - spread(row_sum(g * v, bounds) / np.where(total == 0, 1.0, total), bounds)))
 
@@ -114,7 +113,7 @@ def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
     derivative, 0 is used; so too for every logit of a row of zeros.
     """
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
-    moved = sign * checked_vectors(vectors, p)
+    moved = sign * _checked_vectors(vectors, p)
     with np.errstate(over="ignore"):
         return np.asarray((moved - p * spread(row_sum(moved, bounds), bounds)) / scale)
 
@@ -122,7 +121,7 @@ def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`Jᵀ v` of each row, which takes a gradient by the probabilities to one by the logits: `[N]` → float64 `[N]`."""
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
-    v = checked_vectors(vectors, p)
+    v = _checked_vectors(vectors, p)
     with np.errstate(over="ignore"):
         return np.asarray(sign * (v - spread(row_sum(p * v, bounds), bounds)) / scale)
 
@@ -157,3 +156,11 @@ def _finite(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Index]:
         at = int(np.argmin(np.isfinite(z)))
         raise ValueError(f"legal_logits: must be finite, got {z[at]} at {at}")
     return z, bounds
+
+
+def _checked_vectors(values: ArrayLike, like: Float) -> Float:
+    """The vectors `[N]` of a product with a Jacobian, in float64; ValueError unless their shape is that of `like`."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != like.shape:
+        raise ValueError(f"vectors: expected shape {like.shape}, got {array.shape}")
+    return array

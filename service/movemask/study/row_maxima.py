@@ -1,12 +1,11 @@
 """Softmax of the rows of a sparse matrix, with four ways to find the row maximum.
 
-Only the explicit elements count, as if the others were -inf. A softmax is stable when each row is shifted by about its
-maximum; where a library has no segmented maximum, sums and elementwise powers can replace it. This project uses
-`Exact`. The others are here for a study (docs/numerics.md). They may give NaN or rows that do not sum to 1, which is
-what the study shows, so nothing is corrected.
+Only explicit elements count, as if the others were -inf. A softmax is stable if each row is shifted by about its
+maximum. A library without a segmented maximum can use sums and elementwise powers instead. The service uses `Exact`.
+The other methods may give NaN or rows that do not sum to 1; `sparse_rows` studies when, so nothing is corrected here.
 
-`epsilon` is added to every row sum, of the maximum and of the softmax. The source's text does not mention it, but its
-code adds SOURCE_EPSILON: a row that underflows then gives 0 instead of 0 / 0.
+`epsilon` is added to every row sum, in the maximum and in the softmax. The source's code adds SOURCE_EPSILON, which its
+text does not mention: a row that underflows then gives 0 instead of 0 / 0.
 
 Source of PNorm and Iterative: Bloem, "Stable softmax for sparse matrices" (2019), https://peterbloem.nl/blog/stable-softmax;
 its code: https://github.com/pbloem/blog/tree/master/2019/week27 (`utils.py`, function `sum`).
@@ -24,7 +23,7 @@ from movemask.numeric.ragged import Index, checked_floats, checked_values, row_m
 
 Floating = NDArray[np.floating]
 
-#: What the source's code adds to every row sum.
+#: The number that the source's code adds to every row sum.
 SOURCE_EPSILON = 1e-9
 
 
@@ -40,8 +39,7 @@ class Naive:
 
 @dataclass(frozen=True)
 class PNorm:
-    """`(sum |x|^p)^(1/p)`: at least the largest magnitude, so it errs upwards, most where a row has many or
-    negative values."""
+    """`(sum |x|^p)^(1/p)`: too high, most of all in rows with many or with negative elements."""
 
     p: float
 
@@ -51,11 +49,14 @@ class PNorm:
 
 @dataclass(frozen=True)
 class Iterative:
-    """`k` times: raise to the power `p` and divide by the row's sum; what is left weighs the elements.
+    """The mean of the elements with weights `h^(p^k) / sum h^(p^k)`, which are near one-hot at the maximum.
 
-    After k steps the weights are `h^(p^k) / sum h^(p^k)`, near one-hot at the maximum. `h` is the elements made
-    positive: `softplus`, or shifted by the matrix's minimum; shifted, a row of that minimum alone is 0 / 0.
-    `normalised` divides by the row's sum once before the first power, too: the source's text does not, its code does.
+    The weights start as `h`, the elements made positive. They are raised to the power `p` and divided by the row's sum
+    `k` times.
+
+    positive : how the elements are made positive: `softplus`, or `shift` by the matrix's minimum. With `shift`, a row
+        in which every element is that minimum is 0 / 0.
+    normalised : divide by the row's sum before the first power, too. The source's code does so, its text does not.
     """
 
     p: float

@@ -1,4 +1,4 @@
-"""Three ways to restrict a softmax to the legal slots, for dense `[B, A]` and ragged `[N]` logits.
+"""Two other ways to restrict a softmax to the legal slots, dense `[B, A]` and ragged `[N]`, and where they fail.
 
 | way | formula | fails where |
 |---|---|---|
@@ -12,22 +12,28 @@ The mistake `softmax(z * m)`, which gives an illegal move the weight `e^0`, is m
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from movemask.numeric.ragged import (
-    Float,
-    checked_floats,
-    checked_mask,
-    checked_values,
-    dense_indptr,
-    row_max,
-    row_sum,
-    spread,
-)
+from movemask.numeric.ragged import Float, Index, checked_floats, checked_values, row_max, row_sum, spread
+
+
+def checked_mask(mask: ArrayLike, logits: ArrayLike) -> NDArray[np.bool_]:
+    """A legal mask, bool `[B, A]`, True = legal; ValueError unless it has the shape of the logits."""
+    array = np.asarray(mask)
+    if array.dtype != np.bool_ or array.ndim != 2:
+        raise ValueError(f"legal_mask: expected bool [B, A], got {array.dtype} of shape {array.shape}")
+    if array.shape != np.shape(logits):
+        raise ValueError(f"legal_mask: shape {array.shape}, but logits have {np.shape(logits)}")
+    return array
+
+
+def dense_indptr(dense: NDArray[np.floating]) -> Index:
+    """The indptr `[B + 1]` of a dense array `[B, A]` as rows of `A` values."""
+    return np.asarray(np.arange(len(dense) + 1, dtype=np.intp) * dense.shape[1])
 
 
 def log_mask_softmax(logits: ArrayLike, weights: ArrayLike) -> Float:
-    """Softmax of `z + log w`: the definition of a masked softmax where the weights are a mask of 0 and 1.
+    """Softmax of `z + log w`: the definition of a masked softmax if the weights are a mask of 0 and 1.
 
     Parameters
     ----------
@@ -36,18 +42,18 @@ def log_mask_softmax(logits: ArrayLike, weights: ArrayLike) -> Float:
 
     Returns
     -------
-    float `[B, A]`; 0 where the weight is 0, and in all of a row without weight. NaN in a row where an illegal logit is
-    NaN or +inf: this is the definition, not what the service runs.
+    float `[B, A]`; 0 where the weight is 0, and a row of zeros where all weights are. NaN in a row with an illegal
+    logit of NaN or +inf.
     """
     z = checked_floats("logits", logits, 2)
-    w = _weights(weights, z.shape)
+    w = _checked_weights(weights, z.shape)
     return ragged_log_mask_softmax(z.ravel(), dense_indptr(z), w.ravel()).reshape(z.shape)
 
 
 def ragged_log_mask_softmax(values: ArrayLike, indptr: ArrayLike, weights: ArrayLike) -> Float:
     """`log_mask_softmax` of each row of a ragged batch: values `[N]`, indptr `[B + 1]`, weights `[N]`."""
     z, bounds = checked_values("values", values, indptr)
-    w = _weights(weights, z.shape)
+    w = _checked_weights(weights, z.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shifted = z + np.log(w)
         top = row_max(shifted, bounds)
@@ -57,10 +63,10 @@ def ragged_log_mask_softmax(values: ArrayLike, indptr: ArrayLike, weights: Array
 
 
 def softmax_then_mask(logits: ArrayLike, legal_mask: ArrayLike) -> Float:
-    """Plain softmax with the illegal slots set to 0 and the rest divided by its sum.
+    """Plain softmax, then 0 in the illegal slots, then each row divided by its sum.
 
-    Correct while the legal mass does not underflow. Where the best illegal logit is more than 745 above every legal one
-    (104 in float32), all legal mass is 0 and the row is NaN. This is left so, because it is how this method fails.
+    Correct while the legal mass does not underflow. If the best illegal logit is more than 745 above every legal one
+    (104 in float32), the legal mass is 0 and the row NaN. The NaN stays, because it shows how this way fails.
 
     Parameters
     ----------
@@ -87,7 +93,7 @@ def ragged_softmax_then_mask(values: ArrayLike, indptr: ArrayLike, legal: ArrayL
     return np.where(any_legal, policy, 0.0)
 
 
-def _weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:
+def _checked_weights(weights: ArrayLike, shape: tuple[int, ...]) -> Float:
     array = np.asarray(weights)
     if array.shape != shape or array.dtype.kind not in "bf":
         raise ValueError(f"weights: expected bool or floats of shape {shape}, got {array.dtype} of shape {array.shape}")
