@@ -158,7 +158,7 @@ def _by_rule(codes: Index, logits: Float, indptr: Index, rule: Normalisation) ->
 
 
 def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_] | None:
-    """Which legal moves the filters keep, bool `[N]`; None for all."""
+    """The legal moves that the filters keep, bool `[N]`, each position's highest logit among them; None for all."""
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
     base = softmax.softmax(logits, indptr, rule.temperature)
@@ -166,7 +166,8 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
     if rule.top_k is not None:
         keep &= distributions.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
     if rule.top_p is not None:
-        keep &= distributions.top_p(base, indptr, rule.top_p)
+        # Ranked by logits as in top_k: where rounding makes probabilities equal, both keep the same best move.
+        keep &= distributions.top_p(base, indptr, rule.top_p, falling(logits, indptr))
     if rule.min_p:
         keep &= distributions.min_p(base, indptr, rule.min_p)
     return keep
