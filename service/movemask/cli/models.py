@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+import unicodedata
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from movemask.errors import ContractError, ModelError, UnknownModel, require
 from movemask.models import calibration, diagnosis
 from movemask.models.diagnosis import Diagnosis, Finding
 from movemask.network.contract import read_contract
+from movemask.network.families import FAMILIES
 from movemask.network.files import ModelFolders
-from movemask.network.guess import FAMILIES
 from movemask.network.onnx import provider_named
 from movemask.network.registry import Registry, load_entry, network_file, open_model
 from movemask.settings import Settings
@@ -100,7 +101,8 @@ def _place(name: str, replace: bool, settings: Settings, option: str = "--name")
     folder = own_models_dir(settings)
     if not _NAME.fullmatch(name):
         raise ContractError(
-            f"{name!r} is not a model name: use at most 64 lower-case letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a model name: use at most 64 lower-case letters, digits, '.', '_' and '-'; give "
+            f"{option}{_suggested(name)}"
         )
     if settings.models_dir is None and name in settings.model_folders.preferred and not replace:
         raise ContractError(
@@ -110,6 +112,13 @@ def _place(name: str, replace: bool, settings: Settings, option: str = "--name")
     if there and not replace:
         raise ContractError(f"{folder / name}{there[0]} already exists: use --replace, or choose another {option}")
     return folder, name
+
+
+def _suggested(name: str) -> str:
+    """A name like this one that a model may have, after a blank; empty if nothing is left of it."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    words = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")[:64]
+    return f" {words}" if _NAME.fullmatch(words) else ""
 
 
 def _show_installed(installed: Installed, settings: Settings) -> None:

@@ -108,7 +108,8 @@ def _legal(batch: Batch, row: int) -> Index:
     return batch.slots[batch.legal(row)]
 
 
-def _value(model: Model) -> str:
+def check_value(model: Model) -> str:
+    """That won positions do not score below lost ones, in words; raises ContractError if they do."""
     if model.contract.outputs.value is None:
         return "no value"
     won, lost = _score(model, chess.WHITE, ahead=True), _score(model, chess.WHITE, ahead=False)
@@ -145,7 +146,7 @@ _STEPS: tuple[tuple[str, Callable[[Model], str]], ...] = (
     ("tensors", _tensors),
     ("outputs", _outputs),
     ("batches", _batches),
-    ("value", _value),
+    ("value", check_value),
 )
 
 
@@ -157,7 +158,10 @@ def _check_tensors(kind: str, expected: Sequence[TensorInfo], actual: Sequence[T
         got = by_name[info.name]
         dtypes = {info.dtype} if kind == "input" else {"float32", "float16", "float64"}
         if got.dtype not in dtypes:
-            raise ContractError(f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype}")
+            raise ContractError(
+                f"{kind} {info.name!r} is {got.dtype}; the contract takes {info.dtype} (`movemask models add` puts a "
+                "Cast into a network where that is all)"
+            )
         shape = info.shape
         if kind == "output" and shape == (None, 1) and len(got.shape) == 1:
             shape = (None,)  # a score may come without an axis of its own
