@@ -20,7 +20,7 @@ import movemask
 from movemask import logs
 from movemask.api import keys, routes
 from movemask.api.schemas.requests import MAX_PGN
-from movemask.board import pgn, position
+from movemask.board import fen, moves, pgn, position
 from movemask.errors import InvalidParameter
 from movemask.games import annotation
 from movemask.times import time_of
@@ -65,6 +65,21 @@ def bounded() -> Iterator[None]:
 
 #: Each pattern as it is used, and the texts for which it has most to do.
 CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
+    "board/fen.py _PLAIN": (fen._PLAIN.fullmatch, [full("p"), "p w - - " + full("1"), "p w " + full("-")]),
+    "board/fen.py _PLACEMENT": (
+        fen._PLACEMENT.search,
+        [full("p"), full("p/"), full("p/p/p/p/p/p/p/~"), full("pppppppp/"), full("-p/")],
+    ),
+    "board/fen.py _REST_OF_COLUMN": (fen._REST_OF_COLUMN.match, [full('"'), full("p"), full('";'), full('"p" ')]),
+    "board/fen.py _SEPARATOR": (fen._SEPARATOR.split, [full(","), full("p")]),
+    "board/fen.py _SIDE_COLUMN": (fen._SIDE_COLUMN.match, [full(",w")]),
+    "board/fen.py _LEAD": (fen._LEAD.match, [full("1"), full("1. "), full("- "), full("fen "), full("position ")]),
+    "board/fen.py _ADDRESS": (fen._ADDRESS.match, [full("a"), full("a."), full("lichess.org")]),
+    "board/fen.py _LICHESS": (fen._LICHESS.search, [full("/analysis"), full("/analysis/"), full("/editor/p")]),
+    "board/fen.py _OPCODE": (fen._OPCODE.fullmatch, ["D" + full("1") + "x"]),
+    "board/fen.py _ANY_OPCODE": (fen._ANY_OPCODE.fullmatch, [full("a") + "-"]),
+    "board/fen.py _COUNTER": (fen._COUNTER.findall, [full('"'), full("hmvc "), "hmvc" + full(" "), full("a")]),
+    "board/moves.py _CAPITALS": (moves._CAPITALS.fullmatch, [full("E2")]),
     "board/pgn.py _COMMENT": (lambda text: pgn._COMMENT.sub(" ", text), [full("{"), full("{}"), full(";"), full("{;")]),
     "board/pgn.py _DRAW": (
         lambda text: pgn._with_draw(text, False),

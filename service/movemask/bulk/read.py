@@ -347,7 +347,7 @@ def _game_samples(text: str, source: str, number: int, choice: Choice, skipped: 
 
 def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: Skipped) -> Iterator[Sample]:
     try:
-        position = Position.read(_fen_of(text), chess960=choice.chess960)
+        position = Position.read_line(text, chess960=choice.chess960)
     except MovemaskError as error:
         skipped.add("line that is no position", f"{source}: line {number}: {error}")
         return
@@ -355,10 +355,3 @@ def _line_samples(text: str, source: str, number: int, choice: Choice, skipped: 
         skipped.add("finished game", f"{source}: line {number}: {position.fen} has no legal move")
         return
     yield Sample(position, source, number, position.board.ply(), choice.elo, None)
-
-
-def _fen_of(text: str) -> str:
-    """The FEN of a line, without EPD operations and without text after a separator."""
-    fields = re.split(r"[;|,\t]", text.strip('"'), maxsplit=1)[0].split()
-    counters = [text for text in fields[4:6] if text.isdigit()]
-    return " ".join([*fields[:4], *counters] if len(counters) == 2 else fields[:4])

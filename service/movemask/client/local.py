@@ -12,7 +12,8 @@ import chess
 from pydantic import TypeAdapter, ValidationError
 
 from movemask.board.moves import moves_of
-from movemask.board.position import MAX_RATING, Elo, Position, status_names
+from movemask.board.position import Elo, Position, status_names
+from movemask.board.rating import MAX_RATING
 from movemask.client.distribution import Policy
 from movemask.client.wire import Ratings, RuleOptions
 from movemask.errors import InvalidParameter, InvalidPosition, InvalidRule, ModelUnavailable, UnknownModel

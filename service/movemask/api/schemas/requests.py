@@ -21,7 +21,8 @@ from pydantic import (
 
 from movemask.api import problems
 from movemask.api.schemas.answers import Include
-from movemask.board.position import MAX_LENGTH, MAX_RATING, START_WORD, Elo
+from movemask.board.position import MAX_LENGTH, START_WORD, Elo
+from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
 from movemask.normalisation import CALIBRATED, Normalisation, Normalizer
 from movemask.pipeline import Query
