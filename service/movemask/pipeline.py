@@ -32,7 +32,7 @@ from movemask.network.queue import Queue, Submission
 from movemask.normalisation import Normalisation, Policies, Value, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.records import AuditBatch
-from movemask.tally import Tally
+from movemask.serving.tally import Tally
 
 R = TypeVar("R")
 

@@ -15,7 +15,7 @@ import pytest
 
 from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
 from movemask.network.queue import SLICE, SMALL, FairQueue, Queue, Submission
-from movemask.tally import RUNNING, Tally, new_table
+from movemask.serving.tally import RUNNING, Tally, new_table
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio

@@ -28,7 +28,7 @@ from math import inf
 from typing import Any
 
 from movemask.errors import Overloaded, ShuttingDown
-from movemask.tally import RUNNING, WAITING, Tally
+from movemask.serving.tally import RUNNING, WAITING, Tally
 
 log = logging.getLogger(__name__)
 
@@ -482,11 +482,19 @@ class Queue:
             entry.ended = time.perf_counter()
             over[entry.future.get_loop()].append(entry.future)
         for loop, futures in over.items():
-            if asyncio._get_running_loop() is loop:  # it is this thread's
+            if _running_loop() is loop:
                 _resolve(futures)
                 continue
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_resolve, futures)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _resolve(futures: Sequence[asyncio.Future[None]]) -> None:
