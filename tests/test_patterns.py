@@ -17,12 +17,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask import logs
 from movemask.api import keys, routes
 from movemask.api.schemas.requests import MAX_PGN
 from movemask.board import fen, moves, pgn, position
 from movemask.errors import InvalidParameter
 from movemask.games import annotation
+from movemask.serving import logs
 from movemask.times import time_of
 
 SECONDS = 5.0
@@ -123,7 +123,7 @@ CLIENTS: dict[str, tuple[Callable[[str], object], list[str]]] = {
     "times.py a number": (since, [full("1"), "1." + full("1") + "x"]),
     "times.py a duration": (since, [full("1") + "h"]),
     "times.py a zone": (since, ["T" + full(" "), "T" + full(" 00")]),
-    "logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
+    "serving/logs.py _SANE_ID": (lambda text: logs._SANE_ID.fullmatch(text.encode()), [full("a"), full("é")]),
 }
 
 

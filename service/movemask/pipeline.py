@@ -33,7 +33,7 @@ from movemask.network.value import Value
 from movemask.normalisation import Normalisation, Policies, policies
 from movemask.numeric.ragged import Float, row_max, row_of_each
 from movemask.records import AuditBatch
-from movemask.tally import Tally
+from movemask.serving.tally import Tally
 
 R = TypeVar("R")
 

@@ -13,7 +13,7 @@ import pytest
 from movemask.api.admission import BytesInFlight, RateLimit
 from movemask.api.context import RequestContext
 from movemask.errors import Overloaded, RateLimited
-from movemask.tally import Tally
+from movemask.serving.tally import Tally
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.networks import write_fake
@@ -143,25 +143,25 @@ def test_clients_are_forgotten_beyond_ten_thousand_even_while_they_are_refused()
     now = 0.0
     limit = RateLimit(1, 1, 0, Tally(), clock=lambda: now)
     first, slow = asking("slow"), asking("slow")
-    limit.take(first, 1)
+    limit.charge(first, 1)
     limit.release(first)
     with pytest.raises(RateLimited):
-        limit.take(slow, 1)  # it reads why slowly
+        limit.charge(slow, 1)  # it reads why slowly
     now = 10.0
     for number in range(10_001):
-        limit.take(asking(f"other {number}"), 0)
+        limit.charge(asking(f"other {number}"), 0)
     limit.release(slow)
-    limit.take(slow, 1)
+    limit.charge(slow, 1)
 
 
 def test_a_rest_gives_positions_back() -> None:
     now = 0.0
     limit = RateLimit(5, 5, 0, Tally(), clock=lambda: now)
-    limit.take(asking("one"), 5)
+    limit.charge(asking("one"), 5)
     with pytest.raises(RateLimited, match=r"exceeded: 5 positions requested, limit 5/s \(burst 5\)") as refused:
-        limit.take(asking("one"), 5)
+        limit.charge(asking("one"), 5)
     now = refused.value.retry_after
-    limit.take(asking("one"), 5)
+    limit.charge(asking("one"), 5)
 
 
 def test_more_than_the_burst_is_let_through_once_and_paid_for(serve: Serve) -> None:

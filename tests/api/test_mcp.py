@@ -19,7 +19,7 @@ from movemask.settings import shipped_models
 from tests.api.asking import refused
 from tests.conftest import Serve
 from tests.processes import call, environment, served, stopped, until
-from tests.test_logs import TIME
+from tests.serving.test_logs import TIME
 
 SCHOLARS_MATE = "1. e4 e5 2. Qh5 Nc6 3. Bc4 Nf6 4. Qxf7# 1-0"
 SENT = {"Content-Type": "application/json", "Accept": "application/json"}

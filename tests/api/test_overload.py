@@ -19,11 +19,11 @@ from benchmarks.load import request
 from movemask.api.app import create_app
 from movemask.network import pace
 from movemask.network.model import Array, Model, Session, TensorInfo
+from movemask.serving.tally import WAITING
 from movemask.settings import Settings
-from movemask.tally import WAITING
 from tests.api.asking import refused
-from tests.api.test_connections import listening
 from tests.networks import write_fake
+from tests.serving.test_guard import listening
 
 pytestmark = pytest.mark.anyio
 

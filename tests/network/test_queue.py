@@ -14,7 +14,7 @@ import pytest
 
 from movemask.errors import InvalidFen, MovemaskError, Overloaded, ShuttingDown
 from movemask.network.queue import Queue
-from movemask.tally import RUNNING, Tally, new_table
+from movemask.serving.tally import RUNNING, Tally, new_table
 from tests.processes import until
 
 pytestmark = pytest.mark.anyio

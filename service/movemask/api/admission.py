@@ -21,8 +21,8 @@ from movemask.api.keys import Keys, KeyScope
 from movemask.api.problems import ProblemError
 from movemask.api.telemetry import Metrics
 from movemask.errors import MovemaskError, Overloaded, RateLimited
+from movemask.serving.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tally, client_address
 from movemask.settings import Settings
-from movemask.tally import AT, CLIENT_HELD, HELD, IN_FLIGHT, SPENT, TOKENS, Tally
 
 #: Bytes of an answer that are handed to the connection at once; the rest waits until the client has read some.
 _PIECE = 262_144
@@ -107,33 +107,34 @@ class RateLimit:
     def __bool__(self) -> bool:
         return bool(self._rate or self._most)
 
-    def take(self, context: RequestContext, positions: int) -> None:
-        """Makes the positions that a request has taken `positions`; raises RateLimited if its client may not have
-        them. A request larger than the burst is let through when the bucket is full, and paid for afterwards."""
-        bucket, taken = self._bucket(context.client), context.taken
+    def charge(self, context: RequestContext, positions: int) -> None:
+        """Sets the number of positions that a request costs its client to `positions`. Raises RateLimited if they
+        exceed the client's rate or its positions in flight. A request larger than the burst is let through when the
+        bucket is full, and paid for afterwards."""
+        bucket, charged = self._bucket(context.client), context.charged
         if self._rate:
-            missing = min(positions, self._burst) - taken - bucket.tokens
+            missing = min(positions, self._burst) - charged - bucket.tokens
             if missing > 0:
                 raise RateLimited(
                     f"rate limit exceeded: {positions} positions requested, limit {self._rate:g}/s "
                     f"(burst {self._burst})",
                     retry_after=max(1, math.ceil(missing / self._rate)),
                 )
-        others = int(self._tally.total(bucket.row + IN_FLIGHT)) - taken
+        others = int(self._tally.total(bucket.row + IN_FLIGHT)) - charged
         if self._most and others and others + positions > self._most:
             raise RateLimited(
                 f"too many positions in flight: {positions} requested in addition to {others}, limit {self._most}",
                 retry_after=1,
             )
-        self._tally.add(bucket.row + SPENT, positions - taken)
-        self._tally.add(bucket.row + IN_FLIGHT, positions - taken)
-        context.taken = positions
+        self._tally.add(bucket.row + SPENT, positions - charged)
+        self._tally.add(bucket.row + IN_FLIGHT, positions - charged)
+        context.charged = positions
 
     def release(self, context: RequestContext) -> None:
         """Ends a request: its positions are no longer in flight."""
-        if context.taken:
-            self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.taken)
-            context.taken = 0
+        if context.charged:
+            self._tally.add(self._tally.client(context.client) + IN_FLIGHT, -context.charged)
+            context.charged = 0
 
     def headers(self, client: str) -> list[tuple[bytes, bytes]]:
         """`RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers); none without a rate."""
@@ -317,7 +318,7 @@ class AdmissionControl:
                 raise
             finally:
                 if self._rate and not free:
-                    limited, context.charge = True, partial(self._rate.take, context)
+                    limited, context.charge = True, partial(self._rate.charge, context)
                     context.charge(1)
             if path == "/mcp":  # only its tool's request has positions in flight
                 self._rate.release(context)
@@ -380,10 +381,7 @@ def authenticate(scope: Scope, context: RequestContext, known: Keys | None) -> N
 
 def _address_of(scope: Scope) -> str:
     """The client's address; of IPv6 the network, all of which a client has."""
-    address = str(scope["client"][0]) if scope.get("client") else ""
-    if ":" not in address:
-        return address
-    return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    return client_address(str(scope["client"][0])) if scope.get("client") else ""
 
 
 def _under(path: str, prefixes: tuple[str, ...]) -> bool:

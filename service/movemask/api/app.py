@@ -28,8 +28,8 @@ from movemask.api.state import running_services
 from movemask.api.telemetry import Metrics, RequestLog
 from movemask.errors import require
 from movemask.network.model import Model
+from movemask.serving.tally import Tally
 from movemask.settings import Settings
-from movemask.tally import Tally
 
 DESCRIPTION = """
 The move distribution of a chess policy network, with all probability on legal moves, and *leakage*: the probability

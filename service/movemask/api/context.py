@@ -29,16 +29,16 @@ DISCONNECTION = "movemask.disconnection"
 class RequestContext(Caller):
     """What is known of one request, in its scope.
 
-    `key` is the name of its API key, and `scopes` what it may do. `taken` is how many positions count against the
-    client's rate so far, and `take` makes them as many as its argument says, or raises RateLimited. `held` is its bytes
-    in flight, of which `counted` were added to those of the service, and `head` whether only the head of its answer is
+    `key` is the name of its API key, and `scopes` what it may do. `charged` is the number of positions counted against
+    the client's rate so far; `charge(n)` sets it to n, or raises RateLimited. `held` is the number of its bytes in
+    flight, of which `counted` were added to those of the service. `head` is whether only the head of its answer is
     asked for. `runs` is None unless the request is traced.
     """
 
     id: str
     key: str | None = None
     scopes: frozenset[KeyScope] = frozenset(KeyScope)
-    taken: int = 0
+    charged: int = 0
     charge: Callable[[int], None] = field(default=lambda positions: None)
     held: int = 0
     counted: int = 0

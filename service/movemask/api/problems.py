@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from movemask.api.schemas.answers import TYPE_PREFIX, Problem
 from movemask.errors import CapacityError, MovemaskError, StoreError
-from movemask.logs import request_id
+from movemask.serving.logs import request_id
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,7 @@
 """How routes are declared, and how bodies are read: `Router`, and `PostRoute`, which FastAPI only documents.
 
-A small request comes to its endpoint and back in a fraction of the CPU time that a plain route of FastAPI's takes
-(`python -m benchmarks.routing`). Sizes are counted before a body is parsed, so that a hostile one is refused first. It
-is parsed and validated once, off the event loop if it is large.
+Sizes are counted before a body is parsed, so that a hostile body is refused first. It is parsed and validated once, off
+the event loop if it is large.
 """
 
 from __future__ import annotations
@@ -241,7 +240,11 @@ def _object(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class PostRoute(APIRoute):
-    """A POST route that reads and validates its own body and calls its endpoint: none of FastAPI's machinery runs.
+    """A POST route that reads and validates its own body and calls its endpoint.
+
+    FastAPI documents it and is passed by, for two reasons. It costs less: 39 µs of CPU for a small request and its
+    answer, with a plain route of FastAPI's 139 (`python -m benchmarks.routing`). And a body is bounded before it is
+    parsed, in bytes, values and containers, which FastAPI has no place for.
 
     `limits` bounds its body, `positions` is how many positions a body asks about, for its client's rate, and `statuses`
     are those of errors beside the ones that all have. The endpoint takes the body as `request`, Starlette's request and

@@ -17,11 +17,11 @@ from movemask.leakage.kinds import DERIVED, KINDS, MEASURED, Plan
 from movemask.network.cache import Cache, CachedModel
 from movemask.network.model import Model
 from movemask.pipeline import Pipeline
+from movemask.serving.tally import Tally
 from movemask.settings import Settings
 from movemask.store.reader import Figures
 from movemask.store.recorder import Recorder
 from movemask.store.writer import Store
-from movemask.tally import Tally
 
 T = TypeVar("T")
 

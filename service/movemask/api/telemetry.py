@@ -15,12 +15,10 @@ from functools import partial
 from http import HTTPStatus
 
 import numpy as np
-from numpy.typing import NDArray
 from opentelemetry import trace
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess, values
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from movemask import logs
 from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
 from movemask.api.schemas.answers import Problem
@@ -29,7 +27,9 @@ from movemask.network.queue import Submission
 from movemask.network.registry import Registry
 from movemask.pipeline import AnsweredBatch
 from movemask.records import AuditTable
+from movemask.serving import logs
 
+#: Set if several workers share their metrics through files in this folder.
 MULTIPROCESS_DIR = "PROMETHEUS_MULTIPROC_DIR"
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
@@ -37,6 +37,11 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _LEAKAGE = (1e-6, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99, 1)
 
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+
+def share_metrics(worker: int) -> None:
+    """Makes the metrics that this process creates from now on those of a worker, in the files of its number."""
+    values.ValueClass = values.MultiProcessValue(lambda: worker)  # type: ignore[no-untyped-call]
 
 
 class Metrics:
@@ -117,11 +122,14 @@ class Metrics:
         if not runs:
             return
         evaluated = [batch.evaluated for batch in runs if batch.evaluated is not None]
-        waited = [one.waited for batch in runs for one in batch.answers if one.evaluated is not None]
         self.batches.labels(model).inc(len(runs))
-        _observe_all(self.batch_size.labels(model), np.array([float(one.ran) for one in evaluated]))
-        _observe_all(self.inference_seconds.labels(model), np.array([one.seconds for one in evaluated]))
-        _observe_all(self.queue_seconds.labels(model), np.array(waited))
+        batch_size, inference_seconds = self.batch_size.labels(model), self.inference_seconds.labels(model)
+        for run in evaluated:
+            batch_size.observe(run.ran)
+            inference_seconds.observe(run.seconds)
+        queue_seconds = self.queue_seconds.labels(model)
+        for answer in (answer for batch in runs for answer in batch.answers if answer.evaluated is not None):
+            queue_seconds.observe(answer.waited)
         self.waiting.labels(model).set(runs[-1].waiting)
 
     def audited(self, table: AuditTable) -> None:
@@ -130,7 +138,9 @@ class Metrics:
         mask = "true" if table.trained_with_mask else "false"
         for kind, measured in table.measured.items():
             known = (measured.leaked >= 0) & (measured.leaked < np.inf)
-            _observe_all(self.leakage.labels(table.model, kind, mask), measured.leaked[known])
+            leakage = self.leakage.labels(table.model, kind, mask)
+            for leaked in measured.leaked[known].tolist():
+                leakage.observe(leaked)
             if changed := int((measured.flipped & known).sum()):
                 self.top_move_changed.labels(table.model, kind, mask).inc(changed)
         by_cause = table.explained.by_cause
@@ -167,15 +177,6 @@ class Metrics:
         registry = CollectorRegistry()
         multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
-
-
-def _observe_all(histogram: Histogram, values: NDArray[np.float64]) -> None:
-    """`histogram.observe` of each value, at the cost of one: observing is most of what metrics cost."""
-    if len(values):
-        counts = np.bincount(np.searchsorted(histogram._upper_bounds, values))
-        for place in np.flatnonzero(counts).tolist():
-            histogram._buckets[place].inc(int(counts[place]))
-        histogram._sum.inc(float(values.sum()))
 
 
 class RequestLog:

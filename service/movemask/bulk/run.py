@@ -30,7 +30,7 @@ from movemask.bulk.rows import rows, schema
 from movemask.errors import AuditError, SourceError
 from movemask.network.model import Model
 from movemask.network.registry import open_model
-from movemask.processes import end_with_parent
+from movemask.serving.parent import end_with_parent
 
 #: In the output folder while the audit runs: the folder of parts, and the options that the parts belong to.
 PARTS, ASKED = "parts", "asked.json"

@@ -26,7 +26,7 @@ from typing import Any
 from movemask.errors import Overloaded, ShuttingDown
 from movemask.network.fair import Entry, FairOrder, Portion
 from movemask.network.pace import Pace
-from movemask.tally import RUNNING, WAITING, Tally
+from movemask.serving.tally import RUNNING, WAITING, Tally
 
 log = logging.getLogger(__name__)
 
@@ -428,6 +428,8 @@ def _wake_callers(complete: Sequence[Submission]) -> None:
             continue
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_resolve, of_loop)
+
+
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

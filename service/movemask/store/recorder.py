@@ -14,8 +14,8 @@ import numpy as np
 
 from movemask.errors import StoreError
 from movemask.records import AuditBatch, AuditTable
+from movemask.serving.tally import SINCE, UNWRITTEN, Tally
 from movemask.store.writer import Store
-from movemask.tally import SINCE, UNWRITTEN, Tally
 
 log = logging.getLogger(__name__)
 

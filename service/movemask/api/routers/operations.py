@@ -18,7 +18,7 @@ from movemask.api.routes import Router
 from movemask.api.schemas.reports import AliveOut, AuditStateOut, ModelEntryOut, ModelsOut, ReadyOut, VersionOut
 from movemask.api.state import AppServices, Services
 from movemask.network.registry import Entry
-from movemask.tally import WAITING
+from movemask.serving.tally import WAITING
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from movemask.api.server import listen
 from movemask.errors import SettingsError
+from movemask.serving.listening import Port
 from tests.ground_truth import played
 from tests.networks import NO_VALUE, write_loop
 from tests.processes import (
@@ -140,7 +140,7 @@ def test_clients_that_keep_tls_connections_open_do_not_delay_a_stop(models: Path
 
 def test_a_start_that_fails_is_told_in_one_line_and_exits_1(models: Path) -> None:
     with pytest.raises(SettingsError, match="MOVEMASK_HOST: cannot listen on x y:"):
-        listen("x y", 0)
+        Port("x y", 0)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for workers, words, arguments in [
@@ -173,15 +173,15 @@ FIRST = "gc.callbacks.append(stop)"
 
 #: Right before the supervisor handles signals itself.
 LATE = """
-import movemask.api.server as server
-make = server.Acceptor
+import movemask.serving.service as service
+make = service.Workers
 
-def acceptor(*arguments):
+def workers(*arguments, **options):
     gc.callbacks.append(stop)
     gc.collect()
-    return make(*arguments)
+    return make(*arguments, **options)
 
-server.Acceptor = acceptor
+service.Workers = workers
 """
 
 
@@ -206,15 +206,14 @@ def test_workers_end_with_a_parent_that_is_killed_and_the_port_is_free(models: P
 
 
 def test_a_worker_that_ends_or_hangs_is_replaced(models: Path) -> None:
-    short = "import movemask.api.server as server; server.STUCK_SECONDS = 2; from movemask.cli.main import main; main()"
+    short = "from movemask.serving import service as s; s.STUCK_SECONDS = 2; from movemask.cli.main import main; main()"
     with served(models, "--workers", "2", "--drain-seconds", "1", program=("-c", short)) as (process, port):
-        ended, hung = workers(process.pid)
-        serving(models, 2, process.pid)
+        ended, hung = serving(models, 2, process.pid)
         os.kill(ended, signal.SIGTERM)
         until(lambda: len(workers(process.pid) - {ended}) == 2, "another has taken its place")
         assert not running(ended)
-        os.kill(hung, signal.SIGSTOP)  # so that it is the new one that answers
-        assert call(port, "/v1/policy", {"moves": ["e2e4"]})["turn"] == "black"
+        os.kill(hung, signal.SIGSTOP)  # connections to it end when it is killed
+        until(lambda: call(port, "/v1/policy", {"moves": ["e2e4"]})["turn"] == "black", "another answers")
         until(lambda: len(workers(process.pid) - {hung}) == 2, "another has taken the place of the one that hung")
         assert not running(hung)
         begun = workers(process.pid)

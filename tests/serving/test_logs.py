@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from movemask.api.problems import CONTENT_TYPE
-from movemask.logs import JsonFormatter, QueuedHandler, TextFormatter
+from movemask.serving.logs import JsonFormatter, QueuedHandler, TextFormatter
 from movemask.store.reader import Figures
 from tests.conftest import Serve
 from tests.processes import call, served, serving, stopped

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import inspect
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import uvicorn
+from hypothesis import strategies
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
+from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from movemask.api.connections import MAX_HEADERS, MAX_PIPELINED, Connection, ConnectionTracker
-from movemask.api.server import listen
+from movemask.api.context import while_connected
+from movemask.serving import guard
+from movemask.serving.guard import MAX_HEADERS, MAX_PIPELINED, Guard, GuardedApp, Guards
+from movemask.serving.listening import Port
+from movemask.serving.tally import CLIENT_CONNECTIONS, CONNECTIONS, Tally, client_address, new_table
 from movemask.settings import Settings
 from tests.networks import write_fake
 from tests.processes import served
@@ -31,44 +36,30 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 LAST = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
 
-#: What `Connection` uses of uvicorn that its documentation does not promise: of the protocol, and of a request's cycle.
-PROTOCOL = {
-    "_unset_keepalive_if_required",
-    "cycle",
-    "headers",
-    "loop",
-    "parser",
-    "pipeline",
-    "scope",
-    "transport",
-    "url",
-}
-CYCLE = {
-    "disconnected", "keep_alive", "message_event", "more_body", "response_complete", "response_started", "transport"
-}  # fmt: skip
-
 
 @asynccontextmanager
-async def listening(app: Any, **limits: Any) -> AsyncIterator[tuple[list[Connection], int]]:
-    """Connections that are made at a port, and the port."""
-    config = uvicorn.Config(app, lifespan="off", ws="none")
+async def listening(
+    app: Any, *, inner: Any = HttpToolsProtocol, tally: Tally | None = None, **limits: Any
+) -> AsyncIterator[tuple[list[Guard], int]]:
+    """Guards of the connections that are made at a port, and the port."""
+    config = uvicorn.Config(GuardedApp(app), lifespan="off", ws="none", log_config=None, timeout_keep_alive=3600)
     config.load()
-    made: list[Connection] = []
-    tracker = ConnectionTracker(Settings.read(**limits))
-    watching = asyncio.create_task(tracker.watch())
+    guards, made = Guards(Settings.read(**limits), tally or Tally(), inner=inner), list[Guard]()
+    watching = asyncio.create_task(guards.watch())
 
-    def opened() -> Connection:
-        made.append(Connection(config=config, server_state=ServerState(), app_state={}, tracker=tracker))
+    def opened() -> Guard:
+        made.append(guards.protocol(config=config, server_state=ServerState(), app_state={}))
         return made[-1]
 
-    (listener,) = listen("127.0.0.1", 0)
+    with closing(Port("127.0.0.1", 0)) as port:
+        (listener,) = port.sockets(alone=True)
     server = await asyncio.get_running_loop().create_server(opened, sock=listener)
     try:
         yield made, listener.getsockname()[1]
     finally:
         server.close()
         watching.cancel()
-        tracker.close()
+        guards.close()
         await server.wait_closed()
 
 
@@ -179,7 +170,7 @@ async def test_an_answer_that_is_not_read_is_given_up() -> None:
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        while not made[0].cycle.disconnected:
+        while made[0].transport.get_extra_info("socket").fileno() >= 0:
             await send({"type": "http.response.body", "body": b"x" * 65_536, "more_body": True})
             await asyncio.sleep(0)
         ended.set()
@@ -218,8 +209,7 @@ async def test_a_few_pipelined_requests_are_answered_and_more_end_the_connection
     with suppress(ConnectionError):
         answers = await answered(counted, GET * (count - 1) + LAST)
     allowed = count <= MAX_PIPELINED
-    assert answers.count(b"HTTP/1.1 200 ") == (MAX_PIPELINED if allowed else 0)
-    assert len(taken) == (MAX_PIPELINED if allowed else 1)
+    assert answers.count(b"HTTP/1.1 200 ") == len(taken) == (MAX_PIPELINED if allowed else 0)
 
 
 async def test_requests_one_after_another_have_no_limit() -> None:
@@ -295,7 +285,7 @@ async def test_invalid_requests_are_counted_in_a_line_of_the_log_now_and_then(ca
     async with listening(echo) as (made, port):
         for _ in range(100):
             assert (await sent(port, b"\0\0\0")).startswith(b"HTTP/1.1 400 ")
-        while made[0]._tracker.invalid:
+        while made[0].guards.invalid:
             await asyncio.sleep(0.01)
     counts = [int(line.rpartition(" ")[2]) for line in caplog.messages if "invalid HTTP requests" in line]
     assert sum(counts) == 100
@@ -342,16 +332,141 @@ async def test_a_head_does_not_wait_for_its_body() -> None:
         writer.transport.abort()
 
 
-async def test_the_internals_of_uvicorn_that_are_used_are_listed_and_there() -> None:
-    """A new uvicorn may rename them; pyproject.toml has the first version that nobody has looked at."""
-    tree = ast.parse(inspect.getsource(Connection))
-    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    used = {(ast.unparse(node.value), node.attr) for node in attributes}
-    set_here = {node.attr for node in attributes if isinstance(node.ctx, ast.Store)} | set(vars(Connection))
+@pytest.mark.parametrize("inner", [HttpToolsProtocol, H11Protocol])
+async def test_the_guard_needs_nothing_of_uvicorn_but_that_it_is_a_protocol(inner: Any) -> None:
+    """With both of uvicorn's protocols, answers are found: else a connection ends with its ninth request, a client
+    that goes is not seen, and what follows a request cuts its answer off."""
+    waiting = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] != "/slow":
+            await echo(scope, receive, send)
+            return
+
+        async def never() -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        try:
+            await while_connected(scope, never())
+        except ClientDisconnect:
+            waiting.clear()
+
+    async with listening(app, inner=inner) as (_, port):
+        assert (await sent(port, GET * (MAX_PIPELINED - 1) + LAST)).count(b"HTTP/1.1 200 ") == MAX_PIPELINED
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2 * MAX_PIPELINED):
+            writer.write(HEAD + b"\r\n1234567890")
+            assert (await reader.readuntil(b"\r\n\r\n10")).startswith(b"HTTP/1.1 200 ")
+        writer.write(GET.replace(b"/", b"/slow", 1))
+        await asyncio.wait_for(waiting.wait(), 20)
+        writer.close()
+        while waiting.is_set():
+            await asyncio.sleep(0)
+        answer = await sent(port, HEAD + b"\r\n1234567890" + b"\0\0\0")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer.lower()
+
+
+@hypothesis.given(
+    bodies=strategies.lists(strategies.binary(max_size=200), min_size=1, max_size=4),
+    chunks=strategies.integers(0, 3),
+    cuts=strategies.lists(strategies.integers(0, 2000), max_size=8),
+)
+def test_requests_reach_the_app_as_they_were_sent_however_they_are_cut(
+    bodies: list[bytes], chunks: int, cuts: list[int]
+) -> None:
+    raw = b""
+    for number, body in enumerate(bodies):
+        last = b"Connection: close\r\n" if number == len(bodies) - 1 else b""
+        raw += b"POST /%d?a=b%%20c HTTP/1.1\r\nHost: h\r\nX-Twice:  a\r\nx-twice: b\r\n%s" % (number, last)
+        if chunks:
+            raw += b"Transfer-Encoding: chunked\r\n\r\n"
+            size = -(-len(body) // chunks)
+            pieces = [body[at : at + size] for at in range(0, len(body), size)] if body else []
+            raw += b"".join(b"%x;a=b\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nX: y\r\n\r\n"
+        else:
+            raw += b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    places = sorted({cut % len(raw) for cut in cuts})
+    parts = [raw[start:end] for start, end in pairwise([0, *places, len(raw)])]
+    seen: list[tuple[str, bytes, list[bytes], bytes]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        twice = [value for name, value in scope["headers"] if name == b"x-twice"]
+        seen.append((scope["path"], scope["query_string"], twice, await body_of(receive)))
+        await PlainTextResponse("")(scope, receive, send)
+
+    async def trial() -> None:
+        async with listening(app) as (_, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0)
+            while len(seen) < len(bodies):
+                await asyncio.sleep(0)
+            writer.transport.abort()
+
+    asyncio.run(trial())
+    assert seen == [(f"/{number}", b"a=b%20c", [b"a", b"b"], body) for number, body in enumerate(bodies)]
+
+
+async def test_connections_are_counted_when_they_are_made_for_all_processes_and_for_an_address() -> None:
+    with new_table(2) as table:
+        tally, other = (Tally(table, 2, column) for column in range(2))
+        async with listening(echo, tally=tally, max_connections=3, max_connections_per_address=2) as (_, port):
+            other.add(CONNECTIONS, 1)
+            other.add(other.client("127.0.0.1") + CLIENT_CONNECTIONS, 1)
+            _, first = await asyncio.open_connection("127.0.0.1", port)
+            while tally.total(CONNECTIONS) < 2:
+                await asyncio.sleep(0)
+            assert b"too many connections from this address (limit 2)" in await sent(port)
+            other.add(CONNECTIONS, 1)
+            other.add(other.client("127.0.0.1") + CLIENT_CONNECTIONS, -1)
+            assert b"503 Service Unavailable" in (answer := await sent(port))
+            assert b"too many connections\n" in answer
+            first.transport.abort()
+            while tally.own(CONNECTIONS):
+                await asyncio.sleep(0)
+            other.add(CONNECTIONS, -1)
+            assert (await sent(port, LAST)).startswith(b"HTTP/1.1 200 ")
+            while tally.own(CONNECTIONS):
+                await asyncio.sleep(0)
+            assert tally.own(tally.client("127.0.0.1") + CLIENT_CONNECTIONS) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_all_addresses_of_an_ipv6_network_are_one_client(address: str, client: str) -> None:
+    assert client_address(address) == client
+
+
+@pytest.mark.parametrize("sent_before", [b"", b"GET / HT", HEAD + b"\r\n123", GET])
+async def test_a_connection_that_is_stopped_ends_after_the_requests_that_have_begun(
+    sent_before: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "_ON_ITS_WAY", 0)
+    rest = (HEAD + b"\r\n1234567890" if sent_before.startswith(HEAD) else GET).removeprefix(sent_before)
     async with listening(echo) as (made, port):
-        await sent(port, LAST)
-        plain = HttpToolsProtocol(uvicorn.Config(echo, ws="none"), ServerState(), {})
-        of_protocol = (set(dir(plain)) - set(vars(Connection))) | (set(dir(made[0])) - set_here)
-        assert set(dir(made[0].cycle)) >= CYCLE
-    assert {name for place, name in used if place == "self" and name in of_protocol} == PROTOCOL
-    assert {name for place, name in used if place == "self.cycle"} == CYCLE
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent_before)
+        await writer.drain()
+        if sent_before == GET:
+            await reader.readuntil(b"\r\n\r\n0")
+        while not made or not (made[0]._pending or made[0]._unanswered or sent_before in (b"", GET)):
+            await asyncio.sleep(0)
+        made[0].stop()
+        for _ in range(3):  # the connection would be ended by now
+            await asyncio.sleep(0)
+        writer.write(rest)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        assert answer.startswith(b"HTTP/1.1 200 ") == (sent_before not in (b"", GET))
+        assert (b"connection: close" in answer) == bool(answer)
+        writer.transport.abort()

@@ -13,9 +13,11 @@ import re
 import select
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from contextvars import ContextVar
+from logging.handlers import QueueHandler, QueueListener
+from queue import SimpleQueue
 from typing import Any, cast
 
 import orjson
@@ -25,9 +27,7 @@ from movemask.times import rfc3339
 #: Most lines that wait to be written.
 QUEUE = 10_000
 
-_GATHER_SECONDS = 0.05  # between writes; warnings and the end of the process do not wait
 _LAST_SECONDS = 2.0  # longest wait for a slow reader at the end of the process
-_ATOMIC: int = getattr(select, "PIPE_BUF", 512)  # bytes of a write that other processes cannot interrupt
 
 _STANDARD_ERROR = 2
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -97,78 +97,74 @@ class JsonFormatter(logging.Formatter):
 Dropped = Callable[[int], object]
 
 
-class QueuedHandler(logging.Handler):
-    """Writes lines to a file descriptor from its own thread; calls `dropped` with the number of lines it dropped.
+class QueuedHandler(QueueHandler):
+    """Writes lines to a file descriptor from its own thread.
 
-    logging.handlers.QueueListener would wake its thread for each line, and each time costs a request 10 µs or more.
+    A line that finds `limit` lines waiting is dropped; `dropped` is called with the number of such lines.
     """
 
     def __init__(self, descriptor: int, *, limit: int = QUEUE, dropped: Dropped = lambda count: None) -> None:
-        super().__init__()
-        self._descriptor, self._limit, self._on_dropped = descriptor, limit, dropped
-        self._dropped = 0
-        self._lines: deque[bytes] = deque()
-        self._hurry = threading.Event()
-        self._closing = False
-        self._thread = threading.Thread(target=self._work, name="logs", daemon=True)
-        self._thread.start()
+        lines: SimpleQueue[bytes] = SimpleQueue()
+        super().__init__(cast(Any, lines))
+        self._lines, self._limit, self._dropped, self._closed = lines, limit, 0, False
+        self._writer = _Writer(self, descriptor, dropped)
+        self._writer.start()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Puts a line into the queue; never waits for the reader."""
-        if len(self._lines) >= self._limit:
-            self._dropped += 1
-            return
-        try:
-            self._lines.append(self._line(record))
-        except Exception:
-            self.handleError(record)
-        if not self._thread.is_alive():
-            self._write_all()
-        elif record.levelno >= logging.WARNING:
-            self._hurry.set()
-
-    def _line(self, record: logging.LogRecord) -> bytes:
+    def prepare(self, record: logging.LogRecord) -> bytes:
+        """The line of a record: made here, where the request is known."""
         return self.format(record).encode("utf-8", "backslashreplace") + b"\n"
+
+    def enqueue(self, record: Any) -> None:
+        """Puts a line into the queue; never waits for the reader."""
+        if self._closed:
+            self._writer.handle(record)
+        elif self._lines.qsize() >= self._limit:
+            self._dropped += 1
+        else:
+            self._lines.put(record)
+
+    def take_dropped(self) -> int:
+        """The number of lines dropped since the last call."""
+        with self.lock or nullcontext():  # as `enqueue` is called
+            count, self._dropped = self._dropped, 0
+        return count
 
     def close(self) -> None:
         """Writes waiting lines, for two seconds at most, and ends the thread; later lines are written directly."""
-        self._closing = True
-        self._hurry.set()
-        self._thread.join(_LAST_SECONDS)
+        if not self._closed:
+            stopping = threading.Thread(target=self._writer.stop, daemon=True)  # it waits for a slow reader for ever
+            stopping.start()
+            stopping.join(_LAST_SECONDS)
+            self._closed = True
         super().close()
 
-    def _work(self) -> None:
-        while not self._closing:
-            self._hurry.wait(_GATHER_SECONDS)
-            self._hurry.clear()
-            self._write_all()
-        self._write_all()
 
-    def _write_all(self) -> None:
-        while self._lines or self._dropped:
-            lines = [self._lines.popleft()] if self._lines else []
-            size = sum(map(len, lines))
-            while self._lines and (size := size + len(self._lines[0])) <= _ATOMIC:
-                lines.append(self._lines.popleft())
-            self._write(lines)
-            if self._dropped:
-                self.acquire()  # as `emit` is called
-                count, self._dropped = self._dropped, 0
-                self.release()
-                self._on_dropped(count)
-                said = "dropped %d log lines: stderr is read too slowly"
-                record = logging.LogRecord(__name__, logging.WARNING, "", 0, said, (count,), None)
-                self._lines.append(self._line(record))
+class _Writer(QueueListener):
+    """The thread that writes a handler's lines."""
 
-    def _write(self, lines: list[bytes]) -> None:
-        left = memoryview(b"".join(lines))
+    def __init__(self, handler: QueuedHandler, descriptor: int, dropped: Dropped) -> None:
+        super().__init__(handler.queue)
+        self._handler, self._descriptor, self._on_dropped = handler, descriptor, dropped
+
+    def handle(self, record: Any) -> None:
+        """Writes a line, and another if lines were dropped meanwhile."""
+        self._write(record)
+        if count := self._handler.take_dropped():
+            self._on_dropped(count)
+            words = "dropped %d log lines: stderr is read too slowly"
+            self._write(
+                self._handler.prepare(logging.LogRecord(__name__, logging.WARNING, "", 0, words, (count,), None))
+            )
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
         while left:
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:  # another process made it non-blocking
                 select.select([], [self._descriptor], [], 1)
             except OSError:  # the reader has gone
-                self._on_dropped(len(lines))
+                self._on_dropped(1)
                 return
 
 
@@ -195,8 +191,9 @@ def configure(level: str, log_format: str, *, dropped: Dropped = lambda count: N
     for library in ("alembic", "httpx2", "mcp"):  # which use many lines for what movemask says in one
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    # No line names its caller, thread or process: looking them up would be half of the cost of an access line.
-    logging._srcfile = None  # so in "Optimization" of Python's logging HOWTO
+    # No line names its caller, thread or process: looking them up would be half of the cost of an access line. The name
+    # `_srcfile` is the one in "Optimization" of Python's logging HOWTO; without it, lines would only cost more.
+    logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
