@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -125,6 +126,20 @@ def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONRespons
     problem = problem_of(error)
     count(problem)
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
+
+
+def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> bytes:
+    """The JSON of an `ErrorOut`, which takes the place of a failed item; calls `count` with its problem."""
+    return orjson.dumps({"error": counted_problem(error, count).model_dump(mode="json", exclude_unset=True)})
+
+
+def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> Problem:
+    """The problem of a failed item; calls `count` with it. A withheld answer is logged, as for a whole request."""
+    problem = problem_of(error)
+    count(problem)
+    if problem.name == SERVED_LEAKAGE:
+        log.error("%s: %s", type(error).__name__, error)
+    return problem
 
 
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
