@@ -121,7 +121,7 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
     return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
 
 
-def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
+def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
     """The HTTP response to an error; calls `count` with its problem."""
     problem = problem_of(error)
     count(problem)
@@ -155,13 +155,13 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
                 own["Allow"] = "GET, HEAD"
             name = status.phrase.lower().replace(" ", "-")
             error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)
-        answer = answer_to(error, count)
-        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
+        response = response_to(error, count)
+        if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
             log.error("%s: %s: %s", asked, type(error).__name__, error)
-        return answer
+        return response
 
     async def unexpected(http: Request, error: Exception) -> JSONResponse:
-        return answer_to(error, count)
+        return response_to(error, count)
 
     for kind in (MovemaskError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, expected)

@@ -160,7 +160,7 @@ async def reports_of(
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(pipeline, await pipeline.answer(queries, _report, caller), caller))
+    moves = iter(await _swept(pipeline, await pipeline.submit(queries, _report, caller), caller))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -191,7 +191,7 @@ async def _swept(
         for move in worst
         for elo in elos
     ]
-    swept = iter(await pipeline.answer(queries, _report, caller))
+    swept = iter(await pipeline.submit(queries, _report, caller))
     found = {}
     for move in worst:
         points = zip(ratings, islice(swept, len(ratings)), strict=True)

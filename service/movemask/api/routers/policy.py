@@ -134,7 +134,7 @@ async def _with_forecast(
     query: Query, include: Sequence[Include], pipeline: Pipeline, context: RequestContext
 ) -> bytes:
     """The JSON of a `PolicyOut` with its forecast; raises the position's error."""
-    (outcome,) = await pipeline.answer(
+    (outcome,) = await pipeline.submit(
         [query], lambda answer: (policy_out(answer, include), Outlook.of(answer)), context
     )
     if isinstance(outcome, MovemaskError):
@@ -171,7 +171,7 @@ async def _results(
     def write(answer: Answer) -> bytes:
         return orjson.dumps(policy_out(answer, request.include))
 
-    answers = iter(await pipeline.answer(queries, write, context))
+    answers = iter(await pipeline.submit(queries, write, context))
     results = (next(answers) if isinstance(item, Query) else item for item in items)
     return [result if isinstance(result, bytes) else item_error(result, services.metrics.problem) for result in results]
 
@@ -187,7 +187,7 @@ async def _respond(request: OneIn, http: Request, services: Services, write: Cal
     """The response to one position; raises its error."""
     query = query_of(request)
     with services.serving.lease(request.model) as pipeline:
-        work = pipeline.answer([query], write, context_of(http.scope))
+        work = pipeline.submit([query], write, context_of(http.scope))
         (outcome,) = await while_connected(http.scope, work)
     if isinstance(outcome, MovemaskError):
         raise outcome
