@@ -165,7 +165,7 @@ class Answer:
     model: Model
     query: Query
     position: Position
-    rule: Normalisation  # its temperature resolved to a number
+    rule: Normalisation  # with a number as its temperature
     elo: Elo | None  # as passed to the network
     evaluated: Evaluated | None = None
     row: int = 0
@@ -251,7 +251,7 @@ def run_queries(
             position = query.position or Position.read(
                 query.fen, query.moves, chess960=query.chess960, max_moves=max_moves
             )
-            if rule.calibrated:
+            if rule.temperature == "calibrated":
                 rule = replace(rule, temperature=model.calibrated_temperature())
             read.append((place, position, rule))
         except MovemaskError as error:
