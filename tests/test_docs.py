@@ -28,6 +28,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS
 from movemask.models.judging import CALIBRATION, FIGURES, JUDGED
 from movemask.network.contract import Contract, read_contract
+from movemask.normalisation import Normalizer
 from movemask.settings import PREFIX, Settings
 from movemask.uci.options import Options, Strengths
 from tests.conftest import ROOT, Serve
@@ -203,6 +204,11 @@ def test_links_lead_somewhere() -> None:
     for file in (file for one in pages for file in ROOT.glob(one)):
         for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name}: {target}"
+
+
+def test_the_numerics_page_lists_every_normaliser() -> None:
+    _, table = doc("numerics.md").split("| normalizer | gives |")
+    assert first_column(table.split("\n\n")[0]) == set(get_args(Normalizer))
 
 
 def test_the_examples_of_the_numerics_page_run() -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from movemask.version import __version__
+
 if TYPE_CHECKING:
     from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
     from movemask.client.local import Network, load
     from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
-
-__version__ = "0.1.0"
 
 __all__ = [
     "ApiError",

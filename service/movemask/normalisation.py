@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,49 +16,46 @@ from movemask.errors import InvalidRule
 from movemask.numeric import distributions, entmax, softmax
 from movemask.numeric.ragged import Float, Index, falling, indptr_of, restricted, row_lengths, row_of_each
 
-#: Stands for the model's fitted temperature in a `Normalisation`; `pipeline.answered` replaces it by the number.
-CALIBRATED = math.nan
+#: The functions that turn logits into probabilities. To add one, write its name here. mypy then asks for its case in
+#: `_normalised`, and a test for its row in docs/numerics.md.
+Normalizer = Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
 
-
-class Normalizer(Enum):
-    """The function that turns logits into probabilities."""
-
-    SOFTMAX = "softmax"
-    SOFTMAX_ONE = "softmax_one"
-    SPARSEMAX = "sparsemax"
-    ENTMAX15 = "entmax15"
-    ENTMAX = "entmax"
+#: A number that divides the logits, or the one that was fitted to the model.
+Temperature = float | Literal["calibrated"]
 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """How logits become a policy: the filters, on the softmax at this temperature, then the normaliser on the rest.
+    """A rule: how logits become a policy. The filters choose moves by the softmax at the temperature; the normaliser
+    then turns the logits of these moves into probabilities.
 
-    `temperature` is finite and above 0, or CALIBRATED; `alpha` goes with ENTMAX alone. Raises InvalidRule. The other
-    bounds are for pydantic, where numbers come in.
+    `alpha` goes with the normaliser `entmax` alone, otherwise InvalidRule is raised. pydantic checks the other bounds,
+    where numbers come in.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    normalizer: Normalizer = Normalizer.SOFTMAX
+    normalizer: Normalizer = "softmax"
     alpha: Annotated[float, Field(ge=1, le=2)] | None = None
-    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["calibrated"] = 1.0
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
 
     def __post_init__(self) -> None:
-        if self.normalizer is Normalizer.ENTMAX and self.alpha is None:
+        if self.normalizer == "entmax" and self.alpha is None:
             raise InvalidRule(
                 "alpha: is missing; normalizer 'entmax' needs a value between 1 (softmax) and 2 (sparsemax)"
             )
-        if self.normalizer is not Normalizer.ENTMAX and self.alpha is not None:
-            raise InvalidRule(f"alpha: needs normalizer 'entmax', not {self.normalizer.value!r}")
+        if self.normalizer != "entmax" and self.alpha is not None:
+            raise InvalidRule(f"alpha: needs normalizer 'entmax', not {self.normalizer!r}")
 
     @property
-    def calibrated(self) -> bool:
-        """Whether the temperature stands for the model's fitted one."""
-        return math.isnan(self.temperature)
+    def number(self) -> float:
+        """The temperature of a rule that was resolved to a number; ValueError for `calibrated`."""
+        if isinstance(self.temperature, str):
+            raise ValueError("temperature: 'calibrated' is a number of the model; take the model's first")
+        return self.temperature
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,7 @@ class Policies:
         if not self.abstention[row]:
             return self.probabilities[moves]
         logits = self.logits[moves]
-        return softmax.softmax(logits, np.array([0, len(logits)]), temperature).astype(np.float64, copy=False)
+        return softmax.softmax(logits, np.array([0, len(logits)]), temperature)
 
 
 _STATISTICS = {
@@ -161,7 +156,7 @@ def _kept(logits: Float, indptr: Index, rule: Normalisation) -> NDArray[np.bool_
     """The legal moves that the filters keep, bool `[N]`, each position's highest logit among them; None for all."""
     if rule.top_k is None and rule.top_p is None and not rule.min_p:  # a min_p of 0 keeps all
         return None
-    base = softmax.softmax(logits, indptr, rule.temperature)
+    base = softmax.softmax(logits, indptr, rule.number)
     keep = np.ones(len(base), dtype=bool)
     if rule.top_k is not None:
         keep &= distributions.top_k(logits, indptr, rule.top_k)  # at a low temperature many probabilities are 0
@@ -177,15 +172,17 @@ def _normalised(logits: Float, indptr: Index, rule: Normalisation) -> tuple[Floa
     """Probabilities float64 `[N]` and abstention `[B]`."""
     abstention = np.zeros(len(indptr) - 1)
     match rule.normalizer:
-        case Normalizer.SOFTMAX:
-            probabilities = softmax.softmax(logits, indptr, rule.temperature)
-        case Normalizer.SOFTMAX_ONE:
-            probabilities, abstention = softmax.softmax_one(logits, indptr, rule.temperature)
-        case Normalizer.SPARSEMAX:
-            probabilities = entmax.sparsemax(logits, indptr, rule.temperature)
-        case Normalizer.ENTMAX15:
-            probabilities = entmax.entmax15(logits, indptr, rule.temperature)
-        case Normalizer.ENTMAX:
+        case "softmax":
+            probabilities = softmax.softmax(logits, indptr, rule.number)
+        case "softmax_one":
+            probabilities, abstention = softmax.softmax_one(logits, indptr, rule.number)
+        case "sparsemax":
+            probabilities = entmax.sparsemax(logits, indptr, rule.number)
+        case "entmax15":
+            probabilities = entmax.entmax15(logits, indptr, rule.number)
+        case "entmax":
             assert rule.alpha is not None
-            probabilities = entmax.entmax(logits, indptr, rule.alpha, rule.temperature)
-    return probabilities.astype(np.float64, copy=False), abstention
+            probabilities = entmax.entmax(logits, indptr, rule.alpha, rule.number)
+        case _:
+            assert_never(rule.normalizer)
+    return probabilities, abstention

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Scope
 
 from movemask.api.keys import KeyScope
-from movemask.pipeline import Caller
+from movemask.pipeline import Caller, Run
 
 T = TypeVar("T")
 
@@ -43,6 +43,13 @@ class RequestContext(Caller):
     held: int = 0
     counted: int = 0
     head: bool = False
+    answers: int = 0
+    runs: list[Run] | None = None
+
+    def done(self, run: Run) -> None:
+        self.answers += run.answers
+        if self.runs is not None and run.evaluated:
+            self.runs.append(run)
 
 
 def context_of(scope: Scope) -> RequestContext:

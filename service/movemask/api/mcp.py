@@ -17,7 +17,7 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Te
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ArgsKwargs
 
-from movemask import __version__
+from movemask.version import __version__
 
 INSTRUCTIONS = """
 movemask says which moves people play: a network that learned from human games gives every legal move the probability

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -120,11 +121,25 @@ def response(problem: Problem, headers: Mapping[str, str] | None = None) -> JSON
     return JSONResponse(body, problem.status, {**(headers or {}), **retry}, media_type=CONTENT_TYPE)
 
 
-def answer_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
+def response_to(error: Exception, count: Callable[[Problem], None]) -> JSONResponse:
     """The HTTP response to an error; calls `count` with its problem."""
     problem = problem_of(error)
     count(problem)
     return response(problem, error.headers if isinstance(error, ProblemError) else None)
+
+
+def item_error(error: MovemaskError, count: Callable[[Problem], None]) -> bytes:
+    """The JSON of an `ErrorOut`, which takes the place of a failed item; calls `count` with its problem."""
+    return orjson.dumps({"error": counted_problem(error, count).model_dump(mode="json", exclude_unset=True)})
+
+
+def counted_problem(error: MovemaskError, count: Callable[[Problem], None]) -> Problem:
+    """The problem of a failed item; calls `count` with it. A withheld answer is logged, as for a whole request."""
+    problem = problem_of(error)
+    count(problem)
+    if problem.name == SERVED_LEAKAGE:
+        log.error("%s: %s", type(error).__name__, error)
+    return problem
 
 
 def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
@@ -140,13 +155,13 @@ def install_handlers(app: FastAPI, count: Callable[[Problem], None]) -> None:
                 own["Allow"] = "GET, HEAD"
             name = status.phrase.lower().replace(" ", "-")
             error = ProblemError(name, f"{asked}: {status.phrase}", own, status=status)
-        answer = answer_to(error, count)
-        if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
+        response = response_to(error, count)
+        if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, CapacityError):
             log.error("%s: %s: %s", asked, type(error).__name__, error)
-        return answer
+        return response
 
     async def unexpected(http: Request, error: Exception) -> JSONResponse:
-        return answer_to(error, count)
+        return response_to(error, count)
 
     for kind in (MovemaskError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, expected)

@@ -115,7 +115,7 @@ def running_services(
             max_seconds=settings.max_wait_seconds,
             max_moves=settings.max_moves,
             plan=plan,
-            on_answered=metrics.answered,
+            on_done=metrics.count_batches,
         )
 
     try:

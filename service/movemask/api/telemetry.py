@@ -23,9 +23,8 @@ from movemask.api import problems
 from movemask.api.context import CONTEXT, POLLED, RequestContext
 from movemask.api.schemas.answers import Problem
 from movemask.leakage.causes import CAUSES
-from movemask.network.queue import Submission
 from movemask.network.registry import Registry
-from movemask.pipeline import AnsweredBatch
+from movemask.pipeline import DoneBatch, Run
 from movemask.records import AuditTable
 from movemask.serving import logs
 
@@ -95,7 +94,7 @@ class Metrics:
             "movemask_model_served", "1 for a served model, 0 for a failed one.", ["model"], multiprocess_mode="livemin"
         )
 
-    def answered_request(self, route: str, method: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, method: str, status: int, seconds: float) -> None:
         """Counts a request by its route's template, and keeps how long it took."""
         found = self._of_requests.get((route, method, status))
         if found is None:  # looking labels up takes longer than counting
@@ -114,7 +113,7 @@ class Metrics:
         for name, value in served.items():
             self.model_served.labels(name).set(value)
 
-    def answered(self, model: str, batches: Sequence[AnsweredBatch]) -> None:
+    def count_batches(self, model: str, batches: Sequence[DoneBatch]) -> None:
         """Counts answered positions by status, and the runs of the network."""
         for status, count in Counts(answer.status for batch in batches for answer in batch.answers).items():
             self.positions.labels(model, status).inc(count)
@@ -220,23 +219,24 @@ class RequestLog:
             await self._app(scope, receive, send_observed)
         finally:
             route, seconds = _route(scope), time.perf_counter() - started
-            self._metrics.answered_request(route, method, status, seconds)
+            self._metrics.count_request(route, method, status, seconds)
             probe = route in POLLED and status < 400
-            logs.access(method, route, status, seconds, context.positions, request_id, context.key, debug=probe)
+            logs.access(method, route, status, seconds, context.answers, request_id, context.key, debug=probe)
 
-    def _record(self, runs: Sequence[tuple[str, int, Submission]]) -> None:
+    def _record(self, runs: Sequence[Run]) -> None:
         """Makes the spans of a request's network runs, and an `answer` span from the end of the last until now."""
         epoch = time.time_ns() - time.perf_counter_ns()
 
         def nanoseconds(seconds: float) -> int:
             return epoch + int(seconds * 1e9)
 
-        for model, positions, run in runs:
-            attributes: dict[str, str | int] = {"movemask.model": model, "movemask.positions": positions}
-            submitted, started, ended = map(nanoseconds, (run.submitted, run.started, run.ended))
+        for run in runs:
+            attributes: dict[str, str | int] = {"movemask.model": run.model, "movemask.positions": run.evaluated}
+            submission = run.submission
+            submitted, started, ended = map(nanoseconds, (submission.submitted, submission.started, submission.ended))
             self._tracer.start_span("queue", start_time=submitted, attributes=attributes).end(started)
             self._tracer.start_span("network", start_time=started, attributes=attributes).end(ended)
-        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1][2].ended)).end()
+        self._tracer.start_span("answer", start_time=nanoseconds(runs[-1].submission.ended)).end()
 
 
 def _route(scope: Scope) -> str:

@@ -16,7 +16,6 @@ from movemask.board.position import Position
 from movemask.games.reports import GameReport, MoveReport, moments_of
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
-from movemask.normalisation import Normalizer
 from movemask.pipeline import Answer
 from movemask.think_time import Clock, think_time
 
@@ -37,7 +36,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
     out = {**_network(answer), **_where(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
-        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.temperature, seed)
+        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.number, seed)
         out["move"] = _moves(answer, request.include, chosen)[0]
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
@@ -128,13 +127,13 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Json:
         out["value"] = value._asdict()
     if answer.evaluated is not None:
         out["leakage"] = _leakage(answer.raw, answer.multiplied, answer.model)
-        if answer.rule.normalizer is Normalizer.SOFTMAX_ONE:
+        if answer.rule.normalizer == "softmax_one":
             out["abstention"] = float(answer.evaluated.policies.abstention[answer.row])
         if "statistics" in include:
-            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.temperature)
+            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.number)
         if "illegal" in include:
             out["illegal"] = _illegal(answer)
-        out["temperature"] = answer.rule.temperature
+        out["temperature"] = answer.rule.number
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
     out["ignored"] = list(answer.ignored)

@@ -13,7 +13,6 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from movemask import __version__
 from movemask.board.position import board_of
 from movemask.bulk.read import Skipped
 from movemask.bulk.run import Job
@@ -22,6 +21,7 @@ from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
 from movemask.records import DIMENSIONS
 from movemask.store.cells import CAUSE
+from movemask.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from movemask.board.pgn import Lines
 from movemask.cli.options import RATING, TEMPERATURE, RatingsCommand, models_dir_option, registry_of, show_progress
 from movemask.errors import MovemaskError
 from movemask.games.annotation import annotated, evaluator
-from movemask.normalisation import CALIBRATED
+from movemask.normalisation import Temperature
 from movemask.pipeline import Pipeline
 from movemask.settings import Settings
 
@@ -68,7 +68,7 @@ def annotate(
     if calibrated and temperature != 1:
         raise click.UsageError("--temperature cannot be combined with --calibrated")
     chosen = registry_of(settings).get(model)
-    degrees = CALIBRATED if calibrated else temperature
+    degrees: Temperature = "calibrated" if calibrated else temperature
     players: Totals = defaultdict(lambda: np.zeros(3))
 
     async def write_all(lines: Lines, write: Callable[[str], object]) -> None:

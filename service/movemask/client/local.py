@@ -21,7 +21,7 @@ from movemask.network.model import Model
 from movemask.network.onnx import provider_named
 from movemask.network.registry import load_entry
 from movemask.normalisation import Normalisation
-from movemask.pipeline import Answer, Query, answered
+from movemask.pipeline import Answer, Query, run_queries
 from movemask.settings import Settings
 
 #: Positions in one run of the network.
@@ -109,7 +109,7 @@ class Network:
         found: list[Policy] = []
         for start in range(0, len(queries), _AT_ONCE):
             part = queries[start : start + _AT_ONCE]
-            for outcome in answered(self._model, part, [0.0] * len(part))[0]:
+            for outcome in run_queries(self._model, part, [0.0] * len(part))[0]:
                 if not isinstance(outcome, Answer):
                     raise outcome
                 found.append(_policy_of(outcome))

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import EllipsisType
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import chess
 
 from movemask import __version__
 from movemask.api.schemas.answers import Include, Problem
 from movemask.errors import ApiError, InvalidParameter
+
+if TYPE_CHECKING:  # imports numpy, which a client of a service does without
+    from movemask.normalisation import Normalizer, Temperature
 
 #: A board, whose move stack is the history, or a FEN, or `startpos`.
 PositionLike = chess.Board | str
@@ -20,14 +23,13 @@ PositionLike = chess.Board | str
 Given = PositionLike | EllipsisType | None
 
 Ratings = float | tuple[float, float]
-Temperature = float | Literal["calibrated"]
 
 
 class RuleOptions(TypedDict, total=False):
     """How probabilities are made of logits: docs/numerics.md."""
 
     temperature: Temperature
-    normalizer: Literal["softmax", "softmax_one", "sparsemax", "entmax15", "entmax"]
+    normalizer: Normalizer
     alpha: float
     top_k: int
     top_p: float

@@ -36,6 +36,7 @@ from movemask.games.reports import (
     reports_of,
     unclear,
 )
+from movemask.normalisation import Temperature
 from movemask.pipeline import Caller, Pipeline
 
 #: Games that are read and evaluated together.
@@ -85,7 +86,7 @@ class Annotated:
 async def annotated(
     pipeline: Pipeline,
     pgn: Lines,
-    temperature: float = 1.0,
+    temperature: Temperature = 1.0,
     *,
     elo: tuple[float, float] | None = None,
     max_positions: int | None = None,

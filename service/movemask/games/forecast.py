@@ -67,7 +67,7 @@ async def forecasts(
                 places.append((place, probability))
     for start in range(0, len(queries), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        values = await pipeline.answer(queries[part], lambda answer: answer.value, caller)
+        values = await pipeline.submit(queries[part], lambda answer: answer.value, caller)
         for answer, (place, probability) in zip(values, places[part], strict=True):
             if isinstance(answer, MovemaskError):
                 failed[place] = answer

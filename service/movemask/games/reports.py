@@ -22,7 +22,7 @@ from movemask.errors import MovemaskError
 from movemask.games.forecast import Outlook, forecasts, value_after
 from movemask.games.sweep import usual_ratings
 from movemask.network.value import Value
-from movemask.normalisation import Normalisation
+from movemask.normalisation import Normalisation, Temperature
 from movemask.numeric.temperature import cross_entropy
 from movemask.pipeline import Answer, Caller, Pipeline, Query
 
@@ -122,7 +122,7 @@ class GameReport:
 async def report_games(
     pipeline: Pipeline,
     pgn: str,
-    temperature: float,
+    temperature: Temperature,
     *,
     max_positions: int,
     trees: bool = False,
@@ -145,7 +145,7 @@ async def report_games(
 async def reports_of(
     pipeline: Pipeline,
     games: Sequence[Game | MovemaskError],
-    temperature: float,
+    temperature: Temperature,
     elo: tuple[float, float] | None = None,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
@@ -160,7 +160,7 @@ async def reports_of(
         if isinstance(game, Game)
         for index, ply in enumerate(game.plies, 1)
     ]
-    moves = iter(await _swept(pipeline, await pipeline.answer(queries, _report, caller), caller))
+    moves = iter(await _swept(pipeline, await pipeline.submit(queries, _report, caller), caller))
     result: list[GameReport | MovemaskError] = []
     for game in games:
         if isinstance(game, MovemaskError):
@@ -191,7 +191,7 @@ async def _swept(
         for move in worst
         for elo in elos
     ]
-    swept = iter(await pipeline.answer(queries, _report, caller))
+    swept = iter(await pipeline.submit(queries, _report, caller))
     found = {}
     for move in worst:
         points = zip(ratings, islice(swept, len(ratings)), strict=True)
@@ -237,7 +237,7 @@ def _report(answer: Answer) -> MoveReport:
     assert isinstance(query, _Played)
     codes, probabilities = answer.policy
     place, count = codes.index(code_of(query.played)), len(codes)
-    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.temperature)
+    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.number)
     return MoveReport(
         ply=query.ply,
         move=query.played,
@@ -251,7 +251,7 @@ def _report(answer: Answer) -> MoveReport:
         best=moves_of(codes[:1])[0],
         best_probability=probabilities[0],
         value=answer.value,
-        temperature=answer.rule.temperature,
+        temperature=answer.rule.number,
         elo=answer.elo,
         ignored=answer.ignored,
         chances=query.chances,

@@ -85,7 +85,7 @@ async def sweep(
 
     async def points_of(part: Series) -> Sequence[R | MovemaskError]:
         queries = [Query(position=position, elo=elo, rule=rule) for elo in part.elos]
-        return await part.pipeline.answer(queries, write, caller)
+        return await part.pipeline.submit(queries, write, caller)
 
     points: list[R] = []
     for outcomes in await asyncio.gather(*map(points_of, parts)):

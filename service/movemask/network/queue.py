@@ -430,8 +430,6 @@ def _wake_callers(complete: Sequence[Submission]) -> None:
             loop.call_soon_threadsafe(_resolve, of_loop)
 
 
-
-
 def _running_loop() -> asyncio.AbstractEventLoop | None:
     """The event loop that runs in this thread."""
     try:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TextIO
 
 import chess
 
-from movemask import __version__
 from movemask.errors import MovemaskError
 from movemask.uci.commands import Go, read_go, read_position, read_setoption, tokens_of
 from movemask.uci.options import Options
+from movemask.version import __version__
 
 if TYPE_CHECKING:
     from movemask.uci.search import Source

@@ -9,7 +9,6 @@ from fastapi import Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from movemask import __version__
 from movemask.api import problems
 from movemask.api.context import context_of
 from movemask.api.keys import KeyScope
@@ -19,6 +18,7 @@ from movemask.api.schemas.reports import AliveOut, AuditStateOut, ModelEntryOut,
 from movemask.api.state import AppServices, Services
 from movemask.network.registry import Entry
 from movemask.serving.tally import WAITING
+from movemask.version import __version__
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
