@@ -46,7 +46,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a network like Maia-1, but small and with random weights."""
     folder = tmp_path_factory.mktemp("m")
     file = Made(filters=16).write(folder, "small.pb.gz")
-    assert run_command("models", "import", file, "--models-dir", folder).exit_code == 0
+    assert run_command("models", "import", "--force", file, "--models-dir", folder).exit_code == 0
     file.unlink()
     contract = folder / "small.toml"
     contract.write_text(
