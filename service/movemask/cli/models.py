@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
+from movemask.encoding.variations import varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import described
 from movemask.errors import ContractError, ModelError, SettingsError, UnknownModel, require
 from movemask.models import calibration, diagnosis
 from movemask.models.diagnosis import Diagnosis, Finding, KindFigures, QuickLook
@@ -53,6 +56,32 @@ def list_models(settings: Settings) -> None:
             terms, card = entry.model.contract.terms, entry.model.contract.card
             click.echo(f"    {terms.planes}  {terms.vocabulary}  {entry.model.digest[:19]}")
             click.echo(f"    licence {card.get('licence', 'not stated')}; source {card.get('source', 'not stated')}")
+
+
+@models.command("vocabulary")
+@click.argument("name")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with how castling and promotions are written.")
+@models_dir_option
+def show_vocabulary(name: str, as_json: bool, settings: Settings) -> None:
+    """Print the slots of NAME, a vocabulary or a model: a line for each logit, with its number and its move.
+
+    Moves are in UCI, as the side to move sees them: with Black to move, their ranks are flipped. - stands for a slot of
+    no move. A model's slots are those of its vocabulary with its contract's variations.
+    """
+    if name in vocabulary_names():
+        words = vocabulary(name)
+    elif name in (known := settings.model_folders.found()):
+        terms = read_contract(known[name]).terms
+        words = varied_vocabulary(vocabulary(terms.vocabulary), terms.variations)
+    else:
+        raise UnknownModel(
+            f"no vocabulary and no model {name!r}; vocabularies: {', '.join(vocabulary_names())}; "
+            f"models: {', '.join(known)}"
+        )
+    if as_json:
+        click.echo(json.dumps(described(words, name), indent=1))
+    else:
+        click.echo("\n".join(f"{slot}\t{move or '-'}" for slot, move in enumerate(words.names())))
 
 
 def _card_options(command: Callable[..., None]) -> Callable[..., None]:
