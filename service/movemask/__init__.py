@@ -14,13 +14,14 @@ from movemask.version import __version__
 if TYPE_CHECKING:
     from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
-    from movemask.client.local import Network, load
+    from movemask.client.local import Logits, Network, load, vocabulary
     from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
 
 __all__ = [
     "ApiError",
     "AsyncClient",
     "Client",
+    "Logits",
     "MovemaskError",
     "Network",
     "Policy",
@@ -28,18 +29,21 @@ __all__ = [
     "Value",
     "__version__",
     "load",
+    "vocabulary",
 ]
 
 _PLACES = {
     "ApiError": "movemask.errors",
     "AsyncClient": "movemask.client.http",
     "Client": "movemask.client.http",
+    "Logits": "movemask.client.local",
     "MovemaskError": "movemask.errors",
     "Network": "movemask.client.local",
     "Policy": "movemask.client.distribution",
     "ServiceUnreachable": "movemask.errors",
     "Value": "movemask.client.distribution",
     "load": "movemask.client.local",
+    "vocabulary": "movemask.client.local",
 }
 
 

@@ -200,7 +200,7 @@ def test_a_file_from_the_field_is_read_or_named(case: dict[str, Any], folder: Pa
     file.write_bytes(FILES[case["made"]](file))
     before = contents(folder)
     named = [] if "name" in case else ["--name", "net"]
-    result = run("models", case["command"], file, *named, "--models-dir", folder)
+    result = run("models", case["command"], "--force", file, *named, "--models-dir", folder)
     assert result.exit_code == case["code"], result.output
     for words in case["says"]:
         assert words in result.output
@@ -421,11 +421,13 @@ def test_hugging_faces_cache_of_links_into_blobs_is_read(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for seconds in ("0", "600"):
         monkeypatch.setenv("MOVEMASK_TRIAL_SECONDS", seconds)
-        result = run("models", "add", snapshot / "model.onnx", "--name", f"hub{seconds}", "--models-dir", folder)
+        result = run(
+            "models", "add", "--force", snapshot / "model.onnx", "--name", f"hub{seconds}", "--models-dir", folder
+        )
         assert result.exit_code == 0, result.output
         assert "weights copied" in result.output
     (snapshot / "model.onnx_data").unlink()
-    result = run("models", "add", snapshot / "model.onnx", "--models-dir", folder)
+    result = run("models", "add", "--force", snapshot / "model.onnx", "--models-dir", folder)
     assert result.exit_code == 1
     assert "'model.onnx_data': no such file or directory; put it into the folder of model.onnx" in result.output
     assert "blobs" not in result.output
@@ -435,10 +437,10 @@ def test_weights_in_a_folder_below_are_taken_in_and_a_file_that_is_too_short_is_
     folder: Path, tmp_path: Path
 ) -> None:
     file = external(tmp_path / "export", "weights/all.bin")
-    assert run("models", "add", file, "--models-dir", folder).exit_code == 0
+    assert run("models", "add", "--force", file, "--models-dir", folder).exit_code == 0
     data = file.parent / "weights" / "all.bin"
     data.write_bytes(data.read_bytes()[:1000])
-    result = run("models", "add", file, "--models-dir", folder, "--replace")
+    result = run("models", "add", "--force", file, "--models-dir", folder, "--replace")
     assert result.exit_code == 1
     assert "'weights/all.bin' has 1,000 bytes, and " in result.output
     assert "it is cut off, or belongs to another export" in result.output

@@ -57,7 +57,7 @@ def operation_id(route: APIRoute) -> str:
     """The path in camel case: `/v1/policy/batch` → `policyBatch`, `/v1/models/{name}` → `model`."""
     parts = [part for part in route.path.split("/") if part not in ("", "v1")]
     if parts and parts[-1].startswith("{"):
-        parts = [*parts[:-2], parts[-2].removesuffix("s")]
+        parts = [*parts[:-2], re.sub("ies$", "y", parts[-2]).removesuffix("s")]
     first, *rest = parts or ["root"]
     return first + "".join(part.capitalize() for part in rest)
 

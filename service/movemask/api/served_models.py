@@ -72,7 +72,7 @@ class Serving:
         self._current = {name: _fingerprint(file, None) for name, file in files.items()}  # of the entries' files
         self._seen: dict[str, Fingerprint] = {}  # at the last look
         entries = {name: self._started(self._opened(file)) for name, file in files.items()}
-        self.registry = Registry(entries, self._default, self._folders.preferred)
+        self.registry = Registry(entries, self._default, self._folders.first)
         self.registry.log_failures()
         on_change(self.registry)
         self._watcher: threading.Thread | None = None
@@ -123,7 +123,7 @@ class Serving:
             with self._lock:
                 previous = self.registry.default
                 default = self._default or (previous if previous in entries else None)
-                self.registry = Registry(entries, default, self._folders.preferred)
+                self.registry = Registry(entries, default, self._folders.first)
                 for name in gone:
                     self._retire(name)
                 self._on_change(self.registry)

@@ -9,11 +9,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, cast
+from urllib.parse import quote
 
 from pydantic import BaseModel, TypeAdapter
 
 from movemask.api.schemas.answers import ErrorOut, GamesOut, MoveChosenOut, PolicyOut, SweepOut, VerdictOut
-from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, WorstOut
+from movemask.api.schemas.reports import AuditedOut, LeakageFiguresOut, ModelsOut, PositionsOut, VocabularyOut, WorstOut
 from movemask.client import wire
 from movemask.errors import ApiError, ServiceUnreachable, require
 
@@ -134,6 +135,10 @@ class AsyncClient:
     async def models(self) -> ModelsOut:
         """The networks."""
         return await self._ask("/v1/models", ModelsOut)
+
+    async def vocabulary(self, name: str) -> VocabularyOut:
+        """The move of each slot of a vocabulary or a model."""
+        return await self._ask(f"/v1/vocabularies/{quote(name, safe='')}", VocabularyOut)
 
     async def _ask(
         self, path: str, answer: type[M], body: Mapping[str, Any] | None = None, *, query: Mapping[str, Any] = {}
@@ -291,3 +296,4 @@ class Client:
     leakage_worst = _answer(AsyncClient.leakage_worst)
     leakage_positions = _answers(AsyncClient.leakage_positions)
     models = _answer(AsyncClient.models)
+    vocabulary = _answer(AsyncClient.vocabulary)

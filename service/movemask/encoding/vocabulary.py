@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Any
 
 import chess
 import numpy as np
@@ -271,6 +272,23 @@ class Vocabulary:
     def names(self) -> tuple[str, ...]:
         """UCI-like names of the slots in order, seen by the side to move if mirrored; empty for a slot of no move."""
         return tuple("" if entry is None else _name(*entry) for entry in self.entries)
+
+
+def described(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
+    """What each slot stands for, for JSON: `moves` holds UCI-like names in the order of the slots, None for no move.
+
+    name : what was asked for, a vocabulary or a model
+    """
+    bare = vocabulary.bare_promotion
+    return {
+        "name": name,
+        "vocabulary": vocabulary.name,
+        "slots": len(vocabulary),
+        "castling": vocabulary.castling.value,
+        "bare_promotion": None if bare is None else chess.piece_symbol(bare),
+        "black": vocabulary.flip.name.lower(),
+        "moves": [move or None for move in vocabulary.names()],
+    }
 
 
 def _name(source: chess.Square, target: chess.Square, promotion: chess.PieceType | None) -> str:

@@ -156,8 +156,8 @@ def _contracts(contract: Contract) -> Iterator[Alternative]:
             declared = name in terms.variations
             names = tuple(n for n in terms.variations if n != name) if declared else (*terms.variations, name)
             changed = _changed(contract, "terms", variations=names)
-            verb = "take it out of" if declared else "add it to"
-            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {verb} contract.variations"
+            what = f'take "{name}" out of' if declared else f'add "{name}" to'
+            advice = f"{'not ' if declared else ''}trained with {variation(name).words}: {what} contract.variations"
             yield Alternative(f"without {name}" if declared else name, changed, advice, _SHOWS_IN[name])
     for other in vocabulary_names():
         if other != words.name and len(vocabulary(other)) == len(words):

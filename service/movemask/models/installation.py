@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -52,11 +54,33 @@ class Installed:
     notes: tuple[str, ...]
 
 
-def import_lc0(file: Path, folder: Path, name: str) -> Installed:
-    """Converts and installs an lc0 weight file. Raises WeightsError, or ContractError if the result fails its check."""
+class Judge(Protocol):
+    """Looks at a checked model, and at the notes on how it is read, before it is moved into its folder."""
+
+    def __call__(self, model: Model, notes: Sequence[str]) -> None:
+        """Raises ContractError to refuse the model."""
+        ...
+
+
+def _told(judge: Judge | None, notes: Sequence[str]) -> Callable[[Model], None] | None:
+    return None if judge is None else partial(judge, notes=notes)
+
+
+#: Of CSSLab/maia-chess, by the names of its nine files.
+_MAIA_1 = re.compile(r"maia-1[1-9]00\.pb(\.gz)?")
+_MAIA_1_SHAPE = (6, 64)
+
+
+def import_lc0(
+    file: Path, folder: Path, name: str, card: Mapping[str, str] = MappingProxyType({}), judge: Judge | None = None
+) -> Installed:
+    """Converts and installs an lc0 weight file; `card` goes into the contract's.
+
+    Raises WeightsError, or ContractError if the result fails its check or the `judge` refuses it.
+    """
     network = read_network(file)
     policy = "flat" if network.policy_hidden is None else "convolution"
-    note = f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"
+    notes = [f"{len(network.blocks)} blocks of {network.filters} filters, policy {policy}"]
     value: dict[str, Any] = {"name": VALUE, "order": "score"}
     if network.wdl:
         value = {"name": WDL, "order": "win_draw_loss", "softmaxed": True}
@@ -68,7 +92,13 @@ def import_lc0(file: Path, folder: Path, name: str) -> Installed:
     }
     if network.licence:
         table["card"]["licence"] = network.licence
-    return Installed(install(folder, name, graph(network).SerializeToString(), table), (note,))
+    elif _MAIA_1.fullmatch(file.name) and (len(network.blocks), network.filters) == _MAIA_1_SHAPE:
+        table["card"]["licence"] = "GPL-3.0"
+        table["card"]["source"] = f"github.com/CSSLab/maia-chess, {table['card']['source']}"
+        notes.append("licence GPL-3.0, that of CSSLab/maia-chess: the file has the name and the shape of its networks")
+    table["card"] |= card
+    entry = install(folder, name, graph(network).SerializeToString(), table, _told(judge, notes))
+    return Installed(entry, tuple(notes))
 
 
 def add_onnx(
@@ -79,15 +109,16 @@ def add_onnx(
     trained_with_mask: bool | None = None,
     card: Mapping[str, str] = MappingProxyType({}),
     trial_seconds: float = 0,
+    judge: Judge | None = None,
 ) -> Installed:
     """Installs an ONNX file with the contract that it carries, or one of the `kind` of network, or a guess.
 
     Weights in files beside it are taken in, and a batch fixed at 1 is freed if that changes nothing. `card` goes into
     the contract's. With `trial_seconds`, a process of its own does all this first, for at most so long: the file may
-    crash it, loop without end or ask for all memory. Raises ContractError.
+    crash it, loop without end or ask for all memory. Raises ContractError, also if the `judge` refuses the model.
     """
     if trial_seconds:
-        return _added_after_trial(file, folder, name, (kind, trained_with_mask, dict(card)), trial_seconds)
+        return _added_after_trial(file, folder, name, (kind, trained_with_mask, dict(card)), trial_seconds, judge)
     notes: list[str] = []
     raw, model = _parsed(file)
     if weights := _taken_in(file, model):
@@ -115,10 +146,12 @@ def add_onnx(
             raw, note = _freed(file, model, raw, table)
             notes.append(note)
     table["card"] = {"source": f"{file.name}, added by movemask models add", **table.get("card", {}), **card}
-    return Installed(install(folder, name, raw, table), tuple(notes))
+    return Installed(install(folder, name, raw, table, _told(judge, notes)), tuple(notes))
 
 
-def _added_after_trial(file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float) -> Installed:
+def _added_after_trial(
+    file: Path, folder: Path, name: str, options: tuple[Any, ...], seconds: float, judge: Judge | None
+) -> Installed:
     with tempfile.TemporaryDirectory(prefix="movemask-") as staging:
         arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # a link stays in its folder
         size = len(read_onnx(file, external=True))
@@ -130,9 +163,9 @@ def _added_after_trial(file: Path, folder: Path, name: str, options: tuple[Any, 
             raise ContractError(told["failure"])
         network = (Path(staging) / f"{name}.onnx").read_bytes()
         table = tomlkit.parse((Path(staging) / f"{name}.toml").read_text(encoding="utf-8")).unwrap()
-    return Installed(
-        install(folder, name, network, {key: table[key] for key in table if key != "network"}), tuple(told["notes"])
-    )
+    table = {key: table[key] for key in table if key != "network"}
+    notes = told["notes"]
+    return Installed(install(folder, name, network, table, _told(judge, notes)), tuple(notes))
 
 
 def main(arguments: str, memory: str) -> None:
@@ -273,11 +306,17 @@ def _freed(file: Path, model: onnx.ModelProto, raw: bytes, table: dict[str, Any]
     )
 
 
-def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> Entry:
+def install(
+    folder: Path,
+    name: str,
+    network: bytes,
+    table: dict[str, Any],
+    judge: Callable[[Model], None] | None = None,
+) -> Entry:
     """Writes both files into a temporary folder, checks the model there, and renames them into place, the TOML last.
 
     `table` is the contract without `[network]`. A model of that name is replaced. Raises ContractError if the model
-    fails its check, or if the folder cannot be written.
+    fails its check, if the `judge` refuses it, or if the folder cannot be written.
     """
     digest = "sha256:" + hashlib.sha256(network).hexdigest()
     contract = {"network": {"file": f"{name}.onnx", "digest": digest}, **table}
@@ -290,6 +329,8 @@ def install(folder: Path, name: str, network: bytes, table: dict[str, Any]) -> E
         entry = load_entry(temporary / f"{name}.toml", threads=1)
         if entry.model is None:
             raise ContractError(f"{name} is not added: {entry.failure}")
+        if judge is not None:
+            judge(entry.model)
         for ending in (".onnx", ".toml"):
             os.replace(temporary / f"{name}{ending}", folder / f"{name}{ending}")
     except OSError as error:

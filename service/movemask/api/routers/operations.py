@@ -14,8 +14,20 @@ from movemask.api.context import context_of
 from movemask.api.keys import KeyScope
 from movemask.api.routers.leakage import freshness_out, model_figures_out
 from movemask.api.routes import Router
-from movemask.api.schemas.reports import AliveOut, AuditStateOut, ModelEntryOut, ModelsOut, ReadyOut, VersionOut
+from movemask.api.schemas.reports import (
+    AliveOut,
+    AuditStateOut,
+    ModelEntryOut,
+    ModelsOut,
+    ReadyOut,
+    VersionOut,
+    VocabularyOut,
+)
 from movemask.api.state import AppServices, Services
+from movemask.encoding.variations import varied_vocabulary
+from movemask.encoding.vocabularies import vocabulary, vocabulary_names
+from movemask.encoding.vocabulary import described
+from movemask.errors import ModelUnavailable
 from movemask.network.registry import Entry
 from movemask.serving.tally import WAITING
 from movemask.version import __version__
@@ -98,6 +110,26 @@ async def model(
         for figures in await services.read(lambda: services.figures.models(entry.name)):
             out["leakage"] = model_figures_out(figures)
     return _response(out)
+
+
+@models_router.get(
+    "/v1/vocabularies/{name}",
+    summary="The move of each slot",
+    response_model=VocabularyOut,
+    responses=problems.documented(404, 503),
+)
+async def vocabulary_of(
+    name: Annotated[str, Path(description="Name of a vocabulary or of a model.")], services: AppServices
+) -> Response:
+    """Which move each logit stands for, in the order of the slots. A model's slots are those of its vocabulary with
+    the variations of its contract."""
+    if name in vocabulary_names():
+        return _response(described(vocabulary(name), name))
+    contract = services.serving.registry.entry(name).contract
+    if contract is None:
+        raise ModelUnavailable(f"model {name!r} has no contract that can be read, so its slots are not known")
+    words = varied_vocabulary(vocabulary(contract.terms.vocabulary), contract.terms.variations)
+    return _response(described(words, name))
 
 
 def _response(out: dict[str, Any]) -> Response:
