@@ -14,10 +14,10 @@ from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Position
 from movemask.games.reports import GameReport, MoveReport, moments_of
+from movemask.games.think_time import Clock, think_time
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
 from movemask.pipeline import Answer
-from movemask.think_time import Clock, think_time
 
 #: A JSON object. Answers are plain dicts, which are faster to make than the pydantic models of
 #: `schemas`; those document the shape.

@@ -26,10 +26,10 @@ from movemask.api.schemas.answers import Include
 from movemask.board.position import MAX_LENGTH, START_WORD, Elo
 from movemask.board.rating import MAX_RATING
 from movemask.errors import LimitExceeded, MovemaskError
+from movemask.games.think_time import LONGEST
 from movemask.normalisation import Normalisation, Normalizer
 from movemask.pipeline import Query
 from movemask.settings import Settings
-from movemask.think_time import LONGEST
 
 MAX_PGN = 500_000  # characters
 MAX_SLOTS = 8_192  # no vocabulary is larger

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from movemask.board.position import Position
 from movemask.client.local import Network
+from movemask.games.think_time import Clock, think_time
 from movemask.settings import shipped_models
-from movemask.think_time import Clock, think_time
 from movemask.uci.engine import Engine
 from movemask.uci.options import Options
 from tests.api.asking import asked
@@ -68,7 +68,7 @@ def test_the_engine_waits_so_long_and_not_when_it_is_told_to_stop(network: Netwo
                 time.sleep(0.001)
             told.append(time.monotonic())
 
-        Engine(lambda _: network, Options(), out).run(lines())
+        Engine(lambda *_: network, Options(), out).run(lines())
         return told[1] - told[0]
 
     expected = seconds(network, Clock(20))
