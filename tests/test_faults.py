@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 from movemask.store import database
 from tests.conftest import Serve
 from tests.disks import as_root, file_system
-from tests.postgres import Server
+from tests.postgres import Proxy, Server
 from tests.processes import call, served, until
 
 MOVES = ["e2e4", "d2d4", "c2c4", "g1f3", "b1c3"]
@@ -136,6 +136,11 @@ def positions(client: TestClient) -> int:
     return sum(model["positions"] for model in answer.json()["models"].values())
 
 
+def audit(client: TestClient) -> Any:
+    """The state of the audit as operators see it."""
+    return client.get("/readyz").json()["audit"]
+
+
 @pytest.mark.parametrize("fault", ["locked", "gone", "read_only", "full"])
 def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
     fault: str, faults: SqliteFaults, serve: Serve, monkeypatch: pytest.MonkeyPatch
@@ -149,30 +154,27 @@ def test_requests_are_answered_records_wait_and_writing_goes_on_by_itself(
             assert client.post("/v1/policy", json={"moves": [move]}).status_code == 200
         assert positions(client) == 2
 
-        def audit() -> Any:
-            return client.get("/readyz").json()["audit"]
-
         with getattr(faults, fault)():
             answered = 2
             for count in range(400 if fault == "full" else 3):
                 assert client.post("/v1/policy", json={"moves": [MOVES[count % 5]]}).status_code == 200
                 answered += 1
-                if fault == "full" and audit()["failure"]:
+                if fault == "full" and audit(client)["failure"]:
                     break
-            until(lambda: audit()["failure"] is not None, f"{fault} is told")
-            assert audit()["waiting"] >= 1
-            before = audit()["dropped"]
+            until(lambda: audit(client)["failure"] is not None, f"{fault} is told")
+            assert audit(client)["waiting"] >= 1
+            before = audit(client)["dropped"]
             lost = before
             while lost == before:  # until the buffer is full; records of several answers may take a place together
                 assert client.post("/v1/policy", json={"moves": []}).status_code == 200
                 answered += 1
                 assert answered < 500
-                lost = audit()["dropped"]
-            assert audit()["waiting"] == 4
+                lost = audit(client)["dropped"]
+            assert audit(client)["waiting"] == 4
             assert f"movemask_audit_dropped_total {float(lost)}" in client.get("/metrics").text
             assert positions(client) in (-1, *range(2, answered))
         until(lambda: positions(client) == answered - lost, "everything that waited is written")
-        assert audit() == {"waiting": 0, "dropped": lost, "failure": None}
+        assert audit(client) == {"waiting": 0, "dropped": lost, "failure": None}
         assert client.post("/v1/policy", json={"moves": []}).status_code == 200
         assert positions(client) == answered - lost + 1
         client.app.state.services.store.close()  # type: ignore[attr-defined]  # before its disk goes
@@ -207,6 +209,22 @@ def test_a_server_that_comes_up_after_the_service_gets_what_waited(postgres: Ser
     assert "cannot be" in readiness.json()["audit"]["failure"]
     postgres.start()
     until(lambda: positions(client) == 1, "the record that waited is written")
+
+
+def test_what_was_written_is_not_written_again_when_the_reply_to_its_commit_is_lost(
+    postgres: Server, serve: Serve
+) -> None:
+    """Issue 51: 800 answers were counted as 1,068."""
+    with Proxy(postgres) as proxy:
+        client = serve(database_url=proxy.url(postgres.database()))
+        for answered in range(1, 7):
+            proxy.lose_replies = 2
+            assert client.post("/v1/policy", json={"moves": [MOVES[answered % 5]]}).status_code == 200
+            until(lambda: not proxy.lose_replies, "the replies to two commits are lost")
+            until(lambda: audit(client) == {"waiting": 0, "dropped": 0, "failure": None}, "the position is written")
+            assert positions(client) == answered
+        assert proxy.lost == 12
+        assert len(client.get("/v1/leakage/positions").json()["positions"]) == 6
 
 
 def test_a_kill_loses_the_last_moments_at_most_and_the_database_is_intact(models: Path, tmp_path: Path) -> None:

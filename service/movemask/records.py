@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from uuid import uuid4
 
 import numpy as np
 
@@ -59,6 +60,7 @@ class AuditTable:
     phases : intp `[B]`, indices into the members of Phase
     black, in_check : bool `[B]`; `black` where Black is to move
     legal_moves : intp `[B]`
+    id : unique to each table, also to one made from another, so that the store writes it once
     """
 
     model: str
@@ -74,6 +76,7 @@ class AuditTable:
     black: Flags
     in_check: Flags
     legal_moves: Index
+    id: str = field(default_factory=lambda: uuid4().hex, init=False)  # not copied by `replace`
 
     def __len__(self) -> int:
         return len(self.fens)

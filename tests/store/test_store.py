@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from movemask.board.boards import Phase
 from movemask.errors import StoreError
@@ -25,6 +26,7 @@ from movemask.leakage.measure import Figure
 from movemask.records import DIMENSIONS, AuditTable, groups
 from movemask.store.cells import QUANTILES
 from movemask.store.reader import Figures, ModelFigures, Span
+from movemask.store.tables import WRITER
 from movemask.store.writer import Store
 from tests.store.records import opened, record, write
 
@@ -203,6 +205,28 @@ def test_single_positions_are_forgotten_after_their_time_and_beyond_their_number
     store.prune()
     assert fens(store) == ["7", "8", "9"]
     assert models(store)[0].positions == 12
+
+
+def test_a_table_is_written_once_by_each_writer_and_the_ids_of_writers_are_forgotten(reopened: Open) -> None:
+    def writers() -> int:
+        with stores[0].database.reading() as connection:
+            return int(connection.execute(sa.select(sa.func.count()).select_from(WRITER)).scalar_one())
+
+    stores = [reopened(), reopened()]
+    tables = [record(fen="a"), record(fen="b")]
+    for store, table in zip(stores, tables, strict=True):
+        store.write(table)
+        store.write(table)
+    assert fens(stores[0]) == ["a", "b"]
+    assert models(stores[0])[0].positions == 2
+    stores[0].write(tables[0].rows(np.array([0])))  # a table made of another is a table of its own
+    assert models(stores[0])[0].positions == 3
+    stores[0].prune()
+    assert writers() == 2
+    with stores[0].database.writing() as connection:
+        connection.execute(sa.update(WRITER).values(time=time.time() - 8 * 86_400))
+    stores[1].prune()
+    assert writers() == 0
 
 
 def test_pages_neither_repeat_nor_miss_while_rows_arrive(store: Store) -> None:

@@ -24,7 +24,7 @@ _PER_WRITE = 2_000
 _FLUSH_SECONDS = 0.5
 _MAX_WAITING = 100_000
 _PRUNE_EVERY = 600.0  # seconds
-_LONGEST_RETRY = 5.0  # seconds
+_FIRST_RETRY, _LONGEST_RETRY = 0.1, 5.0  # seconds from a failure to the next try; doubled each time
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +138,15 @@ class Recorder:
             log.error("%d audit records were not written: %s", self.waiting, self.failure)
 
     def _work(self) -> None:
-        retry = 0.1
+        retry = _FIRST_RETRY
         while self._gathered():
             self._make()
             try:
                 self._write()
             except StoreError as error:
-                if self.failure is None:
+                if self.failure is None:  # the first failure, or the first since a write succeeded
                     log.error("%s; %d audit records wait", error, self.waiting)
+                    retry = _FIRST_RETRY
                 with self._wake:
                     self.failure = str(error)
                     if self._closing:
@@ -153,7 +154,6 @@ class Recorder:
                     self._wake.wait_for(lambda: self._closing, retry)
                 retry = min(2 * retry, _LONGEST_RETRY)
             else:
-                retry = 0.1
                 self._prune()
 
     def _gathered(self) -> bool:
