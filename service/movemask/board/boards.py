@@ -49,7 +49,7 @@ class Boards:
         return len(self.black)
 
     @property
-    def kinds(self) -> Bits:
+    def pieces(self) -> Bits:
         """uint64 `[6, B]`, pawns, knights, bishops, rooks, queens and kings of both sides."""
         return np.asarray(self.bits[:6])
 
@@ -154,6 +154,6 @@ PHASES = tuple(Phase)
 
 def phases_of(boards: Boards) -> Squares:
     """The phase of each position, as its index in PHASES: intp `[B]`. A FEN without move numbers counts as move one."""
-    knights, bishops, rooks, queens = boards.kinds[1:5]
+    knights, bishops, rooks, queens = boards.pieces[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
     return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

@@ -32,7 +32,7 @@ _FILES = np.uint8(1) << np.arange(8, dtype=np.uint8)[:, None]
 def bitboards(positions: Sequence[Position], boards: Boards) -> NDArray[np.uint64]:
     """The bitboards of positions without their history: uint64 `[B, 15]`."""
     packed = np.empty((BITBOARDS, len(boards)), dtype=np.uint64)
-    packed[:6], packed[6:12] = boards.kinds & boards.ours, boards.kinds & boards.theirs
+    packed[:6], packed[6:12] = boards.pieces & boards.ours, boards.pieces & boards.theirs
     packed[12], packed[13] = boards.castling & boards.ours, boards.castling & boards.theirs
     packed[14] = boards.en_passant
     for row in np.flatnonzero(boards.en_passant).tolist():
@@ -60,7 +60,7 @@ def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.f
                 newest_first.append(place)
             oldest_first += newest_first[-1:] * (POSITIONS - len(newest_first)) + newest_first[::-1]
         seen = Boards.of(distinct)
-        pieces = np.concatenate([seen.kinds & seen.ours, seen.kinds & seen.theirs]).T
+        pieces = np.concatenate([seen.pieces & seen.ours, seen.pieces & seen.theirs]).T
         bits[with_history, : POSITIONS * PIECES] = pieces[oldest_first].reshape(len(with_history), -1)
     ranks = np.ascontiguousarray(bits, dtype="<u8").view(np.uint8).reshape(-1, TOKENS, 8).transpose(0, 2, 1)
     on_files = np.ascontiguousarray(ranks)[:, :, None] & _FILES  # [B, rank, file, token]

@@ -90,7 +90,7 @@ def _causes(
     target = np.array([move.to_square ^ turned for move in moves], dtype=np.intp)
     promotion = np.array([move.promotion or 0 for move in moves], dtype=np.intp)
     if castling is None:
-        takes_rook = boards.kinds[3] & boards.ours & BIT[target] != 0
+        takes_rook = boards.pieces[3] & boards.ours & BIT[target] != 0
     else:
         takes_rook = np.full(len(moves), castling is Castling.KING_TAKES_ROOK)
     written = Written(boards, np.zeros(len(moves), dtype=np.intp), source, target, promotion, takes_rook)
