@@ -3,8 +3,7 @@ the store keeps."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from uuid import uuid4
@@ -160,10 +159,15 @@ class AuditBatch:
     @classmethod
     def joined(cls, parts: Sequence[AuditBatch]) -> list[AuditBatch]:
         """Parts of the same network and kinds, concatenated: a table is made faster from few large batches."""
-        groups: dict[Hashable, list[AuditBatch]] = defaultdict(list)
+        groups: list[list[AuditBatch]] = []
         for part in parts:
-            groups[id(part.model), tuple(part.measured)].append(part)
-        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups.values()]
+            for group in groups:
+                if group[0].model is part.model and tuple(group[0].measured) == tuple(part.measured):
+                    group.append(part)
+                    break
+            else:
+                groups.append([part])
+        return [group[0] if len(group) == 1 else cls._joined(group) for group in groups]
 
     @classmethod
     def _joined(cls, parts: Sequence[AuditBatch]) -> AuditBatch:

@@ -16,7 +16,10 @@ from movemask.board.position import Position
 from movemask.encoding import vocabularies
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
-from movemask.leakage.foreign import GIVEN, Pattern, Verdict, audited_policy, audited_slots
+from movemask.leakage.judge_policy import judge_policy
+from movemask.leakage.judge_slots import judge_slots
+from movemask.leakage.patterns import Pattern
+from movemask.leakage.verdict import GIVEN, Verdict
 
 Policy = Callable[[str], Any] | Mapping[str, Any]
 
@@ -107,12 +110,12 @@ def _verdict(answer: Any, position: Position, words: Vocabulary | None) -> Verdi
     if isinstance(answer, Mapping):
         castling = Castling.KING_TAKES_ROOK if position.chess960 else Castling.KING_TWO_SQUARES
         by_uci = {str(move): float(p) for move, p in answer.items()}
-        return audited_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
+        return judge_policy(position, by_uci, castling=castling, least=0, named=len(by_uci))
     if words is None:
         names = ", ".join(vocabularies.vocabulary_names())
         raise TypeError(f"{type(answer).__name__} is not a dict of moves; name a vector's vocabulary=, one of {names}")
     vector = np.asarray(answer, dtype=np.float64).tolist()
-    return audited_slots("probabilities", vector, position, words, least=0, named=len(words))
+    return judge_slots("probabilities", vector, position, words, least=0, named=len(words))
 
 
 def _report(faults: Sequence[_Fault], tried: int, at_most: float) -> str:

@@ -49,7 +49,7 @@ class Boards:
         return len(self.black)
 
     @property
-    def kinds(self) -> Bits:
+    def pieces(self) -> Bits:
         """Pawns, knights, bishops, rooks, queens and kings of both sides, uint64 `[6, B]`."""
         return np.asarray(self.bits[:6])
 
@@ -156,6 +156,6 @@ PHASES = tuple(Phase)
 
 def phases_of(boards: Boards) -> Squares:
     """The phase of each position as an index into PHASES: intp `[B]`. A FEN without a move number counts as move 1."""
-    knights, bishops, rooks, queens = boards.kinds[1:5]
+    knights, bishops, rooks, queens = boards.pieces[1:5]
     pieces = np.bitwise_count(knights | bishops | rooks | queens)
     return np.where(pieces <= ENDGAME_PIECES, 2, np.where(boards.ply < OPENING_PLIES, 0, 1))

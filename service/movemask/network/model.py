@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,7 +90,7 @@ class Batch:
     def elo_of(self, row: int) -> Elo | None:
         """The ratings of a position as the network gets them; None if it takes none."""
         mover, opponent = self.elo[row].tolist()
-        return None if mover != mover else Elo(mover, opponent)
+        return None if math.isnan(mover) else Elo(mover, opponent)
 
     def place_of(self, row: int, move: chess.Move) -> int:
         """The index of a legal move among those of its position; ValueError if it is not legal."""
@@ -194,13 +195,12 @@ class Model:
         without a legal move are fine. A position that comes several times as the same object, as in a sweep over
         ratings, is looked at once.
         """
-        distinct = list({id(position): position for position in positions}.values())
-        if len(distinct) < len(positions):
-            once, refused = self.batch(distinct, [None] * len(distinct))
-            place_of = {id(position): place for place, position in enumerate(distinct)}
-            places = [place_of[id(position)] for position in positions]
+        place_of = {position: place for place, position in enumerate(dict.fromkeys(positions))}  # by identity
+        if len(place_of) < len(positions):
+            distinct, refused = self.batch(list(place_of), [None] * len(place_of))
+            places = [place_of[position] for position in positions]
             errors = {row: refused[place] for row, place in enumerate(places) if place in refused}
-            return once.rows(np.array(places), self._elo(elos)), errors
+            return distinct.rows(np.array(places), self._elo(elos)), errors
         boards = Boards.of([position.board for position in positions])
         legal = legal_moves(position.board for position in positions)
         codes, slots, outside = self.vocabulary.slots(legal, boards)

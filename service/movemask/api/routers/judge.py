@@ -19,7 +19,8 @@ from movemask.board.position import Position
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
 from movemask.encoding.vocabulary import Castling
 from movemask.errors import InvalidAudit
-from movemask.leakage.foreign import audited_policy, audited_slots
+from movemask.leakage.judge_policy import judge_policy
+from movemask.leakage.judge_slots import judge_slots
 
 router = Router(tags=["leakage"])
 
@@ -46,24 +47,26 @@ def _verdict(request: AuditIn) -> dict[str, Any]:
     least, named = request.threshold, request.limit
     if request.policy is not None:
         castling = None if request.castling is None else Castling(request.castling)
-        found = audited_policy(position, request.policy, castling=castling, least=least, named=named)
+        verdict = judge_policy(position, request.policy, castling=castling, least=least, named=named)
     else:
         if request.vocabulary not in vocabulary_names():
             raise InvalidAudit(f"vocabulary: no {request.vocabulary!r}; available: {', '.join(vocabulary_names())}")
         logits = [-math.inf if number is None else number for number in request.logits or []]
-        kind: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
+        name: Literal["logits", "probabilities"] = "logits" if request.probabilities is None else "probabilities"
         slots = vocabulary(request.vocabulary)
-        found = audited_slots(kind, request.probabilities or logits, position, slots, least=least, named=named)
+        verdict = judge_slots(name, request.probabilities or logits, position, slots, least=least, named=named)
     return {
         "fen": position.fen,
         "turn": position.turn,
         "notation": position.notation,
         "legal_moves": len(legal_moves([position.board]).codes),
-        "kinds": found.figures,
-        "sum": found.total,
-        "top": {"uci": found.top, "legal": found.top_is_legal},
-        "missing": found.missing,
-        "causes": causes_out(found.causes),
-        "illegal": found.illegal,
-        "patterns": [{"pattern": one.name, "share": one.share, "detail": one.detail} for one in found.patterns],
+        "kinds": verdict.figures,
+        "sum": verdict.total,
+        "top": {"uci": verdict.top, "legal": verdict.top_is_legal},
+        "missing": verdict.missing,
+        "causes": causes_out(verdict.causes),
+        "illegal": verdict.illegal,
+        "patterns": [
+            {"pattern": pattern.name, "share": pattern.share, "detail": pattern.detail} for pattern in verdict.patterns
+        ],
     }
