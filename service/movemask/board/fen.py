@@ -168,7 +168,7 @@ def _check_fields(fields: list[str], original: str) -> None:
     """Raises InvalidFen that names the first faulty field, if required fields are missing."""
     known_turn = fields[1:2] in ([], ["w"], ["b"])
     if len(fields) < len(FEN_FIELDS):
-        if not known_turn:
+        if "/" in fields[0] and not known_turn:
             raise InvalidFen(f"fen: expected 'w' or 'b' for turn part of fen: {original!r}")
         *missing, last = FEN_FIELDS[len(fields) :]
         names = f"{', '.join(missing)} or {last}" if missing else last

@@ -104,7 +104,7 @@ _CAPITALS = re.compile(r"[A-H][1-8][A-H][1-8][NBRQ]?", re.ASCII)
 def read_move(board: chess.Board, text: str) -> tuple[chess.Move, Notation]:
     """The legal move that a text names in UCI or SAN, and which of both it is.
 
-    `e2e4` is valid in both and names the same move. Raises ValueError that says what is wrong with the text.
+    `e2e4` is valid in both and names the same move. Raises ValueError that names the fault.
     """
     notation = Notation.UCI
     try:

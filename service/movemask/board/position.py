@@ -265,7 +265,7 @@ class Position:
         return self._fen
 
     def after(self, move: chess.Move) -> Position:
-        """The position after a legal move, with as much history as a network sees."""
+        """The position after a legal move, with the history that a network sees."""
         game = (self.game or PlayedGame(self._board)).followed(self._ply, move)
         return Position.along(game, game.plies)
 

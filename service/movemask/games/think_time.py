@@ -1,9 +1,8 @@
 """How long a human would think about a move.
 
-The time is a fair share of the clock, multiplied by weights: people think longer about positions in which many moves
-are played, which is what the entropy of the policy measures, and hardly at all about a recapture, an only move or a
-known opening. Ratings count through the policy. The rule is a rule of thumb: no games with clock times were at hand to
-fit it to.
+The time is a fair share of the clock, multiplied by weights. People think longer about positions in which many moves
+are played (the entropy of the policy), and hardly at all about a recapture, an only move or a known opening. Ratings
+count through the policy. It is a rule of thumb: no games with clock times were at hand to fit it to.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class Engine:
             self._say(*search.info())
 
     def _evaluate(self, board: chess.Board | None, options: Options, source: Future[Source]) -> None:
-        """Prints what the network says of the position, for people."""
+        """Prints the network's evaluation of the position, for people."""
         from movemask.uci.info import evaluation
 
         try:

@@ -1,4 +1,4 @@
-"""Writes what a search found: scores, lc0's VerboseMoveStats, and the table of `eval`."""
+"""Writes the results of a search: scores, lc0's VerboseMoveStats, and the table of `eval`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def move_stats(policy: Policy, values: Mapping[chess.Move, Value | None]) -> lis
     values : of the positions after the moves that were evaluated, for who made the move; None without a value output
 
     N is 1 for a move that was evaluated. Q of other moves is the position's value, as in lc0. U is 0 and S is Q:
-    nothing is explored. The index in brackets is lc0's index of the move. Format: `Search::GetVerboseStats` of
-    `src/mcts/search.cc`, of which only the numbers differ.
+    nothing is explored. The number in brackets is lc0's index of the move. The format is that of
+    `Search::GetVerboseStats` in lc0's `src/mcts/search.cc`, column by column.
     """
     board, lc0 = policy.board, vocabulary("lc0-1858")
     by_rank = sorted(policy.probabilities, key=lambda move: (move in values, policy.probabilities[move]))

@@ -90,7 +90,7 @@ class Options:
     models: Mapping[str, Strengths] = field(default_factory=dict)  # by name
 
     def set(self, name: str, value: str) -> None:
-        """Sets an option. Raises ValueError that says what is wrong, and then leaves the option as it was."""
+        """Sets an option. Raises ValueError that names the fault, and then leaves the option unchanged."""
         option = next((option for option in _OPTIONS if option.metadata["name"].lower() == name.lower()), None)
         if option is None:
             raise ValueError(f"setoption: no option {name[:40]!r}")

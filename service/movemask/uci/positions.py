@@ -24,7 +24,7 @@ PLAYABLE = (
 
 
 def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board, list[str]]:
-    """The board of `position [startpos | fen FEN] [moves …]` with its history, and notes about what was changed.
+    """The board of `position [startpos | fen FEN] [moves …]` with its history, and notes about changes.
 
     Castling rights and en-passant squares that do not fit the position are dropped, and a FEN that is valid only in
     Chess960 is read so: a GUI scores a refusal as a loss and shows nobody why. Positions that cannot arise in a game
@@ -52,7 +52,7 @@ def read_position(tokens: Sequence[str], *, chess960: bool) -> tuple[chess.Board
 
 
 def _mended(fen: str, error: InvalidPosition, *, chess960: bool) -> tuple[chess.Board, list[str]]:
-    """The board of a FEN without what is invalid, and notes; raises ValueError if more is wrong than can be dropped."""
+    """The board of a FEN without its invalid rights, and notes; raises ValueError if the board itself is invalid."""
     notes = []
     board = board_of(fen, chess960=chess960)
     if board.status() & chess.STATUS_BAD_CASTLING_RIGHTS and not chess960:

@@ -1,4 +1,4 @@
-"""`Search`: what one `go` finds. The network's policy chooses the move; further runs add scores and likely lines."""
+"""`Search`: the result of one `go`. The network's policy chooses the move; further runs add scores and lines."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ class _Line:
 
 
 class Search:
-    """What the network finds in a position.
+    """The move for a position, with lines of analysis. Runs the network when it is made.
 
     Parameters
     ----------
     go, options : of this search
-    draws : where random moves come from
+    draws : the source of random moves
 
     The probabilities that are shown are the network's own, at temperature 1. `notes` are lines for people, `best` is
-    the move it plays (None in a finished game) and `seconds` the time from `go` or `ponderhit` to its move, which is 0
-    without the option Think Time and a clock.
+    the move to play (None in a finished game) and `seconds` the time from `go` or `ponderhit` to that move: 0 without
+    the option Think Time or without a clock.
     """
 
     def __init__(self, board: chess.Board, go: Go, options: Options, source: Source, draws: random.Random) -> None:
@@ -226,7 +226,7 @@ class Search:
         return move
 
     def _is_ahead(self) -> bool:
-        """Whether a draw would be a loss, by the tables or the network's forecast."""
+        """Whether the side to move expects more than a draw, by the tables or the network's forecast."""
         value = self._position_value()
         return value is not None and value.score >= AHEAD
 
