@@ -31,7 +31,39 @@ if TYPE_CHECKING:
 EXCEEDED = 3
 
 
-@click.command(cls=RatingsCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
+@click.command("diff")
+@click.argument("first", metavar="A", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def diff(first: Path, second: Path, as_json: bool) -> None:
+    """Compare two finished audits, A and B: folders that `movemask audit --out` wrote, or their summary.json.
+
+    Compares the networks of the same name, or if there are none, the only one of each. Positions that are in both
+    tables are compared one by one, so that other files do not look like another network.
+    """
+    require("audit", "movemask audit diff")
+    from movemask.bulk.diff import compared, lines
+
+    comparisons = compared(first, second)
+    if as_json:
+        click.echo(json.dumps({"networks": [one.as_json() for one in comparisons]}, indent=1))
+    else:
+        for line in lines(comparisons):
+            click.echo(line)
+
+
+class _AuditCommand(RatingsCommand):
+    """`movemask audit FILE…`, and `movemask audit diff A B`, unless there is a file named diff."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == ["diff"] and not Path("diff").exists():
+            return diff.make_context("audit diff", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_AuditCommand, epilog=f"Kinds: {', '.join(KINDS)}.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.option("--model", "names", multiple=True, help="Name of the model; repeat it to compare several.")
 @models_dir_option
@@ -91,7 +123,7 @@ def audit(
     """Measure leakage over whole FILEs: games (.pgn) or positions (.epd, or one FEN per line), also as .zst or .gz.
 
     Use - for standard input. Writes positions.parquet, summary.json and report.html into the folder --out. To resume an
-    interrupted audit, run the same command again.
+    interrupted audit, run the same command again. `movemask audit diff A B` compares two finished audits.
     """
     require("audit", "movemask audit")
     if ray is not None:
@@ -103,6 +135,7 @@ def audit(
     from movemask.bulk.read import STDIN, Choice, check, total_bytes
     from movemask.bulk.report import page
     from movemask.bulk.summary import Threshold, summarised
+    from movemask.bulk.verdict import verdict
 
     chosen = _kinds(kinds)
     thresholds = [Threshold.read(text, chosen) for text in fail_above]
@@ -148,6 +181,8 @@ def audit(
         running.end(job)
     for model in models:
         click.echo(_figures(model))
+    for model in models:
+        click.echo(verdict(model).words)
     click.echo(f"written: {table}, {job.out / running.SUMMARY}, {job.out / running.REPORT}")
     unmeasured = [name for name in digests if name not in {model.name for model in models}]
     for name in unmeasured:
