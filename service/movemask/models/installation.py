@@ -34,7 +34,7 @@ from movemask.network.guess import guess
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
-from movemask.network.trial import Trial, confine, tell
+from movemask.network.trial import Trial, confine, finish
 
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
@@ -115,7 +115,7 @@ def _added_after_trial(file: Path, folder: Path, name: str, options: tuple[Any, 
         arguments = json.dumps([str(file.resolve()), staging, name, *options])
         size = len(read_onnx(file, external=True))
         try:
-            told = Trial(seconds).told_by(__name__, arguments, size=size)
+            told = Trial(seconds).result_of(__name__, arguments, size=size)
         except ModelError as error:
             raise ContractError(f"{name} is not added: {error}") from None
         if told["failure"] is not None:
@@ -132,9 +132,9 @@ def main(arguments: str, memory: str) -> None:
     confine(memory)
     file, folder, *others = json.loads(arguments)
     try:
-        tell({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
+        finish({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
     except MovemaskError as error:
-        tell({"failure": str(error)})
+        finish({"failure": str(error)})
 
 
 def _taken_in(file: Path, model: onnx.ModelProto) -> int:

@@ -78,7 +78,7 @@ def row_maximum(
 ) -> Floating:
     """The maximum of each row by `method`: `[N]`, `[B + 1]` → `[B]` of dtype `inside`.
 
-    An empty row gives -inf with Exact, and with the others 0, or what follows from a sum of `epsilon`.
+    An empty row gives -inf with Exact; with the others 0, or the result for a sum of `epsilon`.
     """
     x, bounds = checked_values("values", values, indptr)
     return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
