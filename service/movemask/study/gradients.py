@@ -3,7 +3,7 @@
 A masked row has its legal entries alone: the derivative by an illegal logit is 0. The rows of a batch are independent,
 so the Jacobian of the batch is block-diagonal. The Jacobians of softmax and entmax are symmetric: a product from the
 left (VJP) equals the product from the right (JVP). `absolute` normalises by absolute values, `|z| / Σ|z|`. It cannot
-overflow, but a logit of -5 weighs as much as 5, and scaling all logits by a constant has no effect.
+overflow, but a logit of -5 has the weight of 5, and scaling all logits by a constant has no effect.
 
 Sources: for softmax, `J = diag(s) - s sᵀ`, Bridle (1990), doi:10.1007/978-3-642-76153-9_28; for α-entmax,
 `J = diag(g) - g gᵀ / sum g` with `g = p^(2 - α)` on the support, Peters, Niculae & Martins (2019), arXiv:1905.05702;

@@ -99,7 +99,7 @@ def sparse_softmax(
     values : float `[N]`; with Exact, a row of only -inf gives NaN
     indptr : int `[B + 1]`; an empty row stays empty
     epsilon : added to every row sum; finite and at least 0
-    inside : dtype of all arithmetic; float32 shows what a GPU library would see
+    inside : dtype of all arithmetic; float32 is what GPU libraries use
     """
     x, bounds = checked_values("values", values, indptr)
     narrowed = x.astype(inside)
