@@ -62,8 +62,8 @@ class Normalisation:
 class Policies:
     """The distributions of B positions over the M legal moves that the filters keep, in CSR form.
 
-    codes : intp `[M]` (`board.moves`), by position the highest logit first, equal logits in the order of their slots. The
-        most probable move is thus first, and the order holds even where probabilities underflow to 0
+    codes : intp `[M]` (`board.moves`), by position the highest logit first, equal logits in the order of their slots.
+        So the most probable move is first, and the order holds even where probabilities underflow to 0
     probabilities, logits : float64 `[M]`, in the same order
     indptr : intp `[B + 1]`
     abstention : float64 `[B]`, 0 except with softmax_one; each row and its abstention sum to 1

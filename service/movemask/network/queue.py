@@ -233,7 +233,7 @@ class Backlog:
                 self._changed.notify_all()
 
     def due(self, *, quiet: bool) -> list[Any]:
-        """The finished batches of all threads, if it is time to follow them up. Other threads are woken for new items."""
+        """The finished batches of all threads, if it is time to follow them up. Wakes other threads for new items."""
         with self._changed:
             late = time.perf_counter() - self._oldest > _OLDEST_SECONDS
             if not self._finished or not (quiet or late or self._finished_items >= self._max_batch):
