@@ -38,7 +38,7 @@ from movemask.serving.tally import Tally
 
 R = TypeVar("R")
 
-#: Playing this many moves costs as much as evaluating a position.
+#: Playing this many moves costs the same as evaluating a position.
 _PLIES = 32
 
 
@@ -72,12 +72,12 @@ class Run:
 
 @dataclass(slots=True, kw_only=True)
 class Caller:
-    """Who asks. Clients take turns; the base class ignores what it is told."""
+    """Who asks. Clients take turns. The base class ignores every event."""
 
     client: str = ""
 
     def done(self, run: Run) -> None:
-        """Told of each of the caller's submissions that is done, on the event loop."""
+        """Called on the event loop when a submission of this caller is done."""
 
 
 @dataclass(frozen=True)

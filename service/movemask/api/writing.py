@@ -36,7 +36,7 @@ def move_out(answer: Answer, request: MoveIn, seed: int | None) -> Json:
     """The JSON of a `MoveChosenOut`: the best move, or with a `seed` the one that it draws."""
     out = {**_network(answer), **_where(answer), "move": None, "method": request.method}
     if answer.evaluated is not None:
-        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.number, seed)
+        chosen = 0 if seed is None else answer.evaluated.policies.sample(answer.row, answer.rule.divisor, seed)
         out["move"] = _moves(answer, request.include, chosen)[0]
         if request.clock is not None:
             move = moves_of(answer.policy[0][chosen : chosen + 1])[0]
@@ -130,10 +130,10 @@ def _tail(answer: Answer, include: Sequence[Include]) -> Json:
         if answer.rule.normalizer == "softmax_one":
             out["abstention"] = float(answer.evaluated.policies.abstention[answer.row])
         if "statistics" in include:
-            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.number)
+            out["statistics"] = answer.evaluated.policies.statistics(answer.row, answer.rule.divisor)
         if "illegal" in include:
             out["illegal"] = _illegal(answer)
-        out["temperature"] = answer.rule.number
+        out["temperature"] = answer.rule.divisor
     if answer.elo is not None:
         out["elo"] = {"self": answer.elo.self, "opponent": answer.elo.opponent}
     out["ignored"] = list(answer.ignored)

@@ -47,7 +47,7 @@ def encode_tokens(positions: Sequence[Position], boards: Boards) -> NDArray[np.f
     bits = np.concatenate([np.tile(packed[:, :PIECES], POSITIONS), packed[:, PIECES:]], axis=1)
     with_history = [row for row, position in enumerate(positions) if position.has_history]
     if with_history:
-        # Positions of one game share its earlier positions, each of which is packed once.
+        # Positions of one game share earlier positions; each is packed once.
         places: dict[tuple[PlayedGame | None, int], int] = {}
         distinct: list[chess.Board] = []
         oldest_first: list[int] = []  # eight places in `distinct` for each position

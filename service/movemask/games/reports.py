@@ -237,7 +237,7 @@ def _report(answer: Answer) -> MoveReport:
     assert isinstance(query, _Played)
     codes, probabilities = answer.policy
     place, count = codes.index(code_of(query.played)), len(codes)
-    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.number)
+    surprise = cross_entropy(np.array(answer.logits), [0, count], [place], answer.rule.divisor)
     return MoveReport(
         ply=query.ply,
         move=query.played,
@@ -251,7 +251,7 @@ def _report(answer: Answer) -> MoveReport:
         best=moves_of(codes[:1])[0],
         best_probability=probabilities[0],
         value=answer.value,
-        temperature=answer.rule.number,
+        temperature=answer.rule.divisor,
         elo=answer.elo,
         ignored=answer.ignored,
         chances=query.chances,

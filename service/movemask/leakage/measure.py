@@ -211,7 +211,7 @@ class UnmaskedLogits:
         return HeavySlots(rows[order], slots[order], masses[order])
 
     def masses(self) -> tuple[Float, Float]:
-        """The leakage by `raw` and by `multiplied`, both `[B]`, without what a response does not show."""
+        """The leakage by `raw` and by `multiplied`, both `[B]`; a response needs no more."""
         with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
             log_illegal = self.illegal.log_sum
             raw = np.exp(log_illegal - np.logaddexp(self.log_legal, log_illegal))

@@ -1,4 +1,4 @@
-"""`Verdict`: what is found in another program's numbers for a position, by `judge_slots` or `judge_policy`."""
+"""`Verdict`: the result of judging another program's numbers for a position, by `judge_slots` or `judge_policy`."""
 
 from __future__ import annotations
 

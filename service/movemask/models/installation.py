@@ -40,7 +40,7 @@ from movemask.network.guess import guess, settled
 from movemask.network.model import Model
 from movemask.network.onnx import OnnxSession
 from movemask.network.registry import Entry, load_entry, network_file
-from movemask.network.trial import Trial, confine, tell
+from movemask.network.trial import Trial, confine, finish
 
 #: Largest difference of a number between a batch and a lone run of a network whose batch is freed.
 _SAME = 1e-4
@@ -156,7 +156,7 @@ def _added_after_trial(
         arguments = json.dumps([os.path.abspath(file), staging, name, *options])  # a link stays in its folder
         size = len(read_onnx(file, external=True))
         try:
-            told = Trial(seconds).told_by(__name__, arguments, size=size)
+            told = Trial(seconds).result_of(__name__, arguments, size=size)
         except ModelError as error:
             raise ContractError(f"{name} is not added: {error}") from None
         if told["failure"] is not None:
@@ -173,9 +173,9 @@ def main(arguments: str, memory: str) -> None:
     confine(memory)
     file, folder, *others = json.loads(arguments)
     try:
-        tell({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
+        finish({"failure": None, "notes": add_onnx(Path(file), Path(folder), *others).notes})
     except MovemaskError as error:
-        tell({"failure": str(error)})
+        finish({"failure": str(error)})
 
 
 def _parsed(file: Path) -> tuple[bytes, onnx.ModelProto]:

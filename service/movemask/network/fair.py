@@ -148,7 +148,7 @@ class FairOrder(Generic[E]):
         return self._small.cost + (slice if entry.small else self._large.cost)
 
     def add(self, entry: E, now: float) -> None:
-        """Adds a submission of which no item has been taken."""
+        """Adds a submission; none of its items is in a batch yet."""
         if entry.small:
             self._small.add(entry)
             self._small_came = now

@@ -1,11 +1,11 @@
-"""`Pace`: how long batches take, learnt from those that have run."""
+"""`Pace`: how long batches take, learnt from earlier batches."""
 
 from __future__ import annotations
 
 from math import inf
 
-#: Largest cost of large submissions in a batch while small ones are expected, and what it may take: a small submission
-#: waits for two such slices, so a slow network gets smaller ones.
+#: Largest cost of large submissions in a batch while small ones are expected, and the seconds that it may take. A small
+#: submission waits for two such slices, so a slow network gets smaller slices.
 _SLICE, _SLICE_SECONDS = 8, 0.006
 
 #: A batch hangs if it takes this many seconds, and also 10 times its usual time.

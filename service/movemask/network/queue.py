@@ -5,8 +5,8 @@ does everything from the query to the caller's result, so that one thread's Pyth
 Nothing is polled, and no batch waits to fill up. `Backlog` owns the state, and only its methods change it; `fair.py`
 says which items come next, `pace.py` how long they will take.
 
-A small submission that finds the queue empty is answered on the event loop, without a change of threads. Items and
-results pass through unread: they are the pipeline's queries and what is written of its answers.
+A small submission that finds the queue empty runs on the event loop, without a change of threads. The queue does not
+read items and results: they are the pipeline's queries and the JSON of its answers.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Submission(Entry):
 
 
 class Backlog:
-    """All that changes in a queue: what waits, what runs, what is to be followed up. For any thread.
+    """The state of a queue: the waiting items, the running batches, the batches to follow up. Safe for threads.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Backlog:
         return self._order.items
 
     def add(self, submission: Submission) -> bool:
-        """Adds a submission, and wakes threads for it unless it is to be answered alone, which is returned.
+        """Adds a submission. Returns whether the event loop should run it; if not, threads have been woken for it.
 
         Raises Overloaded or ShuttingDown.
         """
@@ -119,7 +119,7 @@ class Backlog:
             return False
 
     def _admit(self, submission: Submission) -> None:
-        """Raises Overloaded if too much would wait, or the submission itself for too long."""
+        """Raises Overloaded if too many items would wait, or this submission for too long."""
         waiting, size = self._order.items, submission.items_left
         if not waiting:
             return
@@ -141,14 +141,14 @@ class Backlog:
         )
 
     def drop(self, submission: Submission) -> None:
-        """Takes out the items that are in no batch yet; their caller has gone."""
+        """Removes the items that are in no batch yet, because their caller has gone."""
         if submission.items_left:
             with self._changed:
                 self._order.remove(submission)
                 self._count()
 
     def take_lone(self, submission: Submission) -> list[Portion[Submission]]:
-        """A batch of a submission that still waits alone; otherwise nothing, and threads are woken."""
+        """A batch of a submission that is still the only one; otherwise nothing, and threads are woken."""
         with self._changed:
             alone = not submission.taken and self._order.items == submission.items_left
             if not alone or self._idle < self._threads:
@@ -157,14 +157,14 @@ class Backlog:
             return self._take(submission.costs[-1])
 
     def next_batch(self) -> list[Portion[Submission]]:
-        """Waits for items and takes a share; the calling thread is then busy.
+        """Waits for items and takes a share of them. The calling thread is busy from then on.
 
-        Nothing if it is time to follow up finished batches, or if the queue is closed and empty.
+        Empty if it is time to follow up finished batches, or if the queue is closed and has no items.
         """
         with self._changed:
             while not (self._order.items and self._free_threads()) and not (self._closing and not self._order.items):
                 timeout = None
-                if self._finished:  # following up would slow down a batch that is running
+                if self._finished:  # a follow-up would slow down a running batch
                     running = self._idle < self._threads
                     due = self._oldest + _OLDEST_SECONDS if running else self._active + _QUIET_SECONDS
                     timeout = due - time.perf_counter()
@@ -180,7 +180,7 @@ class Backlog:
             return portions
 
     def _take(self, room: float) -> list[Portion[Submission]]:
-        """A batch of cost up to `room`, which begins now."""
+        """A batch of cost up to `room`, which starts now."""
         now = time.perf_counter()
         portions = self._order.take(room, self._pace.slice, now)
         self._count()
@@ -233,7 +233,7 @@ class Backlog:
                 self._changed.notify_all()
 
     def due(self, *, quiet: bool) -> list[Any]:
-        """The finished batches of all threads, if they are to be followed up now; other threads are woken meanwhile."""
+        """The finished batches of all threads, if it is time to follow them up. Wakes other threads for new items."""
         with self._changed:
             late = time.perf_counter() - self._oldest > _OLDEST_SECONDS
             if not self._finished or not (quiet or late or self._finished_items >= self._max_batch):
@@ -243,7 +243,7 @@ class Backlog:
             return due
 
     def idle(self) -> None:
-        """Notes that this thread has nothing to do."""
+        """Notes that this thread is idle."""
         with self._changed:
             self._idle += 1
 
@@ -259,7 +259,7 @@ class Backlog:
         return self._closing
 
     def hanging(self) -> float | None:
-        """For how many seconds a batch has been running that will not come back; None if there is no such batch."""
+        """How long the oldest batch that hangs has been running, in seconds; None if no batch hangs."""
         now = time.perf_counter()
         with self._changed:
             since = [began for began, cost in self._running.values() if self._pace.hangs(cost, now - began)]
@@ -268,7 +268,7 @@ class Backlog:
     def _free_threads(self) -> int:
         """How many idle threads may take items now."""
         free = self._for_small - self._busy
-        if self._order.large_waits or self._order.cost > self._max_batch:  # the cores that other processes leave, too
+        if self._order.large_waits or self._order.cost > self._max_batch:  # and the cores that other processes leave
             free = max(free, self._threads - int(self._tally.total(RUNNING)))
         return max(0, min(self._idle, free))
 
@@ -282,7 +282,7 @@ class Backlog:
 
 
 class Queue:
-    """A bounded queue, and the threads that answer its items.
+    """A bounded queue, and the threads that run its items.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ class Queue:
 
     @property
     def fault(self) -> str | None:
-        """Why its items are not answered now; None if they are."""
+        """Why items do not run now; None if they do."""
         if self._backlog.closing or not all(thread.is_alive() for thread in self._threads):
             return f"a thread of model {self.name!r} has stopped"
         seconds = self._backlog.hanging()
@@ -355,7 +355,7 @@ class Queue:
             return submission
         if self._backlog.add(submission):
             # After the events that the loop has ready: if they bring more submissions, a thread takes all together.
-            loop.call_soon(self._answer_lone, submission, context=Context())
+            loop.call_soon(self._run_lone, submission, context=Context())
         try:
             await submission.future
         finally:
@@ -365,7 +365,7 @@ class Queue:
         return submission
 
     def close(self) -> None:
-        """Answers the waiting items, accepts no more, and ends the threads; one whose network hangs is left behind."""
+        """Runs the waiting items, accepts no more, and ends the threads, except a thread whose network hangs."""
         self._backlog.close()
         until = time.monotonic() + _CLOSES
         for thread in self._threads:
@@ -373,19 +373,19 @@ class Queue:
         if any(thread.is_alive() for thread in self._threads):
             log.error("a run of model %s does not return; the service stops without it", self.name)
 
-    def _answer_lone(self, submission: Submission) -> None:
-        """Answers a submission on the event loop if it still waits alone: a change of threads would cost more."""
+    def _run_lone(self, submission: Submission) -> None:
+        """Runs a submission on the event loop if it is still the only one: a change of threads would cost more."""
         portions = self._backlog.take_lone(submission)
         if portions:
-            self._answer(portions)
+            self._run(portions)
             self._backlog.ended(lone=True)
 
     def _thread_main(self) -> None:
-        """Takes, answers and follows up batches until the queue is closed."""
+        """Takes, runs and follows up batches until the queue is closed."""
         while True:
             portions = self._backlog.next_batch()
             if portions:
-                self._answer(portions)
+                self._run(portions)
                 self._backlog.ended()
             finished = self._backlog.due(quiet=not portions)
             if finished:
@@ -397,7 +397,7 @@ class Queue:
                 return
             self._backlog.idle()
 
-    def _answer(self, portions: Sequence[Portion[Submission]]) -> None:
+    def _run(self, portions: Sequence[Portion[Submission]]) -> None:
         """Runs a batch and hands out its results."""
         items = [item for submission, first, size, _ in portions for item in submission.items[first : first + size]]
         waited = [submission.started - submission.submitted for submission, _, size, _ in portions for _ in range(size)]
@@ -417,7 +417,7 @@ class Queue:
 
 
 def _wake_callers(complete: Sequence[Submission]) -> None:
-    """Ends the wait of the callers of submissions; each event loop is woken once."""
+    """Ends the wait of the callers of these submissions. Each event loop is woken once."""
     futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = defaultdict(list)
     for submission in complete:
         submission.ended = time.perf_counter()

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model of the folder, served if `failure` is None. `model` is None if it failed or is not loaded."""
+    """A model of the folder, served if `failure` is None. `model` is None if it failed its check or is not loaded."""
 
     name: str
     contract: Contract | None

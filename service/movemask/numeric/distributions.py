@@ -104,7 +104,7 @@ def effective_number(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Effective number of moves that gives rare moves less weight, `1 / sum p²`.
+    """Effective number of moves with less weight for rare moves, `1 / sum p²`.
 
     Source: Hill number of order 2; Simpson (1949), doi:10.1038/163688a0.
     """
@@ -114,8 +114,9 @@ def inverse_simpson(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Gini coefficient, the mean difference of two moves over twice the mean: 0 for `n` equal moves, `1 - 1/n` for a
-    certain one.
+    """Gini coefficient: the mean difference of two moves over twice the mean.
+
+    0 for `n` equal moves, `1 - 1/n` for a certain move.
 
     Source: Gini (1912); Sen, "On Economic Inequality" (1973).
     """
@@ -130,7 +131,7 @@ def gini(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 
 
 def maximum(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
-    """Largest probability."""
+    """The largest probability."""
     p, bounds = checked_probabilities(probabilities, indptr)
     return np.where(row_lengths(bounds) > 0, row_max(p, bounds), 0.0)
 
@@ -147,6 +148,7 @@ def kl_divergence(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike
 
 
 def checked_pair(probabilities: ArrayLike, others: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Index]:
+    """Two distributions `[N]` in float64, and their indptr; ValueError as in `checked_probabilities`."""
     p, bounds = checked_probabilities(probabilities, indptr)
     q = np.asarray(others, dtype=np.float64)
     if q.shape != p.shape:

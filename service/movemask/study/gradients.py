@@ -1,9 +1,9 @@
 """Derivatives of softmax, softmax_one and α-entmax by their logits, and a distribution without exponentials.
 
-A masked row is its legal entries: the derivative by an illegal logit is 0. The rows of a batch are independent, so its
-Jacobian is block-diagonal. Those of softmax and entmax are symmetric: a product from the left (VJP) equals one from the
-right (JVP). `absolute` normalises by absolute values, `|z| / Σ|z|`: it cannot overflow, but a large negative logit
-weighs as much as a large positive one, and scaling all logits by a constant has no effect.
+A masked row has its legal entries alone: the derivative by an illegal logit is 0. The rows of a batch are independent,
+so the Jacobian of the batch is block-diagonal. The Jacobians of softmax and entmax are symmetric: a product from the
+left (VJP) equals the product from the right (JVP). `absolute` normalises by absolute values, `|z| / Σ|z|`. It cannot
+overflow, but a logit of -5 has the weight of 5, and scaling all logits by a constant has no effect.
 
 Sources: for softmax, `J = diag(s) - s sᵀ`, Bridle (1990), doi:10.1007/978-3-642-76153-9_28; for α-entmax,
 `J = diag(g) - g gᵀ / sum g` with `g = p^(2 - α)` on the support, Peters, Niculae & Martins (2019), arXiv:1905.05702;
@@ -33,7 +33,7 @@ from movemask.numeric.ragged import (
 def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
     """`diag(s) - s sᵀ` of each row as one block-diagonal matrix: `[N]`, `[B + 1]` → float64 `[N, N]`.
 
-    Valid for the probabilities of softmax_one too. Divide by the temperature if there was one.
+    Valid for softmax_one too. Divide by the temperature if it is not 1.
     """
     s, bounds = checked_probabilities(probabilities, indptr)
     rows = row_of_each(bounds)
@@ -44,7 +44,7 @@ def softmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike) -> Float:
 def softmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`J v` of each row without forming `J`: `s (v - s·v)`; probabilities and vectors `[N]` → float64 `[N]`.
 
-    VJP and JVP alike (`J` is symmetric); for softmax_one too. A -inf logit, of probability 0, gives 0 for finite `v`.
+    `v J` is the same, since `J` is symmetric. Valid for softmax_one too. A probability of 0 gives 0 for finite `v`.
     """
     s, bounds = checked_probabilities(probabilities, indptr)
     v = _checked_vectors(vectors, s)
@@ -68,7 +68,7 @@ def entmax_jacobian(probabilities: ArrayLike, indptr: ArrayLike, alpha: ArrayLik
 
 
 def entmax_jvp(probabilities: ArrayLike, indptr: ArrayLike, vectors: ArrayLike, alpha: ArrayLike) -> Float:
-    """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; VJP and JVP alike."""
+    """`J v` of each row without forming `J`: `g (v - g·v / sum g)`; `v J` is the same."""
     g, bounds = entmax_weights(probabilities, indptr, alpha)
     v = _checked_vectors(vectors, g)
     total = row_sum(g, bounds)
@@ -109,8 +109,8 @@ def absolute(legal_logits: ArrayLike, indptr: ArrayLike) -> Float:
 def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
     """`J v` of each row: logits and vectors `[N]` → float64 `[N]`.
 
-    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|` is not symmetric, unlike that of softmax. At a logit of 0, where `|z|` has no
-    derivative, 0 is used; so too for every logit of a row of zeros.
+    `J = (I - p 1ᵀ) diag(sign z) / Σ|z|`, which is not symmetric. At a logit of 0, where `|z|` has no derivative, 0 is
+    used, and so for every logit of a row of zeros.
     """
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
     moved = sign * _checked_vectors(vectors, p)
@@ -119,7 +119,7 @@ def absolute_jvp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 
 
 def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike) -> Float:
-    """`Jᵀ v` of each row, which takes a gradient by the probabilities to one by the logits: `[N]` → float64 `[N]`."""
+    """`Jᵀ v` of each row, from a gradient by the probabilities to a gradient by the logits: `[N]` → float64 `[N]`."""
     p, sign, scale, bounds = _slopes(legal_logits, indptr)
     v = _checked_vectors(vectors, p)
     with np.errstate(over="ignore"):
@@ -127,8 +127,10 @@ def absolute_vjp(legal_logits: ArrayLike, indptr: ArrayLike, vectors: ArrayLike)
 
 
 def _slopes(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, Float, Index]:
-    """Probabilities, `sign z`, `Σ|z|` spread over its row, and the indptr checked. The sum is a divisor, not a factor:
-    its reciprocal overflows for subnormal logits."""
+    """Probabilities, `sign z`, `Σ|z|` spread over its row, and the checked indptr.
+
+    Divide by the sum: its reciprocal overflows for subnormal logits.
+    """
     z, bounds = _finite(legal_logits, indptr)
     p, top, scaled_sum = _normalised(z, bounds)
     with np.errstate(over="ignore"):
@@ -136,7 +138,7 @@ def _slopes(legal_logits: ArrayLike, indptr: ArrayLike) -> tuple[Float, Float, F
 
 
 def _normalised(z: Float, indptr: Index) -> tuple[Float, Float, Float]:
-    """Probabilities `[N]`; the largest magnitude of each row `[B]` and `Σ|z|` divided by it, both 1 where it is 0."""
+    """Probabilities `[N]`; by row `[B]`, the largest magnitude and `Σ|z|` over it, both 1 for a row of zeros."""
     magnitude = np.abs(z)
     top = row_max(magnitude, indptr)
     zero = top == 0

@@ -44,7 +44,7 @@ def cross_entropy_gradient(
 def mean_cross_entropy(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[float, Float]:
-    """Mean over a batch of at least one row, and its gradient by the logits, `(s - y) / (B T)`: float64 `[N]`."""
+    """Mean cross-entropy of at least one row, and its gradient by the logits, `(s - y) / (B T)`: float64 `[N]`."""
     losses = cross_entropy(legal_logits, indptr, targets, temperature)
     if not len(losses):
         raise ValueError("targets: the mean of no rows")
@@ -54,10 +54,10 @@ def mean_cross_entropy(
 def fenchel_young(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, alpha: ArrayLike
 ) -> tuple[Float, Float]:
-    """The loss that belongs to α-entmax, `(p - y)·z + H_α(p)` with `p = α-entmax(z)`, and its gradient `p - y`.
+    """The loss of α-entmax, `(p - y)·z + H_α(p)` with `p = α-entmax(z)`, and its gradient `p - y`.
 
-    α = 2 is the sparsemax loss, 1.5 entmax15's, 1 cross-entropy. At least 0, and 0 where all mass is on the
-    target, which for α > 1 happens at finite logits.
+    α = 2 is the sparsemax loss, 1 cross-entropy. At least 0, and 0 where all mass is on the target, which for α > 1
+    happens at finite logits.
 
     Returns
     -------
@@ -89,7 +89,7 @@ class TemperatureLoss:
     """Cross-entropy of each row at a temperature, and its derivatives by it: all float64 `[B]`.
 
     `loss` in nats; `by_temperature` is `dL/dT`, `by_log_temperature` is `dL/d(log T) = T dL/dT`. The mean loss of a
-    batch at one temperature has the mean of these as its derivative.
+    batch at one temperature has the mean of these derivatives as its derivative.
     """
 
     loss: Float
@@ -139,7 +139,7 @@ def soft_cross_entropy_gradient(
 def mean_soft_cross_entropy(
     legal_logits: ArrayLike, indptr: ArrayLike, targets: ArrayLike, temperature: ArrayLike = 1.0
 ) -> tuple[float, Float]:
-    """Mean over a batch of at least one row, and its gradient by the logits, `(p - q) / (B T)`: float64 `[N]`."""
+    """Mean cross-entropy of at least one row, and its gradient by the logits, `(p - q) / (B T)`: float64 `[N]`."""
     losses = soft_cross_entropy(legal_logits, indptr, targets, temperature)
     if not len(losses):
         raise ValueError("targets: the mean of no rows")
@@ -149,8 +149,8 @@ def mean_soft_cross_entropy(
 def probability_gradient(probabilities: ArrayLike, indptr: ArrayLike, targets: ArrayLike) -> Float:
     """Gradient of each row's cross-entropy by the probabilities, `-q / p`: float64 `[N]`.
 
-    For a played move, `-y / s`: -1 / s at the move and 0 elsewhere. 0 where `q` is 0, whatever `p` is; -inf where `q`
-    has mass and `p` has none. Its product with the Jacobian of softmax, `gradients.softmax_vjp`, is `p - q`.
+    For a played move it is -1 / p at the move and 0 elsewhere. It is 0 where `q` is 0, and -inf where `q` has mass and
+    `p` has none. Its product with the Jacobian of softmax (`gradients.softmax_vjp`) is `p - q`.
     """
     p, bounds = checked_probabilities(probabilities, indptr)
     q, _ = _distributions(targets, bounds, p)
@@ -172,8 +172,8 @@ def temperature_loss(
 ) -> TemperatureLoss:
     """Cross-entropy of each row and its derivatives by the temperature; arguments as in `soft_cross_entropy`.
 
-    `dL/dT = (E_q[z] - E_p[z]) / T²`. In `log T` a step of gradient descent cannot make the temperature negative. -inf
-    where the loss is inf.
+    `dL/dT = (E_q[z] - E_p[z]) / T²`; -inf where the loss is inf. Descend in `log T`: no step makes the temperature
+    negative.
     """
     loss = soft_cross_entropy(legal_logits, indptr, targets, temperature)
     z, bounds = checked_values("legal_logits", legal_logits, indptr)
@@ -197,7 +197,7 @@ def _temperatures(temperature: ArrayLike, indptr: Index) -> Float:
 
 
 def _distributions(targets: ArrayLike, indptr: ArrayLike, like: Float) -> tuple[Float, Index]:
-    """Target distributions float64 `[N]` of the shape of `like`, and the checked indptr; ValueError for any other."""
+    """Target distributions float64 `[N]` and the checked indptr; ValueError unless their shape is that of `like`."""
     q, bounds = checked_values("targets", targets, indptr)
     if q.shape != like.shape:
         raise ValueError(f"targets: expected shape {like.shape}, got {q.shape}")

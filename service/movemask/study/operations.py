@@ -1,6 +1,6 @@
 """Counts of the arithmetic that each way to mask takes on one row.
 
-A row has `A` slots, of which `L` are legal, `1 ≤ L ≤ A`. Each formula is counted as written, with the row maximum
+A row has `A` slots and `L` legal ones, `1 ≤ L ≤ A`. Each formula is counted as written, with the row maximum
 subtracted first. A subtraction counts as an addition. Reading, writing and selecting by the mask are not counted.
 """
 

@@ -78,7 +78,7 @@ def row_maximum(
 ) -> Floating:
     """The maximum of each row by `method`: `[N]`, `[B + 1]` → `[B]` of dtype `inside`.
 
-    An empty row gives -inf with Exact, and with the others 0, or what follows from a sum of `epsilon`.
+    An empty row gives -inf with Exact; with the others 0, or the result for a sum of `epsilon`.
     """
     x, bounds = checked_values("values", values, indptr)
     return _maximum(x.astype(inside), bounds, method, _epsilon(epsilon))
@@ -99,7 +99,7 @@ def sparse_softmax(
     values : float `[N]`; with Exact, a row of only -inf gives NaN
     indptr : int `[B + 1]`; an empty row stays empty
     epsilon : added to every row sum; finite and at least 0
-    inside : dtype of all arithmetic; float32 shows what a GPU library would see
+    inside : dtype of all arithmetic; float32 is what GPU libraries use
     """
     x, bounds = checked_values("values", values, indptr)
     narrowed = x.astype(inside)
