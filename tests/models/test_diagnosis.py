@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -190,7 +191,7 @@ def test_the_quick_look_tells_gross_mistakes_in_our_own_network(
     shipped: Model, monkeypatch: pytest.MonkeyPatch, variation_: str, verdict: str, words: str
 ) -> None:
     monkeypatch.setattr(diagnosis, "probes", probes)
-    look = quick_look(planted(shipped, variation_) if variation_ else shipped)
+    look = quick_look(planted(shipped, variation_) if variation_ else shipped, seconds=math.inf)
     assert (look.verdict, look.positions) == (verdict, 518)
     assert words in "".join(look.chance)
     if verdict == "right":
@@ -203,7 +204,7 @@ def test_a_network_that_leaks_more_than_those_read_rightly_is_suspicious(
 ) -> None:
     monkeypatch.setattr(diagnosis, "probes", probes)
     hundreds = {"elo_self": lambda r: r / 100, "elo_opponent": lambda r: r / 100}
-    look = quick_look(in_the_network(shipped, **hundreds))
+    look = quick_look(in_the_network(shipped, **hundreds), seconds=math.inf)
     assert look.verdict == "suspicious"
     assert "times that of networks that are read rightly" in quick_table(look)
     assert "models check NAME --diagnose" in quick_table(look)

@@ -236,7 +236,7 @@ class QuickLook:
 
 
 def quick_look(model: Model, seconds: float = 5.0) -> QuickLook:
-    """Evaluates the network by its declared contract alone, on up to 519 probes: about a second for a network of a few
+    """Evaluates the network by its declared contract alone, on up to 518 probes: about a second for a network of a few
     megabytes. A slow one is stopped after so many `seconds`, but not before 192 probes."""
     groups: dict[str, list[Probe]] = {}
     for probe in probes():
