@@ -13,7 +13,7 @@ from movemask.api.schemas.requests import MoveIn
 from movemask.board.moves import moves_of, uci_of
 from movemask.board.openings import opening_of
 from movemask.board.position import Position
-from movemask.games.reports import GameReport, MoveReport, moments_of
+from movemask.games.reports import GameReport, Moment, MoveReport, moments_of
 from movemask.games.think_time import Clock, think_time
 from movemask.leakage.causes import Cause
 from movemask.network.model import Model
@@ -58,11 +58,17 @@ def game_out(report: GameReport, model: Model, forecasts: bool = True) -> Json:
         out["elo"] = {mover: first.elo.self, opponent: first.elo.opponent}
     for color, side in (("white", report.white), ("black", report.black)):
         out[color] = None if side is None else {**dataclasses.asdict(side), "perplexity": side.perplexity}
-    out |= {"opening": opening_of(game.played), "moments": moments_of(report)}
+    out |= {"opening": opening_of(game.played), "moments": [_moment(moment) for moment in moments_of(report)]}
     out["moves"] = [_played(move, model, forecasts) for move in report.moves]
     if game.tree is not None:
         out["tree"] = _tree(game.tree)
     return out
+
+
+def _moment(moment: Moment) -> Json:
+    """The JSON of a `MomentOut`."""
+    named = {"ply": moment.ply, "kind": moment.label, "change": moment.change}
+    return {**named, "best": moment.best, "text": moment.text}
 
 
 def _tree(game: chess.pgn.Game) -> list[Json]:

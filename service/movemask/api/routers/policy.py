@@ -111,21 +111,23 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     query = query_of(request)
     most = services.settings.max_moves
     with ExitStack() as stack:
-        parts = []
+        series = []
         for name in [request.model] if request.models is None else request.models:
             pipeline = stack.enter_context(services.serving.lease(name))
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
-                parts.append(Series(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
+                series.append(Series(pipeline, elos_of(model.name, model.contract, request.ratings, vary, query.elo)))
             else:
-                parts.append(Series(pipeline, [query.elo]))
+                series.append(Series(pipeline, [query.elo]))
         position = await run_in_threadpool(
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
         include: list[Include] = ["statistics"] if "statistics" in request.include else []
-        work = sweep(parts, position, query.rule, lambda answer: policy_out(answer, include), context_of(http.scope))
-        points = await while_connected(http.scope, work)
+        points_to_come = sweep(
+            series, position, query.rule, lambda answer: policy_out(answer, include), context_of(http.scope)
+        )
+        points = await while_connected(http.scope, points_to_come)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
 
