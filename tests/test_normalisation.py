@@ -91,14 +91,14 @@ def expected(row: Sequence[float], rule: Normalisation) -> tuple[list[float], fl
     top = row[0]
     if rule.normalizer == "softmax_one":
         top = max(top, 0.0)
-        weights = exponentials([*row, 0.0], rule.number, top)
+        weights = exponentials([*row, 0.0], rule.divisor, top)
         total = sum(weights, Decimal(0))
         *shares, abstention = (float(weight / total) for weight in weights)
         return shares, abstention
     alpha = {"softmax": 1.0, "sparsemax": 2.0, "entmax15": 1.5}.get(rule.normalizer, rule.alpha)
     assert alpha is not None
     if alpha == 1:
-        weights = exponentials(row, rule.number, top)
+        weights = exponentials(row, rule.divisor, top)
         total = sum(weights, Decimal(0))
         return [float(weight / total) for weight in weights], 0.0
     below = [
@@ -140,7 +140,7 @@ def test_every_rule_keeps_the_likeliest_move_and_sums_to_one(row: list[float], r
     order = sorted(range(len(row)), key=lambda place: (-row[place], place))
     falling = [row[place] for place in order]
     with localcontext(prec=50):
-        weights = exponentials(falling, rule.number, falling[0])
+        weights = exponentials(falling, rule.divisor, falling[0])
         fewest, most = fewest_and_most_kept([weight / sum(weights) for weight in weights], rule)
         assert 1 <= fewest <= len(found.codes) <= most
         assert found.codes.tolist() == order[: len(found.codes)]
@@ -152,9 +152,9 @@ def test_every_rule_keeps_the_likeliest_move_and_sums_to_one(row: list[float], r
     assert abs(math.fsum(found.probabilities) + found.abstention[0] - 1) < 1e-12
     assert (found.probabilities >= 0).all()
     assert (np.diff(found.probabilities) <= 0).all()
-    drawn = found.sample(0, rule.number, seed=1)
+    drawn = found.sample(0, rule.divisor, seed=1)
     assert found.probabilities[drawn] > 0 or found.abstention[0] == 1
-    assert all(map(math.isfinite, found.statistics(0, rule.number).values()))
+    assert all(map(math.isfinite, found.statistics(0, rule.divisor).values()))
 
 
 @given(st.lists(st.tuples(ROWS | st.just([]), rules()), min_size=1, max_size=5))

@@ -130,7 +130,7 @@ def test_chess960_and_a_game_that_begins_elsewhere(client: TestClient) -> None:
     assert game["white"]["moves"] == 1
 
 
-@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "no moves")])
+@pytest.mark.parametrize(("pgn", "said"), [("", ""), ("   \n\n", ""), ("hello, world", "line 1: 'hello,'")])
 def test_a_pgn_without_a_game(client: TestClient, pgn: str, said: str) -> None:
     answer = judged(client, pgn=pgn)
     assert answer["games"][0]["error"]["type"] == "urn:movemask:problem:invalid-pgn"

@@ -223,8 +223,10 @@ def _decoded(body: bytes, limits: BodyLimits) -> Any:
         fault = f"{error.msg} at character {error.pos}"
     except RecursionError:
         fault = "nested too deeply"
-    except ValueError:  # not text, or a number of thousands of digits
-        fault = "is not text, or holds a number of more than 4,300 digits"
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8: byte {error.object[error.start]:#04x} at {error.start}; send UTF-8"
+    except ValueError:
+        fault = "holds a number of more than 4,300 digits"
     raise ProblemError("malformed-json", f"body: {fault}")
 
 

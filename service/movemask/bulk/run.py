@@ -167,7 +167,7 @@ def _chunks(job: Job, finished: Finished) -> Iterator[Chunk]:
         try:
             for chunk in read(index, name, job.form, limit=left):
                 finished.chunks.append(chunk.key)
-                left = None if left is None else left - len(chunk.items)
+                left = None if left is None else left - chunk.count
                 yield chunk
         except SourceError as error:
             if not job.keep_going:
@@ -234,7 +234,7 @@ def leave_out(parts: Folder, choice: Choice, chunk: Chunk, reason: str) -> PartD
     """Writes an empty part for a chunk that cannot be evaluated; its games or lines are left out for this reason."""
     skipped = Skipped()
     skipped.add(reason, f"{chunk.source}: {chunk.items[0][0]} to {chunk.items[-1][0]}")
-    skipped.reasons[reason] = len(chunk.items)
+    skipped.reasons[reason] = chunk.count
     return _write(parts, chunk, schema(choice.kinds).empty_table(), 0, skipped)
 
 
@@ -247,7 +247,7 @@ def _write(parts: Folder, chunk: Chunk, table: pa.Table, positions: int, skipped
     metadata = {_DIGEST: chunk.digest, _LEFT_OUT: left_out, _COUNT: str(positions)}
     with (parts / _part_name(chunk.key)).written() as (system, path):
         pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd", filesystem=system)
-    return PartDone(chunk.key, len(chunk.items), positions, fresh=True, size=chunk.size, skipped=skipped)
+    return PartDone(chunk.key, chunk.count, positions, fresh=True, size=chunk.size, skipped=skipped)
 
 
 def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
@@ -258,7 +258,7 @@ def _earlier(parts: Folder, chunk: Chunk) -> PartDone | None:
         return None
     left_out = json.loads(metadata[_LEFT_OUT])
     skipped = Skipped(Counter(left_out["reasons"]), left_out["examples"])
-    return PartDone(chunk.key, len(chunk.items), int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
+    return PartDone(chunk.key, chunk.count, int(metadata[_COUNT]), fresh=False, size=chunk.size, skipped=skipped)
 
 
 def join(job: Job, finished: Finished, backend: Backend) -> Folder:

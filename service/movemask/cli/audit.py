@@ -130,9 +130,10 @@ def audit(
         require("ray", "--ray")
     # Imported here because they import pyarrow and matplotlib, which are slow.
     from movemask.board.position import Elo
+    from movemask.board.textfile import STDIN
     from movemask.bulk import run as running
     from movemask.bulk.files import Folder, is_uri
-    from movemask.bulk.read import STDIN, Choice, check, total_bytes
+    from movemask.bulk.read import Choice, check, total_bytes
     from movemask.bulk.report import page
     from movemask.bulk.summary import Threshold, summarised
     from movemask.bulk.verdict import verdict

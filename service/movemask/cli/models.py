@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from movemask.board.textfile import TextSource
 from movemask.cli.options import models_dir_option, own_models_dir, registry_of, show_progress, show_skipped
 from movemask.encoding.variations import varied_vocabulary
 from movemask.encoding.vocabularies import vocabulary, vocabulary_names
@@ -423,8 +424,6 @@ def calibrate(
     written, if there are fewer than 500 moves, if it is at a limit of the search, or if its standard error is above a
     tenth of the temperature.
     """
-    from movemask.bulk.read import TextSource
-
     own = None if dry_run else own_models_dir(settings)
     chosen = registry_of(settings).get(model)
     contract = _contract(chosen.name, settings)

@@ -20,6 +20,7 @@ import chess.pgn
 from movemask.board.moves import has_legal_move
 from movemask.board.openings import opening_of
 from movemask.board.pgn import Game, Lines, read_trees
+from movemask.board.split import GameText, escaped
 from movemask.errors import EngineFailed, MovemaskError
 from movemask.games.reports import (
     FEW_FIND,
@@ -49,7 +50,9 @@ _OURS = re.compile(
     r"(?:; (?:trap|mistake|gem): loses \d+ points(?:, made by [\d.e-]+ % at \d+(?:, [\d.e-]+ % at \d+)*)?)?"
     r"|\s?movemask: (?:(?!movemask: )[^{}])*? nats\."
 )
-_REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\s*")
+_REASON = re.compile(r"\{ movemask: pgn: [^}]*\}\n?")
+#: Where a word stands: the file that is written has other lines.
+_PLACE = re.compile(r"\bline \d+: ")
 
 #: The meaning of the marks, for the summary of a game with evaluations. Points are hundredths of the expected score.
 _MARKS = (
@@ -68,24 +71,37 @@ _GLYPH = f"?! at most {RARE:.0%} and the expected score falls by {FALL:g}"
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """A game with comments, and the report on it or why there is none; the lines of one that cannot be played through,
-    with the reason in front of its moves."""
+    """A game with comments and the report on it. One that cannot be played through has no tree, but its text and the
+    reason. Text outside games has a reason if there is something to say of it, or else None."""
 
-    game: chess.pgn.Game | list[str]
-    report: GameReport | MovemaskError
+    text: GameText | None
+    tree: chess.pgn.Game | None
+    report: GameReport | MovemaskError | None
 
     def __str__(self) -> str:
-        if isinstance(self.game, chess.pgn.Game):
-            return self.game.accept(chess.pgn.StringExporter(columns=80))
-        lines = [line for line in self.game if not _REASON.fullmatch(line)]
-        moves = next((at for at, line in enumerate(lines) if line.strip() and line[0] not in "[%;"), len(lines))
-        lines.insert(moves, f"{{ movemask: {str(self.report).replace('}', ')')} }}\n")
-        return "".join(lines).strip()
+        if self.tree is not None:
+            moves = self.tree.accept(chess.pgn.StringExporter(headers=False, columns=80))
+            return f"{self._tags(self.tree)}\n\n{moves}"
+        if self.text is not None and (self.text.kind != "game" or self.report is None):
+            return self.text.text.strip()
+        text, at = (self.text.text, self.text.moves_at) if self.text is not None else ("", 0)
+        moves = text[at:]
+        if ours := _REASON.match(moves):
+            moves = moves[ours.end() :]
+        reason = _PLACE.sub("", str(self.report)).replace("}", ")")
+        return f"{text[:at]}{{ movemask: {reason} }}\n{moves}".strip()
+
+    def _tags(self, tree: chess.pgn.Game) -> str:
+        """A line for each tag: those of python-chess's game, and those whose names it does not take."""
+        tags = dict(tree.headers)
+        if self.text is not None:
+            tags |= {name: value for name, value in self.text.tags.items() if name not in tags}
+        return "\n".join(f'[{name} "{escaped(value)}"]' for name, value in tags.items())
 
 
 async def annotated(
     pipeline: Pipeline,
-    pgn: Lines,
+    pgn: Lines | str,
     temperature: Temperature = 1.0,
     *,
     elo: tuple[float, float] | None = None,
@@ -93,19 +109,25 @@ async def annotated(
     caller: Caller | None = None,
     evaluate: Callable[[Game], Awaitable[Game]] | None = None,
 ) -> AsyncIterator[Annotated]:
-    """The games of a PGN, annotated, a few read at a time: one where `evaluate` gives each its evaluations first, so
-    that none waits for another's. Raises LimitExceeded, and errors of model, queue and engine."""
+    """The games of a PGN, annotated, with the text that stands outside them. A few games are read at a time; with
+    `evaluate`, which gives each its evaluations first, one at a time, so that no game waits for another's. Raises
+    LimitExceeded, and errors of model, queue and engine."""
     trees = read_trees(pgn, max_positions)
     name = pipeline.model.name
     while part := await asyncio.to_thread(list, islice(trees, 1 if evaluate else _GAMES_TOGETHER)):
         if evaluate is not None:
-            part = [(tree, await evaluate(game) if isinstance(game, Game) else game) for tree, game in part]
-        reports = await reports_of(pipeline, [game for _, game in part], temperature, elo, caller)
-        reports = await foreseen(pipeline, reports, unclear, caller)
-        for (tree, _), report in zip(part, reports, strict=True):
-            if isinstance(tree, chess.pgn.Game):
+            part = [
+                parsed._replace(game=await evaluate(parsed.game)) if isinstance(parsed.game, Game) else parsed
+                for parsed in part
+            ]
+        games = [parsed.game for parsed in part if parsed.game is not None]
+        found = await reports_of(pipeline, games, temperature, elo, caller)
+        reports = iter(await foreseen(pipeline, found, unclear, caller))
+        for text, tree, game in part:
+            report = None if game is None else next(reports)
+            if tree is not None and report is not None:
                 await asyncio.to_thread(annotate, tree, report, name)
-            yield Annotated(tree, report)
+            yield Annotated(text, tree, report)
 
 
 def annotate(tree: chess.pgn.Game, report: GameReport | MovemaskError, model: str) -> None:

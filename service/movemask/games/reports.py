@@ -7,7 +7,6 @@ evaluations, or where a move has none, by the network's forecasts before and aft
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -124,14 +123,13 @@ async def report_games(
     trees: bool = False,
     caller: Caller | None = None,
 ) -> list[GameReport | MovemaskError]:
-    """A report on each game of a PGN, or the game's error in its place; with `trees`, each game keeps its variations,
-    whose moves are counted but not judged.
+    """A report on each game of a PGN, or an error in place of a game that cannot be read, and of text that stands in
+    front of or between games. With `trees`, each game keeps its variations, whose moves are counted but not judged.
 
     Raises LimitExceeded for more than `max_positions` moves in all, and errors of the model and the queue.
     """
-    stream = io.StringIO(pgn)
-    with_trees = (game for _, game in read_trees(stream, max_positions))
-    remaining = with_trees if trees else read_games(stream, max_positions)
+    with_trees = (parsed.game for parsed in read_trees(pgn, max_positions) if parsed.game is not None)
+    remaining = with_trees if trees else read_games(pgn, max_positions)
     games: list[Game | MovemaskError] = []
     while part := await asyncio.to_thread(list, islice(remaining, _GAMES_AT_ONCE)):
         games += part

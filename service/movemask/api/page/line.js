@@ -1,6 +1,7 @@
 // The game on the board: its moves, what the model thought of them, and positions and games as text.
 
 import { remembered } from "./api.js";
+import { firstGame, ratingOf } from "./split.js";
 import { elo, named, position, state, turn } from "./state.js";
 import { Tree } from "./tree.js";
 import { resultOf } from "./words.js";
@@ -128,11 +129,10 @@ export async function parsed(text, chess960) {
     const answer = await remembered("v1/policy", { fen: line, ...named(), ...(chess960 ? { chess960 } : {}) });
     return { fen: line === "startpos" ? line : answer.fen, moves: [], chess960 };
   }
-  const [found] = await gamesOf(text);
+  const [found] = await gamesOf(firstGame(text)?.text ?? text);
   if (found.error) throw Object.assign(new Error(found.error.detail), found.error);
   const { headers, tree: nodes } = found;
-  const rating = (name) => (/^\d+$/.test(headers[name] ?? "") ? Number(headers[name]) : undefined);
-  const ratings = { white: rating("WhiteElo"), black: rating("BlackElo") };
+  const ratings = { white: ratingOf(headers.WhiteElo), black: ratingOf(headers.BlackElo) };
   return { fen: headers.FEN ?? "startpos", moves: found.moves.map((move) => move.uci), chess960: found.chess960, ratings, headers, nodes };
 }
 

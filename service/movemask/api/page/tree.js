@@ -1,5 +1,7 @@
 // A game with its variations and comments: as it was pasted, and as it is played on.
 
+import { escaped } from "./split.js";
+
 const HEADERS = ["Event", "Site", "Date", "Round", "White", "Black", "Result"]; // of every PGN, in this order
 const WIDTH = 80; // of a PGN's lines
 
@@ -73,7 +75,7 @@ export class Tree {
     if (this.fen !== "startpos") Object.assign(all, { SetUp: "1", FEN: this.fen });
     if (this.chess960) all.Variant = "Chess960";
     const names = [...HEADERS, ...Object.keys(all).filter((name) => !HEADERS.includes(name))];
-    const tags = names.map((name) => `[${name} "${all[name]}"]`); // python-chess leaves quotes as they are escaped
+    const tags = names.map((name) => `[${name} "${escaped(all[name])}"]`);
     const words = [...noted(this.root.comment), ...written(this.root, firstPly(this.fen)), all.Result];
     return `${tags.join("\n")}\n\n${wrapped(words)}\n`;
   }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import orjson
@@ -74,8 +73,7 @@ async def _reported(
 async def _annotated(pipeline: Pipeline, request: GamesIn, services: Services, context: RequestContext) -> str:
     """The games with comments; what is wrong with one is counted, as in JSON."""
     limit, texts = services.settings.max_positions, []
-    pgn = io.StringIO(request.pgn)
-    async for game in annotated(pipeline, pgn, request.temperature, max_positions=limit, caller=context):
+    async for game in annotated(pipeline, request.pgn, request.temperature, max_positions=limit, caller=context):
         if isinstance(game.report, MovemaskError):
             counted_problem(game.report, services.metrics.problem)
         texts.append(f"{game}\n\n")
