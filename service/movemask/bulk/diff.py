@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from movemask.bulk.run import POSITIONS, SUMMARY
-from movemask.errors import AuditError
+from movemask.errors import BulkError
 from movemask.leakage.kinds import KINDS, RAW
 
 #: A mean difference of more standard errors than this is called clear.
@@ -89,13 +89,13 @@ class Comparison:
 
 def compared(first: Path, second: Path) -> list[Comparison]:
     """The networks of two audits: those of the same name, or if there are none, the only one of each. `first` and
-    `second` are their folders or their `summary.json`. Raises AuditError."""
+    `second` are their folders or their `summary.json`. Raises BulkError."""
     a, b = _models(first), _models(second)
     pairs = [(name, name) for name in a if name in b]
     if not pairs and len(a) == len(b) == 1:
         pairs = [(next(iter(a)), next(iter(b)))]
     if not pairs:
-        raise AuditError(
+        raise BulkError(
             f"no network is in both audits: {first} has {', '.join(a)}, and {second} has {', '.join(b)}; audit one "
             "network each to compare two"
         )
@@ -108,11 +108,11 @@ def _models(where: Path) -> dict[str, Any]:
         models = json.loads(file.read_bytes())["models"]
     except FileNotFoundError:
         what = "no finished audit in it" if where.is_dir() else "no such file or folder"
-        raise AuditError(f"{where}: {what}; give the folder that `movemask audit --out` wrote") from None
+        raise BulkError(f"{where}: {what}; give the folder that `movemask audit --out` wrote") from None
     except (ValueError, KeyError, TypeError):
-        raise AuditError(f"{file}: not the summary of an audit") from None
+        raise BulkError(f"{file}: not the summary of an audit") from None
     if not isinstance(models, dict) or not models:
-        raise AuditError(f"{file}: not the summary of an audit")
+        raise BulkError(f"{file}: not the summary of an audit")
     return models
 
 

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from movemask.board.position import board_of
 from movemask.bulk.read import Skipped
 from movemask.bulk.run import Job
-from movemask.bulk.summary import SHOWN, ModelSummary, Threshold
+from movemask.bulk.summary import REPORT_KINDS, ModelSummary, Threshold
 from movemask.bulk.verdict import KNOWN, verdict
 from movemask.leakage.causes import Cause
 from movemask.leakage.kinds import KINDS, MASK_BLIND, MEANINGS, MULTIPLIED, RAW
@@ -29,7 +29,7 @@ from movemask.version import __version__
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Boards shown per network and kind; few, so that the page opens quickly.
+#: Boards per network and kind. Few, so that the page opens quickly.
 _BOARDS = {RAW: 6, MULTIPLIED: 3}
 _BOARD_PIXELS = 250
 _LEGAL, _ILLEGAL = "#2b7a3d", "#c1272d"
@@ -43,12 +43,12 @@ _ABOUT = {
 def page(
     models: Sequence[ModelSummary], job: Job, command: str, skipped: Skipped, thresholds: Sequence[Threshold]
 ) -> str:
-    """The HTML of the report of a job, which this command began."""
+    """The HTML of the report of a job, which was started by `command`."""
     environment = Environment(
         loader=PackageLoader("movemask.bulk"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters |= {"figure": _leakage, "count": "{:,}".format}
-    shown = [(kind, Markup(_ABOUT[kind])) for kind in SHOWN if kind in job.choice.kinds]
+    shown = [(kind, Markup(_ABOUT[kind])) for kind in REPORT_KINDS if kind in job.choice.kinds]
     return environment.get_template("report.html.j2").render(
         version=__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -103,7 +103,7 @@ def _boards(model: ModelSummary, kind: str) -> list[dict[str, Any]]:
 
 
 def _board(row: dict[str, Any]) -> str:
-    """The position from the side to move: legal moves green, illegal ones red, more opaque the more probable."""
+    """The position from the side to move: legal moves green, illegal moves red, the likelier the more opaque."""
     board = board_of(row["fen"], chess960=row["chess960"])
     arrows = []
     for moves, colour in ((row["legal"][:3], _LEGAL), (row["illegal"][:3], _ILLEGAL)):
@@ -121,7 +121,7 @@ def _board(row: dict[str, Any]) -> str:
 
 
 def _leakage(value: float | None) -> str:
-    """A leakage for people."""
+    """A leakage in words."""
     if value is None:
         return "-"
     if value == 0:
@@ -148,7 +148,7 @@ _STYLE: Any = {
 }
 
 _SPIKE = 0.9  # a median from which on nearly everything leaks
-_LEAST = -9  # smallest power of ten that is drawn; smaller values are drawn at the edge
+_LEAST = -9  # smallest power of ten on the axes; smaller values are drawn at the edge
 
 _TITLES = {
     "phase": "Phase",
@@ -160,7 +160,7 @@ _TITLES = {
 
 
 def distribution(models: Sequence[ModelSummary], kind: str) -> str:
-    """The histogram of leakage, by quarter powers of ten, and the share of positions with at least so much."""
+    """The histogram of leakage by quarter powers of ten, and the share of positions with at least a given leakage."""
     figure, (histogram, exceedance) = _figure(2, (9.6, 3.3))
     edges = np.arange(_LEAST, 0.26, 0.25)
     for model, colour in zip(models, _colours(models), strict=True):

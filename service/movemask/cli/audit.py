@@ -17,7 +17,7 @@ import click
 
 from movemask import __version__
 from movemask.cli.options import RATING, RatingsCommand, models_dir_option, show_skipped
-from movemask.errors import AuditError, SourceError, require
+from movemask.errors import BulkError, SourceError, require
 from movemask.leakage.kinds import KINDS
 from movemask.network.registry import load_registry
 from movemask.settings import Settings, available_cores
@@ -166,7 +166,7 @@ def audit(
     show_skipped(skipped.reasons, skipped.examples)
     if not models:
         many = f" and {len(files) - 5} more" if len(files) > 5 else ""
-        raise AuditError(f"{', '.join(files[:5])}{many}: no position to audit")
+        raise BulkError(f"{', '.join(files[:5])}{many}: no position to audit")
     command = "movemask audit " + shlex.join(sys.argv[2:] if sys.argv[1:2] == ["audit"] else list(files))
     summary = {
         "movemask": __version__,
@@ -206,7 +206,7 @@ def _kinds(text: str) -> tuple[str, ...]:
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in KINDS:
-            raise AuditError(f"--kinds: no {name!r}; available: {', '.join(KINDS)}, or all")
+            raise BulkError(f"--kinds: no {name!r}; available: {', '.join(KINDS)}, or all")
     return tuple(kind for kind in KINDS if kind in names)
 
 
@@ -218,7 +218,7 @@ def _networks(names: tuple[str, ...], settings: Settings) -> tuple[tuple[Path, .
     for name in names or (None,):
         entry = registry.entry(name)
         if entry.model is None:
-            raise AuditError(f"--model {entry.name}: failed its check: {entry.failure}")
+            raise BulkError(f"--model {entry.name}: failed its check: {entry.failure}")
         digests[entry.name] = entry.model.digest
     return tuple(files[name].resolve() for name in digests), digests
 
@@ -238,12 +238,12 @@ def _backend(
 
 @contextmanager
 def _writing(out: str) -> Iterator[None]:
-    """Turns an OSError while writing the folder into an AuditError."""
+    """Turns an OSError while writing the folder into an BulkError."""
     try:
         yield
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
-        raise AuditError(f"--out {out}: cannot be written: {why}") from None
+        raise BulkError(f"--out {out}: cannot be written: {why}") from None
 
 
 @contextmanager
@@ -276,7 +276,7 @@ def _progress_on(how: str, total: int | None, *, limited: bool) -> Iterator[Call
 
 def _exceeded(threshold: Threshold, model: ModelSummary) -> str:
     """Why a threshold counts as exceeded."""
-    cell, found = model.of(threshold.kind), threshold.found(model)
+    cell, found = model.of(threshold.kind), threshold.statistic_of(model)
     why = f"could not be measured at {cell.unmeasured:,} of {cell.positions:,} positions"
     if found is not None:
         why = f"is {found:.4g}, above {threshold.value:g}"

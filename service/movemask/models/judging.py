@@ -1,6 +1,6 @@
-"""How far a quantised network is from its original, also along the ratings; what chance explains; how fast it is.
+"""How far a quantised network is from its original, on positions and along the ratings; and how fast it is.
 
-A network is judged on positions that it was not calibrated on: `sets`, of different games.
+A network is calibrated and judged on positions of different games (`sets`).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from movemask.numeric.ragged import Float, padded, row_max, row_sum
 from movemask.numeric.softmax import softmax
 from movemask.pipeline import Evaluated, evaluate
 
-#: Positions wanted of each set. No more are judged than it takes to decide.
+#: Most positions of each set. Fewer are judged if they are enough to decide.
 CALIBRATION, JUDGED = 512, 65536
-#: Fewest positions that are calibrated and judged with.
+#: Fewest positions of each set.
 LEAST_CALIBRATION, LEAST_JUDGED = 64, 256
 
-_GAMES = 4000  # read at most
-_PER_GAME = 32  # plies kept of a game while the files are read
-_EVERY = 5  # of so many games or lines, one is calibrated on
-_TRIED = 256  # positions that are tried with the network's vocabulary
+_GAMES = 4000  # most games that are read
+_PER_GAME = 32  # plies that are kept of a game
+_EVERY = 5  # every 5th game or line goes to the calibration set
+_TRIED = 256  # positions that are tried with the network's vocabulary at a time
 _SEED = 15
 
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """The two sets, what they come from (so many `games` or lines), and what was left out."""
+    """The two sets, their source with its number of `games` or lines, and the games that were left out."""
 
     calibration: Sequence[Played]
     judged: Sequence[Played]
@@ -49,7 +49,7 @@ class Sets:
 
 
 def sets(model: Model, files: Sequence[str]) -> Sets:
-    """The sets from files of games or positions (as `movemask audit` reads them), or from the shipped probes.
+    """The sets from files of games or positions, as `movemask audit` reads them; without files, from the probes.
 
     Raises SourceError for a file that cannot be read, or if there are too few positions that the network can read.
     """
@@ -88,7 +88,7 @@ def _of_files(files: Sequence[str], skipped: Skipped) -> list[list[Played]]:
 
 
 def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
-    """The first ply of every game, then the second and so on: few of many games before many of a few."""
+    """The first ply of every game, then the second ply of every game and so on, so that every game has a share."""
     for number in range(_PER_GAME):
         for game in games:
             if number < len(game):
@@ -96,7 +96,7 @@ def _drawn(games: Sequence[Sequence[Played]]) -> Iterable[Played]:
 
 
 def _distinct(model: Model, found: Iterable[Played], wanted: int, seen: set[str]) -> list[Played]:
-    """Up to `wanted` positions that the network can read and that were not `seen`; these are added to it."""
+    """Up to `wanted` positions that the network can read and that are not in `seen`; adds them to `seen`."""
     kept: list[Played] = []
     fresh = iter(found)
     while len(kept) < wanted and (part := list(islice(fresh, _TRIED))):
@@ -108,19 +108,19 @@ def _distinct(model: Model, found: Iterable[Played], wanted: int, seen: set[str]
     return kept
 
 
-#: The original's first move leads clearly if it is this far ahead of the second, in probability.
+#: The original's first move leads clearly if it is this far ahead of the second in probability.
 CLEAR_LEAD = 0.1
-#: Standard errors by which a figure must be past its limit to count; by chance alone it is once in 44 times.
+#: A figure counts as above its limit from this many standard errors on. Chance alone does that once in 44 times.
 SURE = 2.0
-#: How positions are judged, as it is said before the figures: as they are, or without the games that led to them.
+#: Words before the figures: for positions with their games, and for positions without.
 WAYS = ("", "from bare FENs: ")
 _AT_ONCE = 64
-_FIRST_LOOK = 4096  # positions; then twice as many as before
+_FIRST_LOOK = 4096  # positions; each further look doubles them
 _TINIEST = 1e-12  # probability
 
 
-#: Means over positions: what they are called, how they are written, and what they may be at most. Those of human moves
-#: are over positions where it is known what people played.
+#: Means over positions: their name, format and limit. Figures of human moves are means over the positions with known
+#: moves.
 FIGURES: dict[str, tuple[str, str, float | None]] = {
     "kl": ("KL from the original's policy, nats", ".4f", 0.005),
     "flips": ("top-move flips", ".2%", 0.05),
@@ -136,7 +136,7 @@ FIGURES: dict[str, tuple[str, str, float | None]] = {
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over so many positions with its standard error."""
+    """A mean over a number of positions, with its standard error."""
 
     value: float
     error: float
@@ -145,7 +145,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How a network differs from its original: means by FIGURES, and the largest change of a move's probability."""
+    """How a network differs from its original: the means of FIGURES, and the largest change of a move's probability."""
 
     positions: int
     largest: float
@@ -153,7 +153,7 @@ class Judgement:
 
     @classmethod
     def of(cls, found: Float) -> Judgement:
-        """The judgement by the `differences` of all positions."""
+        """The judgement from the `differences` of all positions."""
         means = {}
         for name, column in zip(FIGURES, found.T, strict=False):
             values = column[~np.isnan(column)]
@@ -162,7 +162,7 @@ class Judgement:
         return cls(len(found), float(found[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
-        """The figures above their limits, and how many times the positions would rule chance out; up to 1, these do."""
+        """The figures above their limits, and how many times the positions would rule out chance; at most 1 if these do."""
         for key, mean in self.means.items():
             name, form, limit = FIGURES[key]
             if limit is not None and not mean.value <= limit:
@@ -178,8 +178,11 @@ def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
 
 
 def differences(model: Model, other: Model, known: Sequence[Played]) -> Float:
-    """How far another network of the same contract is from a model: a row for each position, a column for each of
-    FIGURES and one for the largest change of a probability; NaN where there is none. Raises a ModelError."""
+    """The differences of two networks of the same contract. Raises a ModelError.
+
+    A row for each position, a column for each of FIGURES (NaN where it is unknown), and last the largest change of a
+    probability.
+    """
     parts, start = [], 0
     for batch in batches_of(model, known):
         one, two = (evaluate(each, batch, [Normalisation()] * len(batch)) for each in (model, other))
@@ -219,9 +222,9 @@ def _differences(batch: Batch, one: Evaluated, other: Evaluated, known: Sequence
 def judged(
     model: Model, other: Model, known: Sequence[Played], progress: Callable[[str], None]
 ) -> dict[str, Judgement]:
-    """The judgement of another network of the same contract, and from bare FENs that of one that takes history.
+    """The judgement of another network of the same contract; if it takes history, from bare FENs too.
 
-    It looks at more positions only while chance could explain a figure above its limit. Raises a ModelError.
+    More positions are judged only while chance could explain a figure above its limit. Raises a ModelError.
     """
     parts: dict[str, list[Float]] = {way: [] for way in WAYS[: 1 + model.contract.takes_history]}
     start, end = 0, _FIRST_LOOK
@@ -242,7 +245,7 @@ _WARM, _ROUNDS = 5, 100
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median of the rounds' own."""
+    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median of the rounds'."""
 
     before: float
     after: float
@@ -250,7 +253,7 @@ class Speed:
 
     @classmethod
     def of(cls, original: Session, other: Session, feeds: Mapping[str, Array], outputs: list[str]) -> Speed:
-        """The speed of both, which run in turn so that whatever else the machine does slows both alike."""
+        """The speed of both. They run in turn, so that other load on the machine slows both alike."""
         times = np.empty((_WARM + _ROUNDS, 2))
         for row in times:
             for place, session in enumerate((original, other)):
@@ -262,7 +265,7 @@ class Speed:
         return cls(float(before), float(after), float(np.median(kept[:, 0] / kept[:, 1])))
 
 
-SEEN_LARGEST, SEEN_MEAN = 0.03, 0.003  # differences of a move's probability that people hardly see
+SEEN_LARGEST, SEEN_MEAN = 0.03, 0.003  # differences of a move's probability that people hardly notice
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,10 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
             Position.read, query.fen, query.moves, chess960=query.chess960, max_moves=most
         )
         include: list[Include] = ["statistics"] if "statistics" in request.include else []
-        points_to_come = sweep(
+        coroutine = sweep(
             series, position, query.rule, lambda answer: policy_out(answer, include), context_of(http.scope)
         )
-        points = await while_connected(http.scope, points_to_come)
+        points = await while_connected(http.scope, coroutine)
     out = await run_in_threadpool(sweep_out, points, position, san="san" in request.include)
     return Response(orjson.dumps(out), media_type=JSON)
 
