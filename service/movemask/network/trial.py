@@ -74,19 +74,21 @@ class Trial:
         """What a module's `main` tells of these arguments in a process of its own, with memory for a network of that
         size. Raises ModelError if it does not end in time, or ends otherwise."""
         command = [sys.executable, "-m", module, *arguments, str(_MEMORY + _PER_BYTE * size)]
-        with self._lock:
-            if self._closed:
-                raise ModelError("the service is stopping")
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        with self._process as process:
-            try:
-                found, _ = process.communicate(timeout=self._seconds)
-            except subprocess.TimeoutExpired:
-                raise ModelError(f"its check did not finish within {self._seconds:g} s") from None
-            finally:  # a signal may end this process here
-                process.kill()
+        reading, writing = os.pipe()  # nothing is written: it ends with this process, and `confine` sees that
+        with open(reading, "rb") as stdin, open(writing, "wb"):
+            with self._lock:
+                if self._closed:
+                    raise ModelError("the service is stopping")
+                self._process = subprocess.Popen(
+                    command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                )
+            with self._process as process:
+                try:
+                    found, _ = process.communicate(timeout=self._seconds)
+                except subprocess.TimeoutExpired:
+                    raise ModelError(f"its check did not finish within {self._seconds:g} s") from None
+                finally:
+                    process.kill()
         if process.returncode:
             ended = f"code {process.returncode}"
             if process.returncode < 0:
@@ -133,7 +135,13 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def confine(memory: str) -> None:
-    """Limits this process, which tries a network, to so many bytes."""
+    """Limits this process, which tries a network, to `memory` bytes, and to the life of the process that started it."""
+
+    def end_with_parent() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     with suppress(ImportError):  # Windows has no such limits
         import resource
 
