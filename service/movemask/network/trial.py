@@ -73,19 +73,21 @@ class Trial:
         """The JSON that a module's `main` writes for these arguments, in a process with memory for a network of `size`
         bytes. Raises ModelError if the process fails or does not end in time."""
         command = [sys.executable, "-m", module, *arguments, str(_MEMORY + _PER_BYTE * size)]
-        with self._lock:
-            if self._closed:
-                raise ModelError("the service is stopping")
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            )
-        with self._process as process:
-            try:
-                output, _ = process.communicate(timeout=self._seconds)
-            except subprocess.TimeoutExpired:
-                raise ModelError(f"its check did not finish within {self._seconds:g} s") from None
-            finally:  # a signal may end this process here
-                process.kill()
+        reading, writing = os.pipe()  # nothing is written: it ends with this process, and `confine` sees that
+        with open(reading, "rb") as stdin, open(writing, "wb"):
+            with self._lock:
+                if self._closed:
+                    raise ModelError("the service is stopping")
+                self._process = subprocess.Popen(
+                    command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                )
+            with self._process as process:
+                try:
+                    output, _ = process.communicate(timeout=self._seconds)
+                except subprocess.TimeoutExpired:
+                    raise ModelError(f"its check did not finish within {self._seconds:g} s") from None
+                finally:
+                    process.kill()
         if process.returncode:
             ended = f"code {process.returncode}"
             if process.returncode < 0:
@@ -132,8 +134,14 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def confine(memory: str) -> None:
-    """Limits the memory of this process, which tries a network, to this number of bytes."""
-    with suppress(ImportError):  # not on Windows
+    """Limits this process, which tries a network, to `memory` bytes, and to the life of the process that started it."""
+
+    def end_with_parent() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    with suppress(ImportError):  # Windows has no such limits
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))

@@ -12,14 +12,13 @@ import logging
 import ssl
 from contextlib import closing, nullcontext, suppress
 from functools import partial
-from threading import Event
 
 from movemask.api.keys import Keys
 from movemask.errors import SettingsError
 from movemask.serving import logs
 from movemask.serving.listening import Port
 from movemask.serving.shared_metrics import SharedMetrics
-from movemask.serving.signals import exit_on_signals
+from movemask.serving.signals import exit_at_once, stop_signals
 from movemask.serving.supervisor import FORKS, Place, Workers
 from movemask.serving.tally import new_table
 from movemask.settings import Settings
@@ -34,7 +33,7 @@ _CLOSING_SECONDS = 5
 
 def run_service(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Raises MovemaskError if the service cannot start."""
-    stopping = exit_on_signals()
+    exit_at_once()
     logs.configure(settings.log_level, settings.log_format)
     settings.model_folders.files(settings.default_model)
     keys = Keys.of(settings)
@@ -44,12 +43,11 @@ def run_service(settings: Settings) -> None:
     with closing(Port(settings.host, settings.port, workers)) as port:
         _say_where(settings, port, keyed=keys is not None)
         if FORKS:
-            _supervise(settings, workers, port, stopping)
+            _supervise(settings, workers, port)
         else:  # Windows: one process
             from movemask.serving import worker
 
-            with suppress(SystemExit):
-                asyncio.run(worker.serve_app(settings, port.sockets(alone=True), stopping))
+            asyncio.run(worker.serve_app(settings, port.sockets(alone=True)))
 
 
 def _say_where(settings: Settings, port: Port, *, keyed: bool) -> None:
@@ -90,9 +88,13 @@ def _check_tls(settings: Settings) -> None:
         raise SettingsError(f"MOVEMASK_TLS_CERT: {fault}") from None
 
 
-def _supervise(settings: Settings, count: int, port: Port, stopping: Event) -> None:
+def _supervise(settings: Settings, count: int, port: Port) -> None:
     grace = settings.drain_seconds + _CLOSING_SECONDS
-    with closing(SharedMetrics(count)) if count > 1 else nullcontext() as metrics, new_table(count) as table:
+    with (
+        stop_signals() as stop,
+        closing(SharedMetrics(count)) if count > 1 else nullcontext() as metrics,
+        new_table(count) as table,
+    ):
         workers = Workers(
             "movemask.serving.worker",
             partial(_run_worker, settings, count, grace),
@@ -103,7 +105,7 @@ def _supervise(settings: Settings, count: int, port: Port, stopping: Event) -> N
             stuck_seconds=STUCK_SECONDS,
             stop_seconds=grace,
         )
-        workers.supervise(stopping.is_set)
+        workers.supervise(stop)
 
 
 def _run_worker(settings: Settings, count: int, grace: float, place: Place) -> None:

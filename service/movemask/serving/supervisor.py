@@ -7,10 +7,10 @@ import multiprocessing
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
 from typing import BinaryIO, cast
 
@@ -31,8 +31,8 @@ _STARTING = 0.02
 #: Consecutive failed starts, once any worker has served, after which the supervisor gives up.
 _ATTEMPTS = 3
 
-#: Seconds in which the supervisor has had the signal that a worker exited on before it served.
-_SIGNALLED_TOO = 1.0
+#: Seconds in which a signal to the whole process group, which has ended a worker, has reached the supervisor too.
+_SIGNALLED_TOO = 0.2
 
 
 @dataclass(frozen=True)
@@ -111,24 +111,26 @@ class Workers:
         if FORKS:
             _FORKS.set_forkserver_preload([module])
 
-    def supervise(self, stopped: Callable[[], bool]) -> None:
-        """Keeps `count` workers running until SIGTERM or SIGINT; returns when all have exited.
+    def supervise(self, stop: Connection) -> None:
+        """Keeps `count` workers running until `stop` is readable; returns when all have exited.
 
         The first starts alone, the others when it serves. A worker that dies, or is not alive for `stuck_seconds`, is
         replaced. If one cannot start, all are stopped and SettingsError is raised: at once while none has served yet,
-        later after several failed starts in a row. At the end workers get SIGTERM and `stop_seconds`; a second signal
-        kills them. `stopped` is whether a signal came before they were handled here.
+        later after several failed starts in a row. At the end workers get SIGTERM and `stop_seconds`; another message
+        from `stop` kills them.
         """
-        with _stop_signals() as stop:
-            try:
-                if not stopped():
-                    self._start(0)
-                    self._watch(stop)
-            finally:
-                for worker in self._workers:
-                    worker.process.terminate()
-                self._port.close()
-                self._stop(stop)
+        try:
+            if not stop.poll():
+                self._start(0)
+                self._watch(stop)
+        except (EOFError, OSError):  # the process that forks workers has ended
+            if not stop.poll(_SIGNALLED_TOO):
+                raise
+        finally:
+            for worker in self._workers:
+                worker.process.terminate()
+            self._port.close()
+            self._stop(stop)
 
     def _start(self, number: int) -> Worker:
         self._prepare(number)
@@ -158,7 +160,7 @@ class Workers:
             for worker in list(self._workers):
                 last_alive = self._last_alive(worker)
                 if not worker.process.is_alive():
-                    if last_alive is None and worker.process.exitcode == 0 and stop.poll(_SIGNALLED_TOO):
+                    if stop.poll(_SIGNALLED_TOO):
                         return
                     how = f"ended ({_exit(worker.process.exitcode)})"
                 elif last_alive is not None and time.monotonic() - last_alive >= self._stuck_seconds:
@@ -185,22 +187,6 @@ class Workers:
                 break
         for worker in self._workers:
             worker.end()
-
-
-@contextmanager
-def _stop_signals() -> Iterator[Connection]:
-    """A connection that becomes readable on SIGTERM or SIGINT."""
-    reader, writer = Pipe(duplex=False)
-    previous = {
-        number: signal.signal(number, lambda *_: writer.send_bytes(b"stop"))
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    with reader, writer:
-        try:
-            yield reader
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
 
 def _exit(code: int | None) -> str:

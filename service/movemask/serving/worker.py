@@ -6,13 +6,10 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
-from threading import Event
 from typing import Any, cast
 
 import uvicorn
@@ -27,7 +24,7 @@ from movemask.serving import logs, shared_metrics
 from movemask.serving.guard import GuardedApp, Guards
 from movemask.serving.listening import Listener, on_loop_error
 from movemask.serving.parent import end_with_parent
-from movemask.serving.signals import exit_on_signals
+from movemask.serving.signals import exit_at_once, on_stop
 from movemask.serving.supervisor import Place
 from movemask.serving.tally import ALIVE, Tally
 from movemask.settings import Settings
@@ -38,26 +35,25 @@ _MOST_SOCKETS = 64
 
 def run_worker(settings: Settings, workers: int, grace: float, place: Place) -> None:
     """Serves until SIGTERM, as one of `workers` processes; ends `grace` seconds after its parent."""
+    exit_at_once()
     end_with_parent(grace)
-    stopping = exit_on_signals()
     _, (table, *sockets), _, _ = socket.recv_fds(place.channel, 1, 1 + _MOST_SOCKETS)
     tally = Tally(table, workers, place.number)
     os.close(table)
     listeners = [Listener(descriptor, workers) for descriptor in sockets]
     try:
-        with suppress(SystemExit):
-            asyncio.run(serve_app(settings, listeners, stopping, tally, place.number))
+        asyncio.run(serve_app(settings, listeners, tally, place.number))
     except MovemaskError as error:
         place.channel.sendall(str(error).encode())
         sys.exit(1)
 
 
 async def serve_app(
-    settings: Settings, listeners: Sequence[socket.socket], stopping: Event, tally: Tally | None = None, number: int = 0
+    settings: Settings, listeners: Sequence[socket.socket], tally: Tally | None = None, number: int = 0
 ) -> None:
     """Serves the app on the listeners until a stop signal; then finishes requests and writes audit records.
 
-    `stopping` is set if a signal came before uvicorn handles them. `tally` is None for the only process of a service.
+    `tally` is None for the only process of a service. A signal before the app serves ends the process at once.
     """
     logs.configure(settings.log_level, settings.log_format)  # first: a library that finds no handler installs its own
     asyncio.get_running_loop().set_exception_handler(on_loop_error)
@@ -103,13 +99,11 @@ async def serve_app(
         gc.set_threshold(50_000, 20, 50)
         # GIL switch interval 0.5 ms (default 5): a request crosses threads four times.
         sys.setswitchinterval(0.0005)
-        server.should_exit = stopping.is_set()
+        on_stop(lambda: setattr(server, "should_exit", True))  # uvicorn handles signals itself, and raises them again
         watching = asyncio.create_task(guards.watch())
-        with suppress(SystemExit):  # uvicorn raises the signal again after a graceful stop
-            await server.serve(list(listeners))
+        await server.serve(list(listeners))
         watching.cancel()
         guards.close()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the last writes
         yield {"type": "lifespan.shutdown"}
 
     async def ignore(message: Message) -> None:
@@ -119,4 +113,4 @@ async def serve_app(
         # As ASGI has it: FastAPI configures OpenTelemetry's exporter, and flushes it, at these messages alone.
         await app({"type": "lifespan", "asgi": {"version": "3.0"}}, lifespan().__anext__, ignore)
     finally:
-        logging.shutdown()  # uvicorn ends workers with a signal, which skips logging's own
+        logging.shutdown()  # multiprocessing ends a process without it
