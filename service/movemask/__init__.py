@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
     from movemask.client.local import Network, load
-    from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
+    from movemask.errors import ApiError, InvalidResponse, MovemaskError, ServiceUnreachable
 
 __version__ = "0.1.0"
 
@@ -21,6 +21,7 @@ __all__ = [
     "ApiError",
     "AsyncClient",
     "Client",
+    "InvalidResponse",
     "MovemaskError",
     "Network",
     "Policy",
@@ -34,6 +35,7 @@ _PLACES = {
     "ApiError": "movemask.errors",
     "AsyncClient": "movemask.client.http",
     "Client": "movemask.client.http",
+    "InvalidResponse": "movemask.errors",
     "MovemaskError": "movemask.errors",
     "Network": "movemask.client.local",
     "Policy": "movemask.client.distribution",
