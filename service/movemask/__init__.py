@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from movemask.client.distribution import Policy, Value
     from movemask.client.http import AsyncClient, Client
     from movemask.client.local import Logits, Network, load, vocabulary
-    from movemask.errors import ApiError, MovemaskError, ServiceUnreachable
+    from movemask.errors import ApiError, InvalidResponse, MovemaskError, ServiceUnreachable
 
 __all__ = [
     "ApiError",
     "AsyncClient",
     "Client",
+    "InvalidResponse",
     "Logits",
     "MovemaskError",
     "Network",
@@ -36,6 +37,7 @@ _PLACES = {
     "ApiError": "movemask.errors",
     "AsyncClient": "movemask.client.http",
     "Client": "movemask.client.http",
+    "InvalidResponse": "movemask.errors",
     "Logits": "movemask.client.local",
     "MovemaskError": "movemask.errors",
     "Network": "movemask.client.local",

@@ -36,6 +36,7 @@ MovemaskError
 ├── MissingExtra                a command whose optional dependencies are not installed
 ├── ApiError                    a service answered movemask's client with a problem
 ├── ServiceUnreachable          a service does not answer movemask's client
+├── InvalidResponse             what answered movemask's client is no movemask, or a broken one
 └── SettingsError               the service cannot start with its settings
 """
 
@@ -186,7 +187,11 @@ class ApiError(MovemaskError):
 
 
 class ServiceUnreachable(MovemaskError):
-    """No answer: the connection failed, or timed out."""
+    """No whole answer: the connection failed, or the time was over."""
+
+
+class InvalidResponse(MovemaskError):
+    """An answer that is not movemask's: too long, no JSON, or other fields. The address may be another server's."""
 
 
 class SettingsError(MovemaskError): ...

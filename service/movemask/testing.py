@@ -13,6 +13,7 @@ import numpy as np
 
 from movemask.board.moves import has_legal_move
 from movemask.board.position import Position
+from movemask.board.variants import check_variant
 from movemask.encoding import vocabularies
 from movemask.encoding.vocabulary import Castling, Vocabulary
 from movemask.errors import InvalidParameter, MovemaskError
@@ -70,7 +71,9 @@ def assert_masked(
     """
     __tracebackhide__ = True  # pytest shows the caller's line
     words = None if vocabulary is None else vocabularies.vocabulary(vocabulary)
-    fens = map(str, POSITIONS if positions is None else positions)
+    if isinstance(positions, str) or not isinstance(positions, Iterable | None):
+        raise InvalidParameter(f"positions: {positions!r:.60} is not a list of FENs")
+    fens = map(_fen, POSITIONS if positions is None else positions)
     tried = {fen: Position.read(fen, chess960=chess960) for fen in fens}
     if not tried or not 0 <= at_most < 1:
         raise InvalidParameter(f"nothing could fail with {len(tried)} positions and at_most {at_most}")
@@ -81,6 +84,16 @@ def assert_masked(
     faults = sorted((fault for fault in found if fault), key=lambda fault: -fault.badness)
     if faults:
         raise AssertionError(_report(faults, len(tried), at_most)) from faults[0].error
+
+
+def _fen(position: Any) -> str:
+    """A position that is a FEN; raises UnsupportedVariant, InvalidParameter."""
+    if isinstance(position, chess.Board):
+        check_variant(position, "positions")
+        raise InvalidParameter("positions: a chess.Board; pass its FEN, which the policy will be called with")
+    if not isinstance(position, str):
+        raise InvalidParameter(f"positions: {position!r:.60} is not a FEN")
+    return position
 
 
 def _fault(policy: Policy, fen: str, position: Position, words: Vocabulary | None, at_most: float) -> _Fault | None:

@@ -14,7 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import movemask
-from movemask.client.wire import RuleOptions
+from movemask.client.options import RuleOptions
 from movemask.errors import ContractError, IllegalMove, InvalidPosition, ModelUnavailable, UnknownModel
 from tests.conftest import ROOT
 from tests.networks import write_fake
@@ -110,7 +110,7 @@ WRONG: dict[str, list[Any]] = {
     [
         *((None, {name: bad}, f"{name}: ") for name, wrong in WRONG.items() for bad in wrong),
         (chess.STARTING_FEN, {}, f"board: '{chess.STARTING_FEN}' is not a chess.Board"),
-        ([], {}, "board: '[]' is not a chess.Board"),
+        ([], {}, "board: [] is not a chess.Board"),
     ],
 )
 def test_a_wrong_input_is_named(network: movemask.Network, board: Any, options: Any, told: str) -> None:

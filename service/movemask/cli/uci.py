@@ -13,7 +13,7 @@ import click
 
 from movemask.board.rating import MAX_RATING
 from movemask.cli.options import Finite, models_dir_option
-from movemask.errors import UnknownModel, require
+from movemask.errors import InvalidResponse, UnknownModel, require
 from movemask.settings import Settings
 from movemask.uci.engine import Engine
 from movemask.uci.options import MAX_THREADS, Options, Strengths
@@ -105,17 +105,23 @@ def _remote(url: str, key: str | None) -> _Models:
     from movemask.client.http import Client
 
     client = Client(url, key=key)
+    click.get_current_context().call_on_close(client.close)
     served = sorted(
         (model for model in client.models().models if model.served), key=lambda model: (not model.default, model.name)
     )
     if not served:
         raise UnknownModel(f"{url} serves no model; GET {url}/v1/models says why")
-    models = {model.name: Strengths.of({**(model.contract or {}), "card": model.card or {}}) for model in served}
+    if odd := [model.name for model in served if not model.name.isprintable() or not model.name]:
+        raise InvalidResponse(f"{url}: {odd[0]!r:.60} is no model's name")
+    try:
+        models = {model.name: Strengths.of({**(model.contract or {}), "card": model.card or {}}) for model in served}
+    except OverflowError as error:  # an infinite rating
+        raise InvalidResponse(f"{url}: a contract that cannot be: {error}") from None
     return models, lambda name, _: RemoteSource(client, name)  # the service decides on its threads
 
 
 class RemoteSource:
-    """The engine's policies from a service elsewhere; raises ApiError and ServiceUnreachable."""
+    """The engine's policies from a service elsewhere; raises ApiError, ServiceUnreachable and InvalidResponse."""
 
     def __init__(self, client: Client, model: str | None) -> None:
         self._client = client
@@ -130,15 +136,19 @@ class RemoteSource:
 def _policy_of(board: chess.Board, answer: PolicyOut | ErrorOut) -> Policy:
     from movemask.api.schemas.answers import ErrorOut
     from movemask.client.distribution import Policy, Value
-    from movemask.client.wire import error_of_problem
+    from movemask.client.responses import error_of_problem
 
     if isinstance(answer, ErrorOut):
         raise error_of_problem(answer.error)
     value, leakage = answer.value, answer.leakage
+    try:
+        moves = {board.parse_uci(move.uci): move.probability for move in answer.moves}
+    except ValueError as error:
+        raise InvalidResponse(f"the service answered with a move that is not legal: {error}") from None
     return Policy(
         board,
         answer.model.name,
-        {board.parse_uci(move.uci): move.probability for move in answer.moves},
+        moves,
         None if value is None else Value(value.win, value.draw, value.loss, value.score),
         None if leakage is None else leakage.raw,
         None if leakage is None else leakage.multiplied,
