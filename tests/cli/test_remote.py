@@ -33,7 +33,7 @@ MCP: dict[str, tuple[Behaviour, str]] = {
     "a page": (FAULTS["a page"][0], "the service answered 200 without JSON; is it movemask?"),
     "deep nesting": (FAULTS["deep nesting"][0], "the service answered 200 without JSON; is it movemask?"),
     "a long number": (FAULTS["a long number"][0], "the service answered 200 without JSON; is it movemask?"),
-    "other fields": (FAULTS["other fields"][0], "the service's answer is not movemask's: KeyError: 'model'"),
+    "other fields": (FAULTS["other fields"][0], "the service's answer is not movemask's: KeyError: 'moves'"),
     "null": (FAULTS["null"][0], "the service's answer is not movemask's: AttributeError"),
     "a problem that is none": (FAULTS["a problem that is none"][0], "the service answered 422"),
 }

@@ -162,7 +162,7 @@ class Judgement:
         return cls(len(found), float(found[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
-        """Each figure above its limit, and the factor of positions that would rule out chance; up to 1, these are enough."""
+        """Each figure above its limit, and the factor of positions that would rule out chance; up to 1, these do."""
         for key, mean in self.means.items():
             name, form, limit = FIGURES[key]
             if limit is not None and not mean.value <= limit:
