@@ -98,14 +98,14 @@ def running_services(
         keep_positions=settings.audit_keep_positions,
         positions=settings.audit_positions == "on",
     )
-    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.audited, tally=tally)
+    recorder = Recorder(store, on_waiting=metrics.audit_waits, on_table=metrics.count_leakage, tally=tally)
     cache = Cache(settings.cache_mb * 2**20 // tally.processes) if settings.cache_mb else None
     serving: Serving | None = None
 
     def start(model: Model) -> Pipeline:
         model = model if prepare is None else prepare(model)
         if cache is not None:
-            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.cached)
+            model = CachedModel(model.name, model.digest, model.contract, model.session, cache, metrics.count_cache)
         return Pipeline(
             model,
             recorder,

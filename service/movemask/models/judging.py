@@ -162,7 +162,7 @@ class Judgement:
         return cls(len(found), float(found[:, -1].max()), means)
 
     def exceeded(self) -> Iterator[tuple[str, float]]:
-        """The figures above their limits, and how many times the positions would rule out chance; at most 1 if these do."""
+        """The figures above their limits, and the factor of positions that rules out chance, at most 1 if these do."""
         for key, mean in self.means.items():
             name, form, limit = FIGURES[key]
             if limit is not None and not mean.value <= limit:
@@ -245,7 +245,7 @@ _WARM, _ROUNDS = 5, 100
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median of the rounds' ratios."""
+    """Median microseconds a position on one thread, in batches of BATCH; `ratio` is the median over the rounds."""
 
     before: float
     after: float

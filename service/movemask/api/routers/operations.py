@@ -1,4 +1,4 @@
-"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version`, `/v1/models`: for operators, and what is served."""
+"""`GET /livez`, `/readyz`, `/metrics`, `/v1/version` and `/v1/models`: for operators, and the list of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from movemask.version import __version__
 
 router = Router(tags=["operations"])
 models_router = Router(tags=["models"])
-keyed_router = Router(tags=["operations"])  # what needs a key, if there are any
+keyed_router = Router(tags=["operations"])  # needs a key, if keys are set
 
 
 @router.get("/livez", summary="Liveness")
