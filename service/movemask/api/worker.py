@@ -143,7 +143,7 @@ async def serve(
     def looked(connections: int) -> None:  # from the event loop, so that a stuck one is noticed
         metrics.connections.set(connections)
         services: Services = app.state.services
-        if report and not services.serving.faults():
+        if report and not services.models.faults():
             report.alive()
 
     tracker = ConnectionTracker(settings, looked, lambda: server.should_exit)

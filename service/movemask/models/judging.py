@@ -114,7 +114,7 @@ CLEAR_LEAD = 0.1
 SURE = 2.0
 #: Words before the figures: for positions with their games, and for positions without.
 WAYS = ("", "from bare FENs: ")
-_AT_ONCE = 64
+_POSITIONS_PER_BATCH = 64
 _FIRST_LOOK = 4096  # positions; each further look doubles them
 _TINIEST = 1e-12  # probability
 
@@ -172,8 +172,8 @@ class Judgement:
 
 def batches_of(model: Model, known: Sequence[Played]) -> Iterator[Batch]:
     """The positions in batches."""
-    for start in range(0, len(known), _AT_ONCE):
-        part = known[start : start + _AT_ONCE]
+    for start in range(0, len(known), _POSITIONS_PER_BATCH):
+        part = known[start : start + _POSITIONS_PER_BATCH]
         yield model.whole_batch([one.position for one in part], [one.elo for one in part])
 
 

@@ -51,7 +51,7 @@ async def games(request: GamesIn, http: Request, services: AppServices) -> Respo
     """
     limit = services.settings.max_positions
     context = context_of(http.scope)
-    with services.serving.lease(request.model) as pipeline:
+    with services.models.lease(request.model) as pipeline:
         if PGN in http.headers.get("accept", ""):
             coroutine = _annotated(pipeline, request, services, context)
             return Response(await while_connected(http.scope, coroutine), media_type=PGN)

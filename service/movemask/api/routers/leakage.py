@@ -65,7 +65,7 @@ async def _which(
     span = Span(time_of("since", since, now), time_of("until", until, now))
     if span.since is not None and span.until is not None and span.since >= span.until:
         raise InvalidParameter(f"since: {since!r} is not before until, {until!r}")
-    return None if model is None else services.serving.registry.entry(model).name, span
+    return None if model is None else services.models.registry.entry(model).name, span
 
 
 Which = Annotated[tuple[str | None, Span], Depends(_which)]

@@ -51,7 +51,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
     failure = None if recorder.failure is None else problems.AUDIT_UNWRITABLE
     return ReadyOut(
         status="ready",
-        models={entry.name: "served" if entry.served else "failed its check" for entry in services.serving.registry},
+        models={entry.name: "served" if entry.served else "failed its check" for entry in services.models.registry},
         audit=AuditStateOut(waiting=recorder.freshness().waiting, dropped=recorder.dropped, failure=failure),
         waiting=int(services.tally.total(WAITING)),
     )
@@ -60,7 +60,7 @@ async def readyz(http: Request, services: AppServices) -> ReadyOut | Response:
 @keyed_router.get("/v1/version", summary="Service and API version")
 async def version(services: AppServices) -> VersionOut:
     """The versions of the service and of its API, and the name of the default model."""
-    return VersionOut(name="movemask", version=__version__, api="v1", model=services.serving.registry.default)
+    return VersionOut(name="movemask", version=__version__, api="v1", model=services.models.registry.default)
 
 
 @keyed_router.get(
@@ -77,7 +77,7 @@ async def metrics(services: AppServices) -> Response:
 @models_router.get("/v1/models", summary="List the models", response_model=ModelsOut)
 async def models(services: AppServices) -> Response:
     """Every model in the models folder. If a model is not served, `failure` says why."""
-    return _response({"models": [_entry_out(entry, services) for entry in services.serving.registry]})
+    return _response({"models": [_entry_out(entry, services) for entry in services.models.registry]})
 
 
 @models_router.get(
@@ -91,7 +91,7 @@ async def model(
 ) -> Response:
     """A model's contract, the result of its check, its digest, its card (source, licence, data, figures), and its
     leakage so far. If API keys are set, the leakage needs a key with the scope `audit`."""
-    entry = services.serving.registry.entry(name)
+    entry = services.models.registry.entry(name)
     out = _entry_out(entry, services)
     if KeyScope.AUDIT in context_of(http.scope).scopes:
         out["freshness"] = freshness_out(services)
@@ -106,7 +106,7 @@ def _response(out: dict[str, Any]) -> Response:
 
 def _entry_out(entry: Entry, services: Services) -> dict[str, Any]:
     """The JSON of a `ModelEntryOut`."""
-    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.serving.registry.default}
+    out: dict[str, Any] = {"name": entry.name, "default": entry.name == services.models.registry.default}
     for name in ("served", "failure", "digest", "rejected"):
         if (value := getattr(entry, name)) is not None:
             out[name] = value

@@ -52,7 +52,7 @@ async def policy(request: PolicyIn, http: Request, services: AppServices) -> Res
     if len(include) == len(request.include):
         return await _respond(request, http, services, lambda answer: orjson.dumps(policy_out(answer, include)))
     query = query_of(request)
-    with services.serving.lease(request.model) as pipeline:
+    with services.models.lease(request.model) as pipeline:
         coroutine = _with_forecast(query, include, pipeline, context_of(http.scope))
         return Response(await while_connected(http.scope, coroutine), media_type=JSON)
 
@@ -88,7 +88,7 @@ async def batch(request: BatchIn, http: Request, services: AppServices) -> Respo
             "send fewer positions, or a FEN and fewer moves"
         )
     context = context_of(http.scope)
-    with services.serving.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
+    with services.models.lease(request.model) as pipeline:  # an unknown model is a 404, before a stream begins
         if NDJSON in http.headers.get("accept", ""):
             return StreamingResponse(_ndjson(request, services, context), media_type=NDJSON)
         results = await while_connected(http.scope, _results(request, request.positions, pipeline, services, context))
@@ -113,7 +113,7 @@ async def policy_sweep(request: SweepIn, http: Request, services: AppServices) -
     with ExitStack() as stack:
         series = []
         for name in [request.model] if request.models is None else request.models:
-            pipeline = stack.enter_context(services.serving.lease(name))
+            pipeline = stack.enter_context(services.models.lease(name))
             model = pipeline.model
             if request.models is None:
                 vary = Vary(request.vary or "both")
@@ -149,7 +149,7 @@ async def _with_forecast(
 
 
 async def _ndjson(request: BatchIn, services: Services, context: RequestContext) -> AsyncIterator[bytes]:
-    with services.serving.lease(request.model) as pipeline:
+    with services.models.lease(request.model) as pipeline:
         for start in range(0, len(request.positions), _STREAMED_TOGETHER):
             together = request.positions[start : start + _STREAMED_TOGETHER]
             try:
@@ -188,7 +188,7 @@ def _query(position: PositionIn | MovemaskError, request: BatchIn) -> Query | Mo
 async def _respond(request: OneIn, http: Request, services: Services, write: Callable[[Answer], bytes]) -> Response:
     """The response to one position; raises its error."""
     query = query_of(request)
-    with services.serving.lease(request.model) as pipeline:
+    with services.models.lease(request.model) as pipeline:
         (outcome,) = await while_connected(http.scope, pipeline.submit([query], write, context_of(http.scope)))
     if isinstance(outcome, MovemaskError):
         raise outcome
