@@ -3,8 +3,8 @@
 A changed file must pass the check before its model replaces the old one. If it fails, its entry says why, and the old
 model stays. Requests hold a lease and finish on the model they began with.
 
-A network that is not shipped is tried in a process of its own first (`network.trial`). If it crashes, hangs or takes all
-memory, its model has an error, and the other models are served.
+A network that is not shipped is tried in a process of its own first (`network.trial`). If it crashes, hangs or takes
+all memory, its model has an error, and the other models are served.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class ServedModels:
             self._release(self._models.pop(name))
 
     def _release(self, loaded: _Loaded) -> None:
-        """Ends a use of a model. After the last use, its pipeline is closed on another thread, because closing waits."""
+        """Ends a use of a model. After the last, its pipeline is closed on another thread, because closing waits."""
         with self._lock:
             loaded.users -= 1
             if not loaded.users:
